@@ -1,0 +1,106 @@
+"""The values that cross from the warehouse to delivery, and nothing that knows Spark, SQLite or HTTP.
+
+A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is encoded once,
+on its way out of the warehouse, and from there on batches are made by joining texts.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import orjson
+
+Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+class ChangeType(enum.StrEnum):
+    """What Delta's change feed says of a row."""
+
+    INSERT = "insert"
+    UPDATE_PREIMAGE = "update_preimage"
+    UPDATE_POSTIMAGE = "update_postimage"
+    DELETE = "delete"
+
+
+class Column(NamedTuple):
+    name: str
+    type: str  # as Spark spells it: "decimal(10,2)", "array<string>"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a payload, in its order: the model's own, none of the hidden ones."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def row(self, payload: str) -> dict[str, Json]:
+        """The payload as a dict, in the order of the columns."""
+        return dict(zip(self.names, orjson.loads(payload), strict=True))
+
+
+class Change(NamedTuple):
+    """One line of a change feed."""
+
+    key: str  # the delivery key, see identifier(): merge the row's key, tracked the group's, else the rowid
+    rowid: int
+    change_type: ChangeType
+    version: int
+    payload: str
+
+
+class FeedPage(NamedTuple):
+    """A part of a change feed small enough to hold in memory.
+
+    All changes of one key stand next to each other over the pages of one segment, oldest version first.
+    """
+
+    layout: Layout
+    changes: Sequence[Change]
+
+
+class Segment(NamedTuple):
+    """Versions after `after` up to `upto` of a feed that can be read with one layout."""
+
+    after: int
+    upto: int
+    pages: Iterable[FeedPage]
+
+
+class InvalidRow(NamedTuple):
+    """A row that was set aside before the write."""
+
+    key: str
+    reason: str  # NULL or DUPLICATE
+    version: int
+    rowid: int
+    payload: str  # a JSON object: an invalid row keeps its own column names
+
+
+def identifier(values: Sequence[Json]) -> str:
+    """The text that names a row to people and to the queue: the one value, or a JSON array of several."""
+    if len(values) == 1:
+        value = values[0]
+        return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return orjson.dumps(list(values)).decode()
+
+
+def differs(base: Mapping[str, Json], target: Mapping[str, Json]) -> bool:
+    """Whether two rows of different layouts differ: a column that one doesn't have counts as null there."""
+    return any(base.get(name) != target.get(name) for name in {*base, *target})
+
+
+def pages_of(changes: Iterable[Change], layout: Layout, *, size: int) -> Iterator[FeedPage]:
+    """The changes in pages of at most `size`."""
+    held: list[Change] = []
+    for change in changes:
+        held.append(change)
+        if len(held) == size:
+            yield FeedPage(layout, held)
+            held = []
+    if held:
+        yield FeedPage(layout, held)

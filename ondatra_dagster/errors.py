@@ -1,0 +1,70 @@
+"""Every exception of the engine, grouped by what the reader of its message can do.
+
+    OndatraError
+    ├── ProjectError            fix a file of the project: carries all problems together
+    ├── SettingsError           fix pyproject.toml, .env or a variable
+    ├── PushContractError       fix a lib/*.star file
+    ├── DeliveryError           look at the API that the sink sends to
+    ├── WarehouseError          look at Spark, Java or the Delta tables
+    └── StateError              look at the .ondatra folder
+        ├── Busy                another process works on the same thing: wait, or end it
+        └── ResyncNeeded        what the API holds is unknown: say how to go on with `ondatra resync`
+
+A message says where, what, and what to do. What belongs elsewhere: how an error is shown (cli, orchestration).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+
+class OndatraError(Exception):
+    """Anything that ondatra itself raises; its text is meant for the person who runs it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Problem:
+    """One thing that is wrong in one file of the project."""
+
+    file: str  # relative to the project, with forward slashes
+    line: int
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
+
+
+class ProjectError(OndatraError):
+    """The project can't be read as it stands; `problems` has every reason, not just the first."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class SettingsError(OndatraError):
+    """A setting, or a variable that stands for one, can't be used."""
+
+
+class PushContractError(OndatraError):
+    """A lib/*.star file breaks the push contract."""
+
+
+class DeliveryError(OndatraError):
+    """The API could not be reached or did not take what was sent."""
+
+
+class WarehouseError(OndatraError):
+    """Spark, Java or a Delta table is not as a model needs it."""
+
+
+class StateError(OndatraError):
+    """A file below .ondatra can't be used as it is."""
+
+
+class Busy(StateError):
+    """Another process holds what this one needs."""
+
+
+class ResyncNeeded(StateError):
+    """Nobody knows any more what the API holds, so nothing is sent until the user says how to go on."""

@@ -1,0 +1,50 @@
+"""The table of kinds: what each needs in its header and what it leaves in the change feed.
+
+How a kind writes is in `warehouse/kinds/`, one module each; a test holds the two sets of names equal.
+"""
+
+import dataclasses
+
+from ondatra_dagster.changes import ChangeType
+
+INSERT = ChangeType.INSERT
+DELETE = ChangeType.DELETE
+UPDATE = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One way of turning a query into a table."""
+
+    name: str
+    produces: frozenset[ChangeType]
+    key_headers: tuple[str, ...] = ()  # the headers that may name the key, the usual one first
+    needs_key: bool = False
+    delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
+    checks_nulls: bool = False  # rows without a key are set aside
+    checks_duplicates: bool = False  # so are all rows of a key that comes more than once
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(name="table", produces=frozenset({INSERT, DELETE})),
+        Kind(
+            name="merge",
+            produces=frozenset({INSERT}) | UPDATE,
+            key_headers=("unique_key",),
+            needs_key=True,
+            delivers_by_key=True,
+            checks_nulls=True,
+            checks_duplicates=True,
+        ),
+        Kind(
+            name="tracked",
+            produces=frozenset({INSERT, DELETE}),
+            key_headers=("group_key", "unique_key"),
+            needs_key=True,
+            delivers_by_key=True,
+            checks_nulls=True,
+        ),
+    )
+}

@@ -1,0 +1,101 @@
+"""What the user's files say, as values: nothing here reads a file."""
+
+import dataclasses
+from pathlib import Path
+from typing import TypeAlias
+
+from ondatra_dagster.project.kinds import Kind
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInput:
+    """Another model of the project."""
+
+    model: str  # its name, casefolded
+
+    @property
+    def name(self) -> str:
+        return self.model
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileInput:
+    """Files that the query reads by path: csv.`data/x.csv` WITH ('header' = 'true')."""
+
+    format: str  # csv, json, parquet
+    path: str  # as written: relative to the project
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.format}.`{self.path}`"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceInput:
+    """A table that exists already, found through [tool.ondatra.sources]."""
+
+    source: str
+    table: str
+    location: str  # a folder of tables, or "catalog.schema"
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}.{self.table}"
+
+
+Input: TypeAlias = ModelInput | FileInput | SourceInput
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One place in the query where an input's name stands, to be replaced by the name of its view."""
+
+    start: int  # offsets into Model.sql; end is exclusive
+    end: int
+    input: Input
+    alias: str | None = None  # what to call it where the query gives no alias of its own
+    is_qualifier: bool = False  # mart.customers.id: the part before the column
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SinkUse:
+    """A model's @sink line."""
+
+    name: str  # lib/NAME.star
+    arguments: tuple[str, ...]
+    sync_id: str
+    line: int
+    max_rejects: str | None = None
+    max_deletes: str | None = None
+    max_lag: str = "24h"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One SQL file."""
+
+    name: str  # sync.hubspot, as the file is spelled
+    path: Path
+    file: str  # relative to the project, for messages
+    kind: Kind
+    sql: str  # the query alone
+    sql_line: int  # where it begins in the file
+    definition: str  # a digest of all that decides what the query gives; comments and white space don't
+    inputs: tuple[Input, ...] = ()
+    references: tuple[Reference, ...] = ()
+    key_columns: tuple[str, ...] = ()
+    sink: SinkUse | None = None
+    description: str | None = None
+    owners: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    column_descriptions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The name that models are told apart by: without regard to case."""
+        return self.name.casefold()
+
+    @property
+    def key_path(self) -> list[str]:
+        return self.name.split(".")
