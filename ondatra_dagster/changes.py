@@ -1,7 +1,7 @@
 """The values that cross from the warehouse to delivery, and nothing that knows Spark, SQLite or HTTP.
 
-A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is encoded once,
-on its way out of the warehouse, and from there on batches are made by joining texts.
+A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is encoded
+once, on its way out of the warehouse, and from there on batches are made by joining texts.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import orjson
 
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 
 class ChangeType(enum.StrEnum):

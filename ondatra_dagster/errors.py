@@ -7,10 +7,10 @@
     ├── DeliveryError           look at the API that the sink sends to
     ├── WarehouseError          look at Spark, Java or the Delta tables
     └── StateError              look at the .ondatra folder
-        ├── Busy                another process works on the same thing: wait, or end it
-        └── ResyncNeeded        what the API holds is unknown: say how to go on with `ondatra resync`
+        ├── BusyError           another process works on the same thing: wait, or end it
+        └── ResyncNeededError   what the API holds is unknown: say how to go on with `ondatra resync`
 
-A message says where, what, and what to do. What belongs elsewhere: how an error is shown (cli, orchestration).
+A message says where, what, and what to do. How an error is shown belongs to cli and orchestration.
 """
 
 import dataclasses
@@ -62,9 +62,9 @@ class StateError(OndatraError):
     """A file below .ondatra can't be used as it is."""
 
 
-class Busy(StateError):
+class BusyError(StateError):
     """Another process holds what this one needs."""
 
 
-class ResyncNeeded(StateError):
+class ResyncNeededError(StateError):
     """Nobody knows any more what the API holds, so nothing is sent until the user says how to go on."""
