@@ -1,0 +1,151 @@
+"""One SQLite file of ours: opened private, durable and migrated, with transactions that begin by taking the lock.
+
+What a file holds, and every statement on it, belongs to the module that owns its tables.
+"""
+
+import contextlib
+import dataclasses
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from sqlite_utils import Database, Migrations
+
+from ondatra_dagster.errors import BusyError, StateError
+
+Value: TypeAlias = str | bytes | int | float | None
+Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one kind of file, as the steps that led to them: (name, SQL script), oldest first."""
+
+    name: str
+    steps: tuple[tuple[str, str], ...]
+
+
+class Store:
+    """An open file. One thread uses it at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._connection = connection
+
+    @contextlib.contextmanager
+    def immediate(self) -> Iterator[None]:
+        """All statements inside happen together, or none does; the write lock is taken first.
+
+        A deferred transaction would fail at its first write when another process wrote since its first read.
+        """
+        self._begin()
+        try:
+            yield
+            self._connection.execute("commit")
+        except BaseException:
+            # a full disk has rolled back already, and a second rollback would hide the reason
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+            raise
+
+    def _begin(self) -> None:
+        try:
+            self._connection.execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            raise BusyError(
+                f"{self.path} is being written by another process; try again when it has ended"
+            ) from error
+
+    def rows(self, statement: str, parameters: Parameters = ()) -> list[tuple[Value, ...]]:
+        """All rows of the answer: a half read RETURNING would keep its transaction open."""
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def each(self, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Value, ...]]:
+        """The rows of a large answer one after the other."""
+        yield from self._connection.execute(statement, parameters)
+
+    def run(self, statement: str, parameters: Parameters = ()) -> int:
+        """How many rows the statement touched."""
+        return self._connection.execute(statement, parameters).rowcount
+
+    def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None:
+        self._connection.executemany(statement, parameters)
+
+    def checkpoint(self) -> None:
+        """Empty the write-ahead log into the file, as far as readers let it."""
+        self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_threads: bool = False) -> Store:
+    """The file at `path`, made if need be, readable by its owner only, its schema brought up to date.
+
+    With `used_by_threads` the caller sees to it that one thread uses it at a time.
+    """
+    _create_private(path)
+    connection = sqlite3.connect(
+        path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
+    )
+    try:
+        connection.execute("pragma journal_mode = wal").fetchall()
+        connection.execute("pragma synchronous = full")
+        _migrate(connection, schema, path)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise StateError(f"{path} can't be opened ({error}); move it away to start it anew") from error
+    except StateError:
+        connection.close()
+        raise
+    return Store(connection, path)
+
+
+def read_only(path: Path) -> Store:
+    """The file at `path` for looking only: it is neither made nor migrated, and its writer isn't disturbed."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None
+    )
+    return Store(connection, path)
+
+
+def _create_private(path: Path) -> None:
+    # -wal and -shm take the file's own mode, so the file has to exist before SQLite opens it
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
+    known = [name for name, _ in schema.steps]
+    has_steps = "select 1 from sqlite_master where name = '_sqlite_migrations'"
+    applied = "select name from _sqlite_migrations where migration_set = ?"
+    if connection.execute(has_steps).fetchone():
+        names = {name for (name,) in connection.execute(applied, (schema.name,))}
+        if unknown := names - set(known):
+            raise StateError(
+                f"{path} was written by a newer ondatra (it has {', '.join(sorted(unknown))}); upgrade this one"
+            )
+        if names == set(known):
+            return
+    migrations = Migrations(schema.name)
+    for name, script in schema.steps:
+        migrations(name=name)(_step(script))
+    migrations.apply(Database(connection))
+
+
+def _step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it
+    def apply(database: Database) -> None:
+        for statement in filter(str.strip, script.split(";")):
+            database.execute(statement)
+
+    return apply
