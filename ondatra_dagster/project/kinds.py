@@ -21,6 +21,8 @@ class Kind:
     key_headers: tuple[str, ...] = ()  # the headers that may name the key, the usual one first
     needs_key: bool = False
     delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
+    delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
+    replaces_rows: bool = False  # new rows stand for old ones without a key: deletes go out before inserts
     checks_nulls: bool = False  # rows without a key are set aside
     checks_duplicates: bool = False  # so are all rows of a key that comes more than once
 
@@ -28,7 +30,7 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(name="table", produces=frozenset({INSERT, DELETE})),
+        Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True),
         Kind(
             name="merge",
             produces=frozenset({INSERT}) | UPDATE,
@@ -44,6 +46,7 @@ KINDS = {
             key_headers=("group_key", "unique_key"),
             needs_key=True,
             delivers_by_key=True,
+            delivers_groups=True,
             checks_nulls=True,
         ),
     )

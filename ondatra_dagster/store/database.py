@@ -1,4 +1,4 @@
-"""One SQLite file of ours: opened private, durable and migrated, with transactions that begin by taking the lock.
+"""One SQLite file of ours: opened private, durable and migrated; a transaction begins by taking the lock.
 
 What a file holds, and every statement on it, belongs to the module that owns its tables.
 """
@@ -112,7 +112,7 @@ def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_thr
 
 
 def read_only(path: Path) -> Store:
-    """The file at `path` for looking only: it is neither made nor migrated, and its writer isn't disturbed."""
+    """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None
     )
@@ -132,9 +132,8 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
     if connection.execute(has_steps).fetchone():
         names = {name for (name,) in connection.execute(applied, (schema.name,))}
         if unknown := names - set(known):
-            raise StateError(
-                f"{path} was written by a newer ondatra (it has {', '.join(sorted(unknown))}); upgrade this one"
-            )
+            steps = ", ".join(sorted(unknown))
+            raise StateError(f"{path} was written by a newer ondatra (it has {steps}); upgrade this one")
         if names == set(known):
             return
     migrations = Migrations(schema.name)

@@ -1,4 +1,4 @@
-"""A lock that one process holds on a name, kept by the operating system: it ends with its owner, however that ends.
+"""A lock that one process holds on a name. The operating system keeps it: it ends with its owner.
 
 The file says who holds it, for the message to those who wait.
 """
