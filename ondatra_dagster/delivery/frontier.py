@@ -1,0 +1,41 @@
+"""What a sync run leaves behind outside its queue file: how far it got, and every key that isn't settled.
+
+Enough to go on delivering when the queue file is lost. How it is stored belongs to tracking.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+NOTHING_ENQUEUED = -1
+
+
+class FrontierUnit(NamedTuple):
+    """One delivery key that is pending, waiting, frozen, dead or in an open job."""
+
+    key: str
+    version: int  # of its newest change
+    state: str
+    base: str | None  # what the API last acknowledged, as the queue spells it
+    tried: str | None  # what went out without an answer
+    target: str
+    attempts: int
+    due_at: float | None
+    message: str | None
+    job_ref: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Where one sync run ended."""
+
+    sync_id: str
+    run_id: str
+    table_id: str
+    watermark: int  # the table's version up to which changes were enqueued, or NOTHING_ENQUEUED
+    invalid_watermark: int
+    base_url: str
+    written_at: datetime
+    units: Iterable[FrontierUnit]
+    layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to

@@ -1,0 +1,104 @@
+"""The fact tables: what syncs send from and to, for queries that join them with records."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from ondatra_dagster.tracking import parquet_files
+from ondatra_dagster.tracking.metadata import Endpoint
+
+
+class SyncEnds(NamedTuple):
+    """What one sync of the project connects."""
+
+    model: str
+    destination: str  # the API dict's "destination"
+    object: str  # and its "object"
+
+    @property
+    def source_endpoint(self) -> Endpoint:
+        return Endpoint(type="DataWarehouse::Query", id=self.model)
+
+    @property
+    def destination_endpoint(self) -> Endpoint:
+        return Endpoint(type=f"{self.destination}::Connection", id=self.destination)
+
+
+class SourceObject(NamedTuple):
+    id: str
+    type: str
+    name: str
+    model_id: str
+    # the other things that the published format can send from, which aren't here
+    business_object_id: None = None
+    filter_segment_id: None = None
+    cohort_id: None = None
+
+
+class Destination(NamedTuple):
+    id: str
+    type: str
+    name: str
+
+
+class DestinationObject(NamedTuple):
+    id: str
+    type: str
+    name: str
+
+
+# the tables by the names of their files, which are the fields of Facts
+FACT_TABLES = {
+    "source_objects": SourceObject._fields,
+    "destinations": Destination._fields,
+    "destination_objects": DestinationObject._fields,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The rows of all fact tables, each sorted and without doubles."""
+
+    source_objects: tuple[SourceObject, ...]
+    destinations: tuple[Destination, ...]
+    destination_objects: tuple[DestinationObject, ...]
+
+
+def facts_of(syncs: Iterable[SyncEnds]) -> Facts:
+    """One row for each model, destination and object that the syncs use."""
+    ends = list(syncs)
+    return Facts(
+        source_objects=tuple(sorted({_source_object(sync) for sync in ends})),
+        destinations=tuple(sorted({_destination(sync) for sync in ends})),
+        destination_objects=tuple(sorted({_destination_object(sync) for sync in ends})),
+    )
+
+
+def write_fact_table(file: BinaryIO, table: str, facts: Facts) -> None:
+    """Put one of FACT_TABLES into an empty file; all its columns are text."""
+    schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
+    batches = (
+        pa.RecordBatch.from_arrays(parquet_files.arrays(part, schema), schema=schema)
+        for part in parquet_files.in_parts(getattr(facts, table), weigh=len)
+    )
+    parquet_files.write(file, schema, batches)
+
+
+def _source_object(sync: SyncEnds) -> SourceObject:
+    source = sync.source_endpoint
+    return SourceObject(id=source.id, type=source.type, name=sync.model, model_id=sync.model)
+
+
+def _destination(sync: SyncEnds) -> Destination:
+    destination = sync.destination_endpoint
+    return Destination(id=destination.id, type=destination.type, name=sync.destination)
+
+
+def _destination_object(sync: SyncEnds) -> DestinationObject:
+    return DestinationObject(
+        id=f"{sync.destination}/{sync.object}",
+        type=f"{sync.destination}::ObjectTypes::{sync.object}",
+        name=sync.object,
+    )

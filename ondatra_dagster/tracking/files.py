@@ -1,0 +1,93 @@
+"""Where tracking files lie: whole files, told apart by their names, which others may read at any moment.
+
+The one place that knows that an address is a local folder; what is in a file belongs to the modules beside.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from ondatra_dagster.errors import SettingsError
+
+LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
+
+
+class LocalFolder:
+    """Files below one folder of this machine; names have forward slashes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def address(self, name: str) -> str:
+        """What to tell people and other programs to open."""
+        return str(self._root / name)
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file that is seen under its name when it is whole and on disk, or never.
+
+        Until then it has a name that no `*.parquet` and no `*.json` matches.
+        """
+        path = self._root / name
+        self._make(path.parent)
+        _sweep(path)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            with part.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        with (self._root / name).open("rb") as file:
+            yield file
+
+    def names(self, folder: str) -> list[str]:
+        """What the folder holds, files and folders, sorted; nothing when it isn't there."""
+        try:
+            # parts, and what desktops leave in folders, are hidden
+            return sorted(path.name for path in (self._root / folder).iterdir() if path.name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _make(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make(folder.parent)
+        # records hold people's data: a root that the user made keeps his permissions, one of ours is private
+        folder.mkdir(mode=0o700 if folder == self._root else 0o777, exist_ok=True)
+        _sync(folder.parent)
+
+
+def open_folder(address: str) -> LocalFolder:
+    """The place that the setting `tracking` names."""
+    if "://" in address:
+        raise SettingsError(f"tracking = {address!r} is not a folder; give the path of a folder")
+    return LocalFolder(Path(address).absolute())
+
+
+def _sync(folder: Path) -> None:
+    # a new name is on disk only when the folder that lists it is
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed processes left of this file."""
+    for part in path.parent.glob(f".{path.name}.*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > LEFTOVER_SECONDS:
+                part.unlink()

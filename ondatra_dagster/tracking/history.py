@@ -1,0 +1,176 @@
+"""The history of sync runs: one row for each run, kept in `.ondatra/history.sqlite`.
+
+What a run did to single records is in the tracking store; what is still to be sent is in the queue.
+"""
+
+import contextlib
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ondatra_dagster.changes import Json
+from ondatra_dagster.store.database import Schema, Store, Value, connect, read_only
+from ondatra_dagster.store.lock import FileLock
+
+_SCHEMA = Schema(
+    "history",
+    (
+        (
+            "sync runs",
+            """
+            create table sync_runs (
+                sync_id text not null,
+                run_id text not null,
+                model text not null,
+                dagster_run_id text,
+                started_at text not null,  -- ISO 8601 in UTC, so that text order is time order
+                ended_at text,
+                trigger text not null,
+                mode text not null,
+                reason text not null,
+                version_from integer,
+                version_to integer,
+                counts text not null,
+                result text not null,
+                first_errors text not null,
+                primary key (sync_id, run_id)
+            ) strict;
+            create index sync_runs_by_time on sync_runs (started_at)
+            """,
+        ),
+    ),
+)
+
+# whoever begins holds the sync's queue: a run of it that still says "running" has lost its process
+CLOSE_CRASHED = "update sync_runs set result = 'crashed' where sync_id = :sync_id and result = 'running'"
+
+# a run is put in when it begins and replaced when it ends
+PUT = """
+insert or replace into sync_runs values (
+    :sync_id, :run_id, :model, :dagster_run_id, :started_at, :ended_at, :trigger, :mode, :reason,
+    :version_from, :version_to, :counts, :result, :first_errors
+)
+"""
+
+NEWEST = """
+select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
+       version_from, version_to, counts, result, first_errors
+from sync_runs
+where :sync_id is null or sync_id = :sync_id
+order by started_at desc, run_id desc
+limit :limit
+"""
+
+
+class Mode(enum.StrEnum):
+    """How much of the table a run looked at."""
+
+    FULL = "full"
+    INCREMENTAL = "incremental"
+    RETRY = "retry"  # nothing new: only what waited
+
+
+class Result(enum.StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CRASHED = "crashed"  # its process ended without a word
+    DRY = "dry"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """One sync run, as far as it has come."""
+
+    sync_id: str
+    run_id: str
+    model: str
+    dagster_run_id: str | None
+    started_at: datetime
+    ended_at: datetime | None = None
+    trigger: str  # what started it: the command, a sensor, a schedule
+    mode: Mode
+    reason: str  # why that mode, in words
+    version_from: int | None
+    version_to: int | None = None
+    counts: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    result: Result = Result.RUNNING
+    first_errors: tuple[str, ...] = ()
+
+
+class History:
+    """All sync runs of a project. Any number of processes may use it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self, run: PastRun) -> None:
+        """Note that a run has begun, and that no earlier one of its sync is running any more.
+
+        To be called by who holds the sync's queue; a dry run doesn't, and is only finished.
+        """
+        with self._writing() as store:
+            store.run(CLOSE_CRASHED, {"sync_id": run.sync_id})
+            store.run(PUT, _to_row(run))
+
+    def finish(self, run: PastRun) -> None:
+        """Note how a run ended, in place of what was noted when it began."""
+        with self._writing() as store:
+            store.run(PUT, _to_row(run))
+
+    def runs(self, sync_id: str | None = None, *, limit: int = 20) -> tuple[PastRun, ...]:
+        """The newest runs of one sync, or of all, the newest first."""
+        if not self._path.exists():
+            return ()
+        with read_only(self._path) as store:
+            return tuple(_from_row(row) for row in store.rows(NEWEST, {"sync_id": sync_id, "limit": limit}))
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Store]:
+        # SQLite before 3.51.3 can damage a file that two connections write and checkpoint at one instant
+        lock = FileLock(
+            self._path.parent / "locks" / f"{self._path.name}.lock",
+            purpose="writing history",
+            wait_seconds=60,
+        )
+        with lock, connect(self._path, _SCHEMA) as store, store.immediate():
+            yield store
+
+
+def _to_row(run: PastRun) -> dict[str, Value]:
+    return {
+        "sync_id": run.sync_id,
+        "run_id": run.run_id,
+        "model": run.model,
+        "dagster_run_id": run.dagster_run_id,
+        "started_at": _to_text(run.started_at),
+        "ended_at": run.ended_at and _to_text(run.ended_at),
+        "trigger": run.trigger,
+        "mode": run.mode,
+        "reason": run.reason,
+        "version_from": run.version_from,
+        "version_to": run.version_to,
+        "counts": orjson.dumps(dict(run.counts)).decode(),
+        "result": run.result,
+        "first_errors": orjson.dumps(run.first_errors).decode(),
+    }
+
+
+def _from_row(row: tuple[Any, ...]) -> PastRun:
+    values = dict(zip((field.name for field in dataclasses.fields(PastRun)), row, strict=True))
+    values["started_at"] = datetime.fromisoformat(values["started_at"])
+    values["ended_at"] = values["ended_at"] and datetime.fromisoformat(values["ended_at"])
+    values["mode"] = Mode(values["mode"])
+    values["result"] = Result(values["result"])
+    values["counts"] = orjson.loads(values["counts"])
+    values["first_errors"] = tuple(orjson.loads(values["first_errors"]))
+    return PastRun(**values)
+
+
+def _to_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

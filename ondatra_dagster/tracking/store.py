@@ -1,0 +1,124 @@
+"""The tracking store: one place where every sync run's records, metadata and frontier lie.
+
+It writes and finds files; what is in them belongs to the modules beside, when to write them to sync.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+
+from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.tracking import addresses, parquet_files
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.facts import FACT_TABLES, Facts, write_fact_table
+from ondatra_dagster.tracking.files import open_folder
+from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
+from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
+from ondatra_dagster.tracking.record import (
+    DELIVERED_COLUMNS,
+    REPETITIVE,
+    SCHEMA,
+    Delivered,
+    SyncRecord,
+    record_batches,
+)
+
+
+class TrackingStore:
+    """The files of one organization. A process that dies in it leaves each file whole or not there."""
+
+    def __init__(self, address: str, *, organization: str = "1", workspace: str = "1") -> None:
+        self._files = open_folder(address)
+        self._organization = organization
+        self._workspace = workspace
+
+    def run_address(self, sync_id: str, run_id: str) -> str:
+        """Where a run's records are, for people and for other programs."""
+        return self._files.address(self._run_folder(sync_id, run_id))
+
+    def publish(
+        self,
+        sync_id: str,
+        run_id: str,
+        batch_type: BatchType,
+        number: int,
+        records: Iterable[SyncRecord],
+    ) -> str:
+        """Write one file of records and give its address.
+
+        The same number again replaces the file: after a crash the same records give the same file.
+        """
+        name = f"{self._run_folder(sync_id, run_id)}/{addresses.records_file(batch_type, number)}"
+        with self._files.writing(name) as file:
+            batches = record_batches(records, sync_id=sync_id, run_id=run_id)
+            parquet_files.write(file, SCHEMA, batches, repetitive=REPETITIVE)
+        return self._files.address(name)
+
+    def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        """Leave the run's folder complete: its metadata, and a records_updated file even if that is empty.
+
+        To be called when all that the run settled is published: an empty file would hide that it isn't.
+        """
+        if not any(batch == BatchType.UPDATED for batch, _ in self._batches(sync_id, run_id)):
+            self.publish(sync_id, run_id, BatchType.UPDATED, 0, ())
+        self.write_metadata(sync_id, run_id, metadata)
+
+    def write_metadata(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        """Write the run's metadata.json, in place of the one before."""
+        text = metadata_json(
+            metadata,
+            organization=self._organization,
+            workspace=self._workspace,
+            sync_id=sync_id,
+            run_id=run_id,
+        )
+        with self._files.writing(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
+            file.write(text)
+
+    def write_frontier(self, frontier: Frontier) -> None:
+        """Keep what a run leaves unsettled, in place of what it said of itself before."""
+        name = addresses.frontier_file(self._organization, frontier.sync_id, frontier.run_id)
+        with self._files.writing(name) as file:
+            write_frontier(file, frontier)
+
+    def newest_frontier(self, sync_id: str) -> Frontier | None:
+        """The frontier of the newest run that left one; its units are read while one loops over them."""
+        folder = addresses.frontier_folder(self._organization, sync_id)
+        files = [file for file in self._files.names(folder) if file.endswith(".parquet")]
+        if not files:
+            return None
+        name = f"{folder}/{max(files, key=lambda file: file.removesuffix('.parquet'))}"
+        return read_frontier(functools.partial(self._files.reading, name), self._files.address(name))
+
+    def delivered_since(self, sync_id: str, run_id: str | None) -> Iterator[Delivered]:
+        """The succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
+
+        Within a run they have no order: a key's newest is the one of the highest table version.
+        """
+        for later in self.runs(sync_id):
+            if run_id is None or later > run_id:
+                yield from self._delivered_in(sync_id, later)
+
+    def runs(self, sync_id: str) -> tuple[str, ...]:
+        """The ids of the runs that have a folder, the oldest first."""
+        return tuple(self._files.names(addresses.sync_folder(self._organization, sync_id)))
+
+    def write_facts(self, facts: Facts) -> None:
+        """Write the organization's fact tables anew."""
+        for table in FACT_TABLES:
+            with self._files.writing(addresses.fact_file(self._organization, table)) as file:
+                write_fact_table(file, table, facts)
+
+    def _delivered_in(self, sync_id: str, run_id: str) -> Iterator[Delivered]:
+        folder = self._run_folder(sync_id, run_id)
+        for batch_type, number in self._batches(sync_id, run_id):
+            if batch_type == BatchType.INVALID:
+                continue
+            with self._files.reading(f"{folder}/{addresses.records_file(batch_type, number)}") as file:
+                yield from map(Delivered._make, parquet_files.read(file, DELIVERED_COLUMNS))
+
+    def _batches(self, sync_id: str, run_id: str) -> list[tuple[BatchType, int]]:
+        found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))
+        return sorted(batch for batch in found if batch is not None)
+
+    def _run_folder(self, sync_id: str, run_id: str) -> str:
+        return addresses.run_folder(self._organization, sync_id, run_id)
