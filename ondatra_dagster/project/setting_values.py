@@ -1,0 +1,80 @@
+"""How the value of each setting is written: a reader a shape, which refuses the rest with a sentence."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from ondatra_dagster.project.suggestions import correction
+
+SINKS = ("on", "dry", "off")
+
+
+class BadValueError(ValueError):
+    """A value that can't be used; its text says what it is and what to write."""
+
+
+def read_text(value: object) -> str:
+    """A text that isn't empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise BadValueError(f"{value!r} is not a text; write it in quotes")
+    return value
+
+
+def read_sinks(value: object) -> str:
+    """on, dry or off."""
+    if value not in SINKS:
+        raise BadValueError(f"sinks can't be {value!r}; {correction(str(value), SINKS, plural='choices')}")
+    return str(value)
+
+
+def read_folder_name(value: object) -> str:
+    """A name that becomes a folder of the tracking store; a number is one too."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
+        raise BadValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def read_conf(value: object) -> dict[str, str]:
+    """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
+    return dict(_flat(_table(value)))
+
+
+def read_sources(value: object) -> dict[str, str]:
+    """Where the tables of each source are: catalog.schema, or a folder."""
+    sources = {name: read_text(location) for name, location in _table(value).items()}
+    for name in sources:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise BadValueError(f"a source can't be called {name!r}; use letters, digits and _")
+    if len({name.casefold() for name in sources}) < len(sources):
+        raise BadValueError("two sources differ only in case; rename one of them")
+    return sources
+
+
+def _table(value: object) -> Mapping[str, object]:
+    if isinstance(value, str):  # a variable holds a table as JSON
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise BadValueError(
+                f'the value is not JSON ({error}); write it as {{"name": "value"}}'
+            ) from error
+    if not isinstance(value, Mapping):
+        raise BadValueError(f"{value!r} is not a table; write it as names with values")
+    return value
+
+
+def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield prefix + name, str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield prefix + name, str(value)
+        else:
+            raise BadValueError(f"{prefix}{name} can't be {value!r}; write a text, a number, true or false")
+
+
+Reader: TypeAlias = Callable[[object], str | dict[str, str]]
