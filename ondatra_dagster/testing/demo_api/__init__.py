@@ -1,0 +1,14 @@
+"""A pretend CRM and ERP on this machine, for the example project and for users' tests.
+
+    with running_demo_api() as api:
+        api.fail(status=500, times=2, path="/crm/*")
+        ...
+        assert {"C-1": {…}} == api.contacts()
+
+`python -m ondatra_dagster.testing.demo_api` serves it by hand, or while another command runs.
+"""
+
+from ondatra_dagster.testing.demo_api.app import DEMO_KEY
+from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
+
+__all__ = ["DEMO_KEY", "DemoApi", "running_demo_api"]

@@ -1,0 +1,111 @@
+"""Serve the demo API by hand, or for as long as a command runs.
+
+    python -m ondatra_dagster.testing.demo_api
+    python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run
+
+The command's exit code is this one's. Ctrl-C goes to the command, which ends in its own way.
+"""
+
+import contextlib
+import errno
+import http.client
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import click
+import orjson
+
+from ondatra_dagster.testing.demo_api.server import HOST, DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api.state import Call
+
+SHOWN_CALLS = 12
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--port", default=8321, show_default=True, help="Where on 127.0.0.1; 0 for any free port.")
+@click.option("--state", type=click.Path(path_type=Path), help="A file that keeps what the API holds.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def main(context: click.Context, *, port: int, state: Path | None, command: tuple[str, ...]) -> None:
+    """A pretend CRM and ERP on this machine, as long as COMMAND runs, or until Ctrl-C."""
+    try:
+        with running_demo_api(port=port, state=state) as api:
+            context.exit(run_with(api, command) if command else serve(api))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+    if not command or not is_ours(port, state):
+        raise click.ClickException(
+            f"port {port} is taken by another program: end that, or write another port into lib/*.star "
+            "and give it here too (make run PORT=8322)"
+        )
+    click.echo(f"using the demo API that already runs at http://{HOST}:{port}", err=True)
+    context.exit(run(command))
+
+
+def serve(api: DemoApi) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    click.echo(f"the demo API's page is {api.url}; Ctrl-C ends it", err=True)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    return 0
+
+
+def run_with(api: DemoApi, command: tuple[str, ...]) -> int:
+    """Run the command beside the API, then tell what the API got from it."""
+    calls_before = len(api.calls)
+    click.echo(f"demo API: {api.url}", err=True)
+    code = run(command)
+    report(api, api.calls[calls_before:])
+    return code
+
+
+def run(command: tuple[str, ...]) -> int:
+    """The command's exit code, as a shell would give it."""
+    # caught, not ignored: an ignored signal would be inherited; the terminal sends Ctrl-C to the command too
+    signal.signal(signal.SIGINT, lambda *_: None)
+    with subprocess.Popen(command) as child:  # noqa: S603  # running the caller's command is what this is for
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
+    """Say what arrived and where to look."""
+    click.echo(
+        f"\nThe demo API got {_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call."
+    )
+    refused = [call for call in calls if not 200 <= call.status < 300]
+    shown = calls if len(calls) <= SHOWN_CALLS else refused[:SHOWN_CALLS]
+    for call in shown:
+        click.echo(f"  {call.method} {call.path} → {call.status or 'no answer'} {call.message}".rstrip())
+    if len(shown) < len(calls):
+        click.echo(f"  {'and' if shown else ' '} {len(calls) - len(shown)} more")
+    click.echo(
+        f"It holds {_count(len(api.contacts()), 'contact')} and {_count(len(api.invoices()), 'invoice')}: "
+        f"`make api` shows them at {api.url}"
+    )
+
+
+def is_ours(port: int, state: Path | None) -> bool:
+    """Whether the port is served by a demo API that keeps this project's state."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+        connection.request("GET", "/state")
+        held = orjson.loads(connection.getresponse().read())
+        return (
+            isinstance(held, dict) and state is not None and held.get("state_file") == str(state.absolute())
+        )
+    return False
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m ondatra_dagster.testing.demo_api")

@@ -1,0 +1,89 @@
+"""Serving the demo API from a thread of the process that wants it, on a loopback port."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ondatra_dagster.testing.demo_api.app import DEMO_KEY, DemoApp
+from ondatra_dagster.testing.demo_api.destination import Record
+from ondatra_dagster.testing.demo_api.faults import Fault
+from ondatra_dagster.testing.demo_api.state import Call, DemoState
+
+HOST = "127.0.0.1"
+
+
+class DemoApi:
+    """The running API, as whoever started it sees it."""
+
+    def __init__(self, listener: socket.socket, *, state: DemoState, key: str) -> None:
+        self.url = f"http://{HOST}:{listener.getsockname()[1]}"
+        self.key = key
+        self._state = state
+        self._app = DemoApp(state, key=key, disconnect=self._disconnect)
+        config = uvicorn.Config(
+            self._app.asgi,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="demo-api")
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every call to the CRM and the ERP, oldest first."""
+        return tuple(self._state.calls)
+
+    def contacts(self) -> dict[str, Record]:
+        """What the CRM holds, by customer_id."""
+        return dict(self._state.destination.contacts.records)
+
+    def invoices(self) -> dict[str, Record]:
+        """What the ERP holds, by invoice_id."""
+        return dict(self._state.destination.invoices.records)
+
+    def fail(self, **fault: Any) -> None:
+        """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
+        self._app.faults.add(Fault(**fault))
+
+    def recover(self) -> None:
+        """Forget the faults that are still to come."""
+        self._app.faults.clear()
+
+    def start(self) -> None:
+        self._thread.start()  # the port listens already: early callers wait in its queue
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _disconnect(self, request: Request) -> None:
+        caller = tuple(request.scope["client"])
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, H11Protocol) and connection.client == caller:
+                connection.transport.abort()
+
+
+@contextlib.contextmanager
+def running_demo_api(*, port: int = 0, state: Path | None = None, key: str = DEMO_KEY) -> Iterator[DemoApi]:
+    """The demo API until the block ends, on a free port or on `port` (OSError: that one is taken)."""
+    listener = socket.create_server((HOST, port))
+    try:
+        api = DemoApi(listener, state=DemoState(state), key=key)
+    except BaseException:  # an unreadable state file: the port isn't ours to keep
+        listener.close()
+        raise
+    api.start()
+    try:
+        yield api
+    finally:
+        api.stop()

@@ -1,0 +1,294 @@
+"""The demo API keeps its own rules: what the example and many tests are judged by must itself be right."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
+
+ADA = {"customer_id": "C-1", "email": "ada@example.com"}
+INVOICE = {"invoice_id": "INV-1", "lines": [{"product": "Ink", "quantity": 2}]}
+
+
+@pytest.fixture
+def api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def client(api: DemoApi) -> Iterator[httpx.Client]:
+    with a_client(api) as client:
+        yield client
+
+
+def a_client(api: DemoApi, key: str = DEMO_KEY) -> httpx.Client:
+    return httpx.Client(base_url=api.url, headers={"Authorization": f"Bearer {key}"})
+
+
+def answer_of(response: httpx.Response) -> tuple[int, Any]:
+    return response.status_code, response.json() if response.content else None
+
+
+def test_a_contact_is_created_changed_read_and_deleted(api: DemoApi, client: httpx.Client) -> None:
+    """The four verbs that a merge sync uses."""
+    assert (201, ADA) == answer_of(client.post("/crm/contacts", json=ADA))
+    assert (200, {**ADA, "name": "Ada"}) == answer_of(client.patch("/crm/contacts/C-1", json={"name": "Ada"}))
+    assert {"C-1": {**ADA, "name": "Ada"}} == api.contacts()
+    assert (200, [{**ADA, "name": "Ada"}]) == answer_of(client.get("/crm/contacts"))
+    assert (204, None) == answer_of(client.delete("/crm/contacts/C-1"))
+    assert {} == api.contacts()
+
+
+def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client) -> None:
+    """The two verbs that a tracked sync uses; a second put replaces the first."""
+    shorter = {"invoice_id": "INV-1", "lines": [{"product": "Nib", "quantity": 1}]}
+    assert 201 == client.put("/erp/invoices/INV-1", json=INVOICE).status_code
+    assert 200 == client.put("/erp/invoices/INV-1", json=shorter).status_code
+    assert {"INV-1": shorter} == api.invoices()
+    assert 204 == client.delete("/erp/invoices/INV-1").status_code
+    assert {} == api.invoices()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        (
+            "POST",
+            "/crm/contacts",
+            {"customer_id": "C-2", "email": "ada"},
+            (422, "email 'ada' isn't an address"),
+        ),
+        ("POST", "/crm/contacts", {"email": "a@b.c"}, (400, "a new contact needs its customer_id")),
+        ("POST", "/crm/contacts", ["C-2"], (400, "the body isn't a JSON object")),
+        ("POST", "/crm/contacts", ADA, (409, "contact C-1 exists already")),
+        ("PATCH", "/crm/contacts/C-9", {"name": "Nobody"}, (404, "there is no contact C-9")),
+        ("PATCH", "/crm/contacts/C-1", {"customer_id": "C-2"}, (400, "the path says C-1, the body C-2")),
+        ("DELETE", "/crm/contacts/C-9", None, (404, "there is no contact C-9")),
+        ("PUT", "/erp/invoices/INV-1", {"lines": []}, (422, "an invoice needs at least one line")),
+        ("PUT", "/erp/invoices/INV-1", {"lines": [{}]}, (422, "line 1 has no quantity of 1 or more")),
+        ("PUT", "/crm/contacts/C-1", ADA, (404, "there is no PUT /crm/contacts/C-1 here")),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_the_reason(
+    api: DemoApi, client: httpx.Client, method: str, path: str, body: Any, expected: tuple[int, str]
+) -> None:
+    """A reject is only worth showing when it says why; and nothing is kept of what was refused."""
+    client.post("/crm/contacts", json=ADA)
+    status, reason = expected
+    assert (status, {"error": reason}) == answer_of(client.request(method, path, json=body))
+    assert ({"C-1": ADA}, {}) == (api.contacts(), api.invoices())
+
+
+def test_an_id_may_have_any_character(api: DemoApi, client: httpx.Client) -> None:
+    """A key with a slash is one segment when it is quoted."""
+    client.put("/erp/invoices/2026%2F11%20%C3%A5", json=INVOICE | {"invoice_id": "2026/11 å"})
+    assert ["2026/11 å"] == list(api.invoices())
+
+
+def test_a_wrong_token_is_refused(api: DemoApi) -> None:
+    """So that a missing key in .env is seen at once."""
+    with a_client(api, key="wrong") as client:
+        assert (401, {"error": "the token is missing or wrong"}) == answer_of(client.get("/crm/contacts"))
+
+
+def test_a_repeated_idempotency_key_is_answered_again_and_not_done_again(
+    api: DemoApi, client: httpx.Client
+) -> None:
+    """What makes it safe to repeat a POST whose answer was lost."""
+    first, second = (
+        client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
+    )
+    assert (201, 201) == (first.status_code, second.status_code)
+    assert [False, True] == [call.is_repeat for call in api.calls]
+
+
+def test_calls_are_logged_as_they_came(api: DemoApi, client: httpx.Client) -> None:
+    """Tests judge by this log: method, path, body, answer, key, in order."""
+    client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"})
+    client.delete("/crm/contacts/C-9")
+    assert [
+        ("POST", "/crm/contacts", ADA, 201, "", "k-1"),
+        ("DELETE", "/crm/contacts/C-9", None, 404, "there is no contact C-9", None),
+    ] == [
+        (call.method, call.path, call.body, call.status, call.message, call.idempotency_key)
+        for call in api.calls
+    ]
+    assert ["POST", "DELETE"] == [call["method"] for call in client.get("/calls").json()]
+
+
+def test_a_fault_counts_down_on_matching_calls_only(api: DemoApi, client: httpx.Client) -> None:
+    """The next two CRM calls fail, the ERP goes on, and then the CRM is well again."""
+    api.fail(status=503, times=2, path="/crm/*", headers={"Retry-After": "7"})
+    first = client.post("/crm/contacts", json=ADA)
+    assert (503, "7") == (first.status_code, first.headers["Retry-After"])
+    assert 201 == client.put("/erp/invoices/INV-1", json=INVOICE).status_code
+    assert [503, 201] == [client.post("/crm/contacts", json=ADA).status_code for _ in range(2)]
+
+
+def test_faults_can_be_asked_for_over_http(client: httpx.Client) -> None:
+    """The tutorial does it with curl."""
+    assert 201 == client.post("/faults", json={"status": 500, "times": None}).status_code
+    assert [500, 500] == [client.get("/crm/contacts").status_code for _ in range(2)]
+    assert 204 == client.delete("/faults").status_code
+    assert 200 == client.get("/crm/contacts").status_code
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"stauts": 500}, {"drop": "now"}, {"times": 0}, {"status": "500"}, {"delay_seconds": -1}, [], None],
+)
+def test_a_fault_that_makes_no_sense_is_refused(client: httpx.Client, asked: Any) -> None:
+    """A misspelt fault that does nothing would make a test pass for no reason."""
+    assert 400 == client.post("/faults", content=json.dumps(asked)).status_code
+
+
+@pytest.mark.parametrize(("drop", "kept"), [("before", {}), ("after", {"C-1": ADA})])
+def test_a_dropped_connection_leaves_the_caller_without_an_answer(
+    api: DemoApi, client: httpx.Client, drop: str, kept: dict[str, Any]
+) -> None:
+    """Dropped before: nothing was done. After: it was done, and nobody heard."""
+    api.fail(drop=drop)
+    with pytest.raises(httpx.TransportError):
+        client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"})
+    assert (kept, [0]) == (api.contacts(), [call.status for call in api.calls])
+
+
+def test_a_repeat_after_a_lost_answer_gets_that_answer(api: DemoApi, client: httpx.Client) -> None:
+    """The same key after `drop: after`: created once, and the caller learns it."""
+    api.fail(drop="after")
+    headers = {"Idempotency-Key": "k-1"}
+    with pytest.raises(httpx.TransportError):
+        client.post("/crm/contacts", json=ADA, headers=headers)
+    assert 201 == client.post("/crm/contacts", json=ADA, headers=headers).status_code
+
+
+def test_a_repeat_of_a_call_that_was_dropped_unseen_is_done(api: DemoApi, client: httpx.Client) -> None:
+    """No answer is kept for a call that never got through."""
+    api.fail(drop="before")
+    headers = {"Idempotency-Key": "k-1"}
+    with pytest.raises(httpx.TransportError):
+        client.post("/crm/contacts", json=ADA, headers=headers)
+    client.post("/crm/contacts", json=ADA, headers=headers)
+    assert {"C-1": ADA} == api.contacts()
+
+
+def test_a_delay_keeps_the_caller_waiting(api: DemoApi, client: httpx.Client) -> None:
+    """For tests of deadlines."""
+    api.fail(delay_seconds=0.5)
+    with pytest.raises(httpx.ReadTimeout):
+        client.get("/crm/contacts", timeout=0.05)
+
+
+def test_the_state_file_brings_everything_back(tmp_path: Path) -> None:
+    """Two runs of the example meet the same destination, also after a kill between call and answer."""
+    file = tmp_path / "kept" / "demo api.json"
+    headers = {"Idempotency-Key": "k-1"}
+    with running_demo_api(state=file) as api, a_client(api) as client:
+        client.post("/crm/contacts", json=ADA, headers=headers)
+        client.put("/erp/invoices/INV-1", json=INVOICE)
+        before = api.calls
+    with running_demo_api(state=file) as api, a_client(api) as client:
+        assert ({"C-1": ADA}, {"INV-1": INVOICE}, before) == (api.contacts(), api.invoices(), api.calls)
+        assert 201 == client.post("/crm/contacts", json=ADA, headers=headers).status_code
+
+
+def test_the_page_shows_what_is_held_and_escapes_it(api: DemoApi, client: httpx.Client) -> None:
+    """What rows bring is text, never markup: in a cell, a path, a reason."""
+    evil = "<script>alert(1)</script>"
+    client.post("/crm/contacts", json=ADA | {"name": evil})
+    client.put("/erp/invoices/INV-1", json=INVOICE)
+    client.post("/crm/contacts", json=ADA | {"customer_id": "C-2", "email": evil})
+    client.get(f"/{evil}")
+    page = client.get("/")
+    assert "text/html; charset=utf-8" == page.headers["content-type"]
+    assert "<script" not in page.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
+    assert "<td>2 Ink</td>" in page.text
+    assert "4 in all, 2 refused" in page.text
+
+
+def a_demo(*arguments: str | Path) -> subprocess.Popen[str]:
+    """`python -m ondatra_dagster.testing.demo_api` with these arguments."""
+    command = [sys.executable, "-m", "ondatra_dagster.testing.demo_api", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+
+
+POST_A_CONTACT = """
+import http.client, json, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+headers = {"Authorization": "Bearer " + sys.argv[2]}
+connection.request("POST", "/crm/contacts", json.dumps({"customer_id": "C-1", "email": "a@b.c"}), headers)
+sys.exit(connection.getresponse().status - 200)
+"""
+
+WAIT_FOR_CTRL_C = """
+import signal, sys
+try:
+    print("up", flush=True)
+    signal.pause()
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+def test_it_serves_while_a_command_runs_and_tells_what_arrived(tmp_path: Path) -> None:
+    """`make run`: the command's own exit code, and a report of its calls."""
+    port = a_free_port()
+    command = [sys.executable, "-c", POST_A_CONTACT, str(port), DEMO_KEY]
+    with a_demo("--port", str(port), "--state", tmp_path / "state.json", "--", *command) as demo:
+        out, _ = demo.communicate(timeout=30)
+    assert 1 == demo.returncode
+    assert "The demo API got 1 call:\n  POST /crm/contacts → 201\nIt holds 1 contact and 0 invoices" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command_in_its_own_way(number: signal.Signals) -> None:
+    """A terminal's Ctrl-C reaches both, SIGTERM is passed on: the exit code is the command's."""
+    with a_demo("--port", "0", "--", sys.executable, "-c", WAIT_FOR_CTRL_C) as demo:
+        assert demo.stdout is not None
+        assert "up\n" == demo.stdout.readline()
+        if number == signal.SIGINT:
+            os.killpg(demo.pid, number)  # as a terminal does
+        else:
+            demo.send_signal(number)
+        demo.communicate(timeout=30)
+    assert {signal.SIGINT: 7, signal.SIGTERM: 128 + signal.SIGTERM}[number] == demo.returncode
+
+
+def test_a_taken_port_is_told_in_a_sentence() -> None:
+    """And the command isn't run against a stranger."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as stranger:
+        port = stranger.getsockname()[1]
+        with a_demo("--port", str(port), "--", "false") as demo:
+            _, err = demo.communicate(timeout=30)
+    assert 1 == demo.returncode
+    assert f"Error: port {port} is taken by another program: end that, or write another port" in err
+
+
+def test_the_projects_own_demo_api_is_shared(tmp_path: Path) -> None:
+    """`make run` beside `make dev`: both deliver to one destination."""
+    state = tmp_path / "state.json"
+    with running_demo_api(state=state) as api:
+        port = api.url.rpartition(":")[2]
+        command = [sys.executable, "-c", POST_A_CONTACT, port, DEMO_KEY]
+        with a_demo("--port", port, "--state", state, "--", *command) as demo:
+            _, err = demo.communicate(timeout=30)
+        assert ["C-1"] == list(api.contacts())
+    assert f"using the demo API that already runs at http://127.0.0.1:{port}" in err
+
+
+def a_free_port() -> int:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        return int(listener.getsockname()[1])
