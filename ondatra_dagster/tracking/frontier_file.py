@@ -65,28 +65,17 @@ def write_frontier(file: BinaryIO, frontier: Frontier) -> None:
 
 
 def read_frontier(opened: Opener, address: str) -> Frontier:
-    """The frontier whose file `opened` opens; StateError when that isn't a whole frontier of ours."""
-    note = _read_note(opened, address)
-    if note["format"] != FORMAT:
-        raise StateError(f"{address} was written by a newer ondatra; upgrade this one")
+    """The frontier in the file that `opened` opens; its units stay in there until one loops over them."""
+    with opened() as file:
+        note: dict[str, Any] = orjson.loads(parquet_files.notes_of(file).get(_NOTE, "{}"))
+    if note.get("format") != FORMAT:
+        raise StateError(f"{address} isn't a frontier that this ondatra knows; use the one that wrote it")
     return Frontier(
         **{name: note[name] for name in _SCALARS},
         written_at=datetime.fromisoformat(note["written_at"]),
         layouts={int(layout_id): layout for layout_id, layout in note["layouts"].items()},
         units=StoredUnits(opened),
     )
-
-
-def _read_note(opened: Opener, address: str) -> dict[str, Any]:
-    try:
-        with opened() as file:
-            note: dict[str, Any] = orjson.loads(parquet_files.notes_of(file)[_NOTE])
-    except (OSError, pa.ArrowInvalid, KeyError, orjson.JSONDecodeError) as error:
-        raise StateError(
-            f"{address}, where the last run left what is still to be sent, can't be read ({error}); "
-            "bring it back from a backup, or delete it to go on from the run before and its records"
-        ) from error
-    return note
 
 
 def _length(unit: FrontierUnit) -> int:

@@ -149,7 +149,7 @@ def _to_row(run: PastRun) -> dict[str, Value]:
         "model": run.model,
         "dagster_run_id": run.dagster_run_id,
         "started_at": _to_text(run.started_at),
-        "ended_at": run.ended_at and _to_text(run.ended_at),
+        "ended_at": _to_text(run.ended_at) if run.ended_at else None,
         "trigger": run.trigger,
         "mode": run.mode,
         "reason": run.reason,

@@ -3,10 +3,15 @@
 It writes and finds files; what is in them belongs to the modules beside, when to write them to sync.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
 
 from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.facts import FACT_TABLES, Facts, write_fact_table
@@ -87,7 +92,10 @@ class TrackingStore:
         if not files:
             return None
         name = f"{folder}/{max(files, key=lambda file: file.removesuffix('.parquet'))}"
-        return read_frontier(functools.partial(self._files.reading, name), self._files.address(name))
+        remedy = (
+            "bring it back from a backup, or delete it to go on from the run before it and the records since"
+        )
+        return read_frontier(functools.partial(self._reading, name, remedy), self._files.address(name))
 
     def delivered_since(self, sync_id: str, run_id: str | None) -> Iterator[Delivered]:
         """The succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
@@ -113,8 +121,20 @@ class TrackingStore:
         for batch_type, number in self._batches(sync_id, run_id):
             if batch_type == BatchType.INVALID:
                 continue
-            with self._files.reading(f"{folder}/{addresses.records_file(batch_type, number)}") as file:
+            name = f"{folder}/{addresses.records_file(batch_type, number)}"
+            with self._reading(
+                name, "bring it back from a backup, or delete it to send its rows again"
+            ) as file:
                 yield from map(Delivered._make, parquet_files.read(file, DELIVERED_COLUMNS))
+
+    @contextlib.contextmanager
+    def _reading(self, name: str, remedy: str) -> Iterator[BinaryIO]:
+        try:
+            with self._files.reading(name) as file:
+                yield file
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).strip()
+            raise StateError(f"{self._files.address(name)} can't be read ({reason}); {remedy}") from error
 
     def _batches(self, sync_id: str, run_id: str) -> list[tuple[BatchType, int]]:
         found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))

@@ -1,0 +1,88 @@
+"""What the documents show works: their queries run unchanged, but for the path, on what we write."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.record import SyncRecord
+from ondatra_dagster.tracking.store import TrackingStore
+
+RUN_ID = "20261118T120102Z-kqzwtm"
+BUCKET = "s3://your_bucket/sync_tracking_datasets/1/2/3"
+FAILED_BY_MESSAGE = """
+SELECT status_message, ARRAY_AGG(identifier) AS rejected_records
+FROM read_parquet('s3://your_bucket/sync_tracking_datasets/1/2/3/*.parquet', union_by_name=True)
+WHERE status = 'rejected'
+GROUP BY 1
+"""
+
+
+def a_record(identifier: str, status: str, message: str | None = None) -> SyncRecord:
+    return SyncRecord(
+        identifier=identifier,
+        payload=f'{{"id":"{identifier}"}}',
+        operation="upsert",
+        status=status,
+        status_message=message,
+        batch_started_at=datetime(2026, 11, 18, 12, 1, 2, tzinfo=UTC),
+        batch_ended_at=datetime(2026, 11, 18, 12, 1, 3, tzinfo=UTC),
+        rowid=1,
+        change_type="insert",
+        table_version=1,
+        table_id="t-1",
+    )
+
+
+def rejected_by_message(address: str) -> dict[str, set[str]]:
+    rows = duckdb.sql(FAILED_BY_MESSAGE.replace(BUCKET, address)).fetchall()
+    return {message: set(identifiers) for message, identifiers in rows}
+
+
+def test_the_query_for_failed_records_runs_on_a_run_folder(tmp_path: Path) -> None:
+    """It is what users copy first; all files of a run have to fit together under it."""
+    store = TrackingStore(str(tmp_path / "a folder"))
+    for number, records in enumerate(
+        (
+            [a_record("1", "succeeded"), a_record("2", "rejected", "no such plan")],
+            [a_record("3", "rejected", "no such plan"), a_record("4", "rejected", "bad e-mail")],
+        )
+    ):
+        store.publish("sync.hubspot", RUN_ID, BatchType.UPDATED, number, records)
+    gone = a_record("5", "rejected", "still in use")._replace(operation="delete", change_type="delete")
+    store.publish("sync.hubspot", RUN_ID, BatchType.DELETED, 0, [gone])
+    store.publish("sync.hubspot", RUN_ID, BatchType.INVALID, 0, [a_record("6", "NULL", "the key is null")])
+
+    assert {
+        "no such plan": {"2", "3"},
+        "bad e-mail": {"4"},
+        "still in use": {"5"},
+    } == rejected_by_message(store.run_address("sync.hubspot", RUN_ID))
+
+
+def test_the_query_for_failed_records_runs_where_nothing_was_sent(tmp_path: Path) -> None:
+    """A run without a record has a file without a row."""
+    store = TrackingStore(str(tmp_path))
+    store.publish("sync.hubspot", RUN_ID, BatchType.UPDATED, 0, ())
+
+    assert {} == rejected_by_message(store.run_address("sync.hubspot", RUN_ID))
+
+
+def test_the_columns_are_those_of_the_document(tmp_path: Path) -> None:
+    """The document's columns come first, in its order, and times are times."""
+    store = TrackingStore(str(tmp_path))
+    path = store.publish("sync.hubspot", RUN_ID, BatchType.UPDATED, 0, ())
+
+    columns = duckdb.read_parquet(path)
+    assert [
+        ("identifier", "VARCHAR"),
+        ("record_payload", "VARCHAR"),
+        ("operation", "VARCHAR"),
+        ("status", "VARCHAR"),
+        ("status_message", "VARCHAR"),
+        ("batch_started_at", "TIMESTAMP WITH TIME ZONE"),
+        ("batch_ended_at", "TIMESTAMP WITH TIME ZONE"),
+        ("sync_configuration_id", "VARCHAR"),
+        ("sync_run_id", "VARCHAR"),
+    ] == list(zip(columns.columns, map(str, columns.types), strict=True))[:9]

@@ -1,0 +1,72 @@
+"""Files that are whole or not there."""
+
+import os
+import time
+from pathlib import Path
+
+from ondatra_dagster.tracking.files import LEFTOVER_SECONDS, LocalFolder
+from ondatra_dagster.tracking.parquet_files import CHARACTERS_IN_MEMORY, ROWS_IN_MEMORY, in_parts
+
+
+def write(folder: LocalFolder, name: str, content: bytes) -> None:
+    with folder.writing(name) as file:
+        file.write(content)
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    write(folder, "a/b/x.json", b"old")
+    with folder.writing("a/b/x.json") as file:
+        file.write(b"new")
+        file.flush()
+        assert b"old" == (tmp_path / "a/b/x.json").read_bytes()
+
+    assert b"new" == (tmp_path / "a/b/x.json").read_bytes()
+
+
+def test_an_unfinished_file_has_a_name_that_nobody_looks_for(tmp_path: Path) -> None:
+    """People's queries say *.parquet, and shells and DuckDB read that as a glob."""
+    folder = LocalFolder(tmp_path)
+    with folder.writing("x.parquet"):
+        (part,) = tmp_path.iterdir()
+        names = folder.names("")
+
+    assert part.name.startswith(".x.parquet.")
+    assert part.name.endswith(".part")
+    assert [] == names
+
+
+def test_two_writers_of_one_file_don_t_mix(tmp_path: Path) -> None:
+    """Fact tables are written by a schedule and by `maintain`, perhaps at once."""
+    folder = LocalFolder(tmp_path)
+    with folder.writing("x") as one, folder.writing("x") as other:
+        one.write(b"1" * 10)
+        other.write(b"2" * 5)
+
+    assert b"1" * 10 == (tmp_path / "x").read_bytes()
+    assert ["x"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_what_a_killed_process_left_is_cleared_when_the_file_is_written_again(tmp_path: Path) -> None:
+    """A crash in each run would fill the disk; a part of a living writer must stay."""
+    long_ago = time.time() - LEFTOVER_SECONDS - 60
+    for name in (".x.parquet.0000.part", ".y.parquet.0000.part", ".x.parquet.1111.part"):
+        (tmp_path / name).write_bytes(b"")
+    for name in (".x.parquet.0000.part", ".y.parquet.0000.part"):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+
+    write(LocalFolder(tmp_path), "x.parquet", b"1")
+
+    assert {".x.parquet.1111.part", ".y.parquet.0000.part", "x.parquet"} == {
+        path.name for path in tmp_path.iterdir()
+    }
+
+
+def test_parts_are_bounded_by_rows_and_by_text() -> None:
+    """A row may be a whole invoice: ten thousand of these don't fit."""
+    small = [(n,) for n in range(ROWS_IN_MEMORY + 1)]
+    large = [(n,) for n in range(5)]
+
+    assert [ROWS_IN_MEMORY, 1] == [len(part) for part in in_parts(small, weigh=lambda _: 1)]
+    assert [2, 2, 1] == [len(part) for part in in_parts(large, weigh=lambda _: CHARACTERS_IN_MEMORY // 2)]
+    assert [] == list(in_parts([], weigh=len))

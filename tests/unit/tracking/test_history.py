@@ -1,0 +1,136 @@
+"""The history of runs, on a real SQLite file."""
+
+import collections
+import dataclasses
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.tracking.history import History, Mode, PastRun, Result
+
+STARTED = datetime(2026, 11, 18, 12, 1, 2, tzinfo=UTC)
+
+
+def a_run(number: int = 1, **fields: object) -> PastRun:
+    return PastRun(
+        **{
+            "sync_id": "sync.hubspot",
+            "run_id": f"run-{number}",
+            "model": "sync.hubspot",
+            "dagster_run_id": None,
+            "started_at": STARTED + timedelta(minutes=number),
+            "trigger": "command",
+            "mode": Mode.INCREMENTAL,
+            "reason": "version 4 is newer than 3",
+            "version_from": 3,
+        }
+        | fields
+    )
+
+
+def ended(run: PastRun, result: Result = Result.SUCCEEDED, **fields: object) -> PastRun:
+    return dataclasses.replace(run, ended_at=run.started_at + timedelta(seconds=9), result=result, **fields)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / ".ondatra" / "history.sqlite")
+
+
+def test_a_project_that_never_ran_has_no_history_and_no_file(history: History, tmp_path: Path) -> None:
+    """Looking writes nothing."""
+    assert () == history.runs()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_run_is_running_until_it_is_finished(history: History) -> None:
+    run = a_run()
+    history.begin(run)
+    assert (run,) == history.runs("sync.hubspot")
+
+    finished = ended(
+        run,
+        Result.FAILED,
+        version_to=4,
+        counts={"rejected": {"insert": 2}},
+        first_errors=("422 no such plan", "é"),
+        dagster_run_id="d-1",
+    )
+    history.finish(finished)
+    assert (finished,) == history.runs("sync.hubspot")
+
+
+def test_the_newest_runs_come_first_and_only_as_many_as_asked_for(history: History) -> None:
+    for number in (2, 1, 3):
+        history.finish(ended(a_run(number)))
+    history.finish(ended(a_run(4, sync_id="sync.erp")))
+
+    assert ["run-4", "run-3"] == [run.run_id for run in history.runs(limit=2)]
+    assert ["run-3", "run-2", "run-1"] == [run.run_id for run in history.runs("sync.hubspot")]
+    assert () == history.runs("sync.nobody")
+
+
+def test_a_run_that_lost_its_process_is_called_crashed_by_the_next(history: History) -> None:
+    """Nobody else can know: a killed process says nothing, and the next one holds its lock."""
+    elsewhere = a_run(1, sync_id="sync.erp")
+    history.begin(a_run(1))
+    history.begin(elsewhere)
+    history.begin(a_run(2))
+
+    assert (a_run(2), dataclasses.replace(a_run(1), result=Result.CRASHED)) == history.runs("sync.hubspot")
+    assert (elsewhere,) == history.runs("sync.erp")
+
+
+def test_a_dry_run_leaves_a_running_one_alone(history: History) -> None:
+    """It doesn't hold the queue, and may be made while a real run goes on."""
+    history.begin(a_run(1))
+    dry = ended(a_run(2), Result.DRY)
+    history.finish(dry)
+
+    assert (dry, a_run(1)) == history.runs("sync.hubspot")
+
+
+def test_times_of_other_zones_are_ordered_by_moment(history: History) -> None:
+    """Text order is only time order in one zone."""
+    plus_nine = timezone(timedelta(hours=9))
+    history.finish(ended(a_run(1, started_at=datetime(2026, 11, 18, 20, 0, tzinfo=plus_nine))))  # 11:00 UTC
+    history.finish(ended(a_run(2, started_at=STARTED)))
+
+    assert ["run-2", "run-1"] == [run.run_id for run in history.runs()]
+
+
+def test_the_file_is_private(history: History, tmp_path: Path) -> None:
+    """First errors may quote what an API said of a person."""
+    history.begin(a_run())
+
+    assert 0o600 == (tmp_path / ".ondatra" / "history.sqlite").stat().st_mode & 0o777
+
+
+WRITER = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from ondatra_dagster.tracking.history import History, Mode, PastRun, Result
+import dataclasses
+history = History(Path(sys.argv[1]))
+for number in range(15):
+    run = PastRun(
+        sync_id=f"sync.{sys.argv[2]}", run_id=f"{number:03}", model="m", dagster_run_id=None, trigger="cli",
+        started_at=datetime.now(UTC), mode=Mode.FULL, reason="first run", version_from=None,
+    )
+    history.begin(run)
+    history.finish(dataclasses.replace(run, result=Result.SUCCEEDED, ended_at=datetime.now(UTC)))
+    history.runs()
+"""
+
+
+def test_several_processes_write_at_once(history: History, tmp_path: Path) -> None:
+    """Sensors, schedules and people start runs of different syncs at one moment, the very first one too."""
+    path = tmp_path / ".ondatra" / "history.sqlite"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(name)]) for name in range(3)]
+
+    assert [0, 0, 0] == [writer.wait(timeout=60) for writer in writers]
+    assert {Result.SUCCEEDED: 45} == collections.Counter(run.result for run in history.runs(limit=100))

@@ -1,0 +1,471 @@
+"""The tracking store, on a real folder."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ondatra_dagster.changes import Column
+from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
+from ondatra_dagster.errors import SettingsError, StateError
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.facts import SyncEnds, facts_of
+from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
+from ondatra_dagster.tracking.record import Delivered, SyncRecord
+from ondatra_dagster.tracking.store import TrackingStore
+
+STARTED = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)
+ENDED = datetime(2026, 11, 18, 12, 1, 3, tzinfo=UTC)
+FIRST, SECOND, THIRD = "20261118T120102Z-aaaaaa", "20261118T120202Z-aaaaaa", "20261118T120302Z-aaaaaa"
+FOLDER = "sync_tracking_datasets/1/sync.hubspot"
+MOMENT = pa.timestamp("us", tz="UTC")
+COLUMNS = [
+    ("identifier", pa.string()),
+    ("record_payload", pa.string()),
+    ("operation", pa.string()),
+    ("status", pa.string()),
+    ("status_message", pa.string()),
+    ("batch_started_at", MOMENT),
+    ("batch_ended_at", MOMENT),
+    ("sync_configuration_id", pa.string()),
+    ("sync_run_id", pa.string()),
+    ("__ondatra_rowid", pa.int64()),
+    ("__ondatra_change_type", pa.string()),
+    ("table_version", pa.int64()),
+    ("table_id", pa.string()),
+]
+
+
+def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
+    record = SyncRecord(
+        identifier=identifier,
+        payload=f'{{"id":{identifier}}}',
+        operation="upsert",
+        status="succeeded",
+        status_message=None,
+        batch_started_at=STARTED,
+        batch_ended_at=ENDED,
+        rowid=int(identifier),
+        change_type="insert",
+        table_version=3,
+        table_id="t-1",
+    )
+    return record._replace(**fields)
+
+
+def a_frontier(run_id: str = FIRST, **fields: object) -> Frontier:
+    return Frontier(
+        **{
+            "sync_id": "sync.hubspot",
+            "run_id": run_id,
+            "table_id": "t-1",
+            "watermark": 3,
+            "invalid_watermark": -1,
+            "base_url": "https://api.example.com",
+            "written_at": STARTED,
+            "units": (),
+            "layouts": {},
+        }
+        | fields
+    )
+
+
+def some_metadata(**fields: object) -> RunMetadata:
+    return RunMetadata(
+        **{
+            "source": Endpoint("DataWarehouse::Query", "sync.hubspot"),
+            "destination": Endpoint("HubSpot::Connection", "HubSpot"),
+            "started_at": STARTED,
+            "columns": (Column("id", "bigint"), Column("email", "string")),
+            "dagster_run_id": None,
+            "version_from": 1,
+            "version_to": 3,
+            "counts": {"succeeded": {"insert": 2}},
+        }
+        | fields
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrackingStore:
+    return TrackingStore(str(tmp_path / "tracking"))
+
+
+def publish(store: TrackingStore, run_id: str, *records: SyncRecord, number: int = 0) -> str:
+    return store.publish("sync.hubspot", run_id, records[0].batch_type, number, records)
+
+
+def test_a_file_of_records_has_the_published_columns_in_order(store: TrackingStore, tmp_path: Path) -> None:
+    """Whoever reads the files by position or by type has to find the same in each of them."""
+    path = publish(store, FIRST, a_record("7", status="rejected", status_message="no such plan"))
+
+    table = pq.read_table(path, partitioning=None)
+    expected_row = {
+        "identifier": "7",
+        "record_payload": '{"id":7}',
+        "operation": "upsert",
+        "status": "rejected",
+        "status_message": "no such plan",
+        "batch_started_at": STARTED,
+        "batch_ended_at": ENDED,
+        "sync_configuration_id": "sync.hubspot",
+        "sync_run_id": FIRST,
+        "__ondatra_rowid": 7,
+        "__ondatra_change_type": "insert",
+        "table_version": 3,
+        "table_id": "t-1",
+    }
+    assert str(tmp_path / "tracking" / FOLDER / FIRST / "records_updated.0.parquet") == path
+    assert COLUMNS == list(zip(table.schema.names, table.schema.types, strict=True))
+    assert [expected_row] == table.to_pylist()
+
+
+def test_an_empty_file_has_the_same_columns(store: TrackingStore) -> None:
+    """A query over a run's folder must not stumble over a run in which nothing was updated."""
+    path = store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, ())
+
+    table = pq.read_table(path, partitioning=None)
+    assert COLUMNS == list(zip(table.schema.names, table.schema.types, strict=True))
+    assert 0 == table.num_rows
+
+
+def test_publishing_the_same_file_again_gives_the_same_bytes(store: TrackingStore) -> None:
+    """After a crash a file is published again; a bucket's versions and checksums should see no difference."""
+    records = [a_record(str(number)) for number in range(25_000)]
+
+    first = hashlib.sha256(Path(publish(store, FIRST, *records)).read_bytes()).hexdigest()
+    second = hashlib.sha256(Path(publish(store, FIRST, *records)).read_bytes()).hexdigest()
+
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("fields", "batch_type"),
+    [
+        ({}, BatchType.UPDATED),
+        ({"status": "rejected"}, BatchType.UPDATED),
+        ({"operation": "append"}, BatchType.UPDATED),
+        ({"operation": "delete", "status": "rejected"}, BatchType.DELETED),
+        ({"status": "NULL"}, BatchType.INVALID),
+        ({"status": "DUPLICATE"}, BatchType.INVALID),
+    ],
+)
+def test_a_record_knows_its_file(fields: dict[str, str], batch_type: BatchType) -> None:
+    """Deletes and invalid records have files of their own, all else is in records_updated."""
+    assert batch_type == a_record(**fields).batch_type
+
+
+def test_readers_never_see_a_file_that_is_being_written(store: TrackingStore, tmp_path: Path) -> None:
+    """Records are published while a run goes on, and somebody may be querying the folder."""
+    folder = tmp_path / "tracking" / FOLDER / FIRST
+    seen_midway = []
+
+    def records() -> Iterator[SyncRecord]:
+        for number in range(30_000):
+            if number == 25_000:  # some row groups are on disk by now
+                seen_midway.append((list(folder.glob("*.parquet")), len(list(folder.iterdir()))))
+            yield a_record(str(number))
+
+    store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, records())
+
+    assert [([], 1)] == seen_midway
+    assert ["records_updated.0.parquet"] == [path.name for path in folder.iterdir()]
+
+
+def test_a_reader_beside_a_writer_reads_only_whole_files(store: TrackingStore, tmp_path: Path) -> None:
+    """The same with a real second thread that polls the folder while files come and are replaced."""
+    folder = tmp_path / "tracking" / FOLDER / FIRST
+    records = [a_record(str(number)) for number in range(2_000)]
+    has_ended = threading.Event()
+    row_counts: list[int] = []
+
+    def poll() -> None:
+        while not has_ended.is_set():
+            row_counts.extend(
+                pq.read_table(path, partitioning=None).num_rows for path in folder.glob("*.parquet")
+            )
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    try:
+        for round_number in range(60):
+            publish(store, FIRST, *records, number=round_number % 6)
+    finally:
+        has_ended.set()
+        reader.join()
+
+    assert {2_000} == set(row_counts)
+
+
+def test_a_failed_publication_leaves_nothing(store: TrackingStore, tmp_path: Path) -> None:
+    """A half written file would stay for ever, or be taken for a whole one."""
+
+    def records() -> Iterator[SyncRecord]:
+        yield a_record()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, records())
+
+    assert [] == list((tmp_path / "tracking" / FOLDER / FIRST).iterdir())
+
+
+def test_metadata_says_what_the_contract_lists(store: TrackingStore, tmp_path: Path) -> None:
+    """It is how other programs find out what a run's payloads look like."""
+    store.write_metadata("sync.hubspot", FIRST, some_metadata(dagster_run_id="d-1"))
+
+    assert {
+        "organization_id": "1",
+        "workspace_id": "1",
+        "sync_configuration_id": "sync.hubspot",
+        "sync_run_id": FIRST,
+        "source": {"type": "DataWarehouse::Query", "id": "sync.hubspot"},
+        "destination": {"type": "HubSpot::Connection", "id": "HubSpot"},
+        "started_at": "2026-11-18T12:01:02.345678Z",
+        "record_payload_schema": {"id": "number", "email": "string"},
+        "dagster_run_id": "d-1",
+        "versions": {"from": 1, "to": 3},
+        "counts": {"succeeded": {"insert": 2}},
+    } == json.loads((tmp_path / "tracking" / FOLDER / FIRST / "metadata.json").read_text())
+
+
+def test_a_finished_run_always_has_a_file_of_updates(store: TrackingStore, tmp_path: Path) -> None:
+    """A run that only deleted is read by the same query as any other."""
+    publish(store, FIRST, a_record(operation="delete", change_type="delete"))
+    store.finish_run("sync.hubspot", FIRST, some_metadata())
+
+    folder = tmp_path / "tracking" / FOLDER / FIRST
+    assert ["metadata.json", "records_deleted.0.parquet", "records_updated.0.parquet"] == sorted(
+        path.name for path in folder.iterdir()
+    )
+
+
+def test_finishing_a_run_keeps_its_records(store: TrackingStore) -> None:
+    """The empty file is for runs without updates only."""
+    path = publish(store, FIRST, a_record())
+    store.finish_run("sync.hubspot", FIRST, some_metadata())
+
+    assert 1 == pq.read_table(path, partitioning=None).num_rows
+
+
+def test_delivered_since_gives_the_later_runs_sent_records(store: TrackingStore) -> None:
+    """The cross-check drops what is in here from what it would send again."""
+    publish(store, FIRST, a_record("1"))
+    publish(store, SECOND, a_record("2"), number=0)
+    publish(store, SECOND, a_record("3", status="rejected", status_message="no"), number=10)
+    publish(store, SECOND, a_record("4", operation="delete", change_type="delete"))
+    publish(store, SECOND, a_record("5", status="NULL", status_message="the key is null"))
+    publish(store, THIRD, a_record("2", table_version=4, rowid=None))
+
+    assert [
+        Delivered("4", "delete", "succeeded", None, 4, "delete", 3, "t-1"),
+        Delivered("2", "upsert", "succeeded", None, 2, "insert", 3, "t-1"),
+        Delivered("3", "upsert", "rejected", "no", 3, "insert", 3, "t-1"),
+        Delivered("2", "upsert", "succeeded", None, None, "insert", 4, "t-1"),
+    ] == list(store.delivered_since("sync.hubspot", FIRST))
+
+
+def test_delivered_since_no_run_gives_all(store: TrackingStore) -> None:
+    """Without any frontier all records there are have to be looked at."""
+    publish(store, FIRST, a_record("1"))
+    publish(store, SECOND, a_record("2"))
+
+    assert ["1", "2"] == [record.identifier for record in store.delivered_since("sync.hubspot", None)]
+
+
+def test_syncs_and_organizations_are_kept_apart(tmp_path: Path) -> None:
+    """Two organizations may share one bucket."""
+    publish(TrackingStore(str(tmp_path), organization="a"), FIRST, a_record())
+
+    assert (FIRST,) == TrackingStore(str(tmp_path), organization="a").runs("sync.hubspot")
+    assert () == TrackingStore(str(tmp_path), organization="b").runs("sync.hubspot")
+    assert () == TrackingStore(str(tmp_path), organization="a").runs("sync.hub")
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(store: TrackingStore, tmp_path: Path) -> None:
+    """Desktops and people put files everywhere."""
+    publish(store, FIRST, a_record())
+    folder = tmp_path / "tracking" / FOLDER
+    (folder / ".DS_Store").write_text("")
+    (folder / "notes.txt").write_text("")
+    (folder / FIRST / "records_other.0.parquet").write_text("")
+    (folder / FIRST / "copy of records_updated.0.parquet").write_text("")
+
+    assert ["7"] == [record.identifier for record in store.delivered_since("sync.hubspot", None)]
+
+
+@pytest.mark.parametrize("sync_id", [".", "..", "", "a/b", "../x", "a b", "x" * 101, "é", "a\n"])
+def test_a_sync_id_that_would_leave_its_folder_is_refused(store: TrackingStore, sync_id: str) -> None:
+    """`..` is made of allowed letters, and would write over another organization's files."""
+    with pytest.raises(StateError, match="can't name a folder"):
+        store.publish(sync_id, FIRST, BatchType.UPDATED, 0, ())
+
+
+@pytest.mark.parametrize("sync_id", ["...", "-", "_x", ".hidden", "A.b-c_9", "x" * 100])
+def test_any_other_sync_id_has_its_folder(store: TrackingStore, sync_id: str) -> None:
+    """What the header allows must work here."""
+    store.publish(sync_id, FIRST, BatchType.UPDATED, 0, [a_record()])
+    store.write_frontier(a_frontier(sync_id=sync_id))
+
+    assert (FIRST,) == store.runs(sync_id)
+    assert FIRST == store.newest_frontier(sync_id).run_id
+
+
+def test_an_address_that_is_no_folder_is_refused() -> None:
+    """A folder named s3: would take the records silently."""
+    with pytest.raises(SettingsError, match=r"'s3://bucket/x' is not a folder"):
+        TrackingStore("s3://bucket/x")
+
+
+def test_a_new_store_is_private_and_one_of_the_users_keeps_his_permissions(tmp_path: Path) -> None:
+    """Records hold people's data; but a folder that a team shares is the team's to open."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    for root in (tmp_path / "a" / "new", shared):
+        publish(TrackingStore(str(root)), FIRST, a_record())
+
+    assert 0o700 == (tmp_path / "a" / "new").stat().st_mode & 0o777
+    assert 0o755 == shared.stat().st_mode & 0o777
+
+
+def test_the_newest_frontier_comes_back_as_it_was_written(store: TrackingStore) -> None:
+    """It is all that is left when the queue file is lost."""
+    waiting = FrontierUnit("7", 3, "waiting", '7 1 ["é"]', None, "", 2, 1795003262.25, "500", None)
+    in_a_job = FrontierUnit('["a",1]', 2, "job", "", "1 1 []", "1 2 []\n2 2 []", 0, None, None, '{"id":1}')
+    expected = a_frontier(SECOND, units=(waiting, in_a_job), layouts={1: '[["id","bigint"]]', 2: "[]"})
+    store.write_frontier(a_frontier(FIRST, watermark=2))
+    store.write_frontier(expected)
+
+    found = store.newest_frontier("sync.hubspot")
+
+    assert (waiting, in_a_job) == tuple(found.units)
+    assert (waiting, in_a_job) == tuple(found.units), "the units can be read twice"
+    assert a_frontier(SECOND, layouts=expected.layouts, units=found.units) == found
+
+
+def test_a_sync_that_never_ran_has_no_frontier(store: TrackingStore) -> None:
+    assert store.newest_frontier("sync.hubspot") is None
+
+
+def test_a_run_replaces_its_own_frontier(store: TrackingStore) -> None:
+    """It is written at the start and at the end of a run."""
+    store.write_frontier(a_frontier(watermark=-1))
+    store.write_frontier(a_frontier(watermark=5))
+
+    assert 5 == store.newest_frontier("sync.hubspot").watermark
+
+
+def test_a_frontier_is_written_and_read_a_part_at_a_time(store: TrackingStore, tmp_path: Path) -> None:
+    """An API that was down for a day leaves a million units, which needn't fit in memory."""
+    store.write_frontier(
+        a_frontier(
+            units=(
+                FrontierUnit(str(n), 1, "pending", "", None, f"{n} 1 [{n}]", 0, None, None, None)
+                for n in range(35_000)
+            )
+        )
+    )
+
+    file = pq.ParquetFile(tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet")
+    assert 4 == file.num_row_groups
+    keys = [unit.key for unit in store.newest_frontier("sync.hubspot").units]
+    assert [str(n) for n in range(35_000)] == keys
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"])
+def test_a_damaged_frontier_says_what_to_do(store: TrackingStore, tmp_path: Path, content: bytes) -> None:
+    """Going on from an older one silently would send things again."""
+    store.write_frontier(a_frontier())
+    (tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet").write_bytes(content)
+
+    with pytest.raises(StateError, match=r"can't be read \(.*delete it to go on from the run before"):
+        store.newest_frontier("sync.hubspot")
+
+
+def test_a_frontier_of_a_later_format_is_not_guessed_at(store: TrackingStore, tmp_path: Path) -> None:
+    """Half of what is unsettled would be worse than none."""
+    store.write_frontier(a_frontier())
+    path = tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet"
+    pq.write_table(pa.table({"key": ["1"]}), path)
+
+    with pytest.raises(StateError, match="isn't a frontier that this ondatra knows"):
+        store.newest_frontier("sync.hubspot")
+
+
+@pytest.mark.parametrize("where", ["frontier", "records"])
+def test_a_file_that_is_damaged_inside_is_named(store: TrackingStore, where: str, tmp_path: Path) -> None:
+    """Its end may be whole while a part before it isn't."""
+    unit = FrontierUnit("7", 3, "dead", "", None, "7 1 [7]", 1, None, "no", None)
+    store.write_frontier(a_frontier(units=[unit]))
+    publish(store, FIRST, a_record())
+    (path,) = (tmp_path / "tracking").glob(
+        "frontiers/*/*/*.parquet" if where == "frontier" else "sync_tracking_datasets/**/*.parquet"
+    )
+    read = {
+        "frontier": lambda: store.newest_frontier("sync.hubspot").units,
+        "records": lambda: store.delivered_since("sync.hubspot", None),
+    }[where]
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(60) + content[64:])
+
+    with pytest.raises(StateError, match=f"{path.name} can't be read"):
+        list(read())
+
+
+def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, tmp_path: Path) -> None:
+    """Records are joined with them by id."""
+    store.write_facts(
+        facts_of(
+            [
+                SyncEnds("sync.hubspot", "HubSpot", "Contact"),
+                SyncEnds("sync.deals", "HubSpot", "Deal"),
+                SyncEnds("sync.invoices", "erp_push", "erp_push"),
+            ]
+        )
+    )
+
+    def read(table: str) -> list[dict[str, str | None]]:
+        return pq.read_table(tmp_path / "tracking/metadata/1" / f"{table}.parquet").to_pylist()
+
+    def a_source(model: str) -> dict[str, str | None]:
+        unused = dict.fromkeys(("business_object_id", "filter_segment_id", "cohort_id"))
+        return {"id": model, "type": "DataWarehouse::Query", "name": model, "model_id": model, **unused}
+
+    assert [a_source("sync.deals"), a_source("sync.hubspot"), a_source("sync.invoices")] == read(
+        "source_objects"
+    )
+    assert [
+        {"id": "HubSpot", "type": "HubSpot::Connection", "name": "HubSpot"},
+        {"id": "erp_push", "type": "erp_push::Connection", "name": "erp_push"},
+    ] == read("destinations")
+    assert [
+        {"id": "HubSpot/Contact", "type": "HubSpot::ObjectTypes::Contact", "name": "Contact"},
+        {"id": "HubSpot/Deal", "type": "HubSpot::ObjectTypes::Deal", "name": "Deal"},
+        {"id": "erp_push/erp_push", "type": "erp_push::ObjectTypes::erp_push", "name": "erp_push"},
+    ] == read("destination_objects")
+
+
+def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, tmp_path: Path) -> None:
+    """A query that joins them shouldn't break on the first day."""
+    store.write_facts(facts_of([]))
+
+    assert {
+        "source_objects": [
+            "id",
+            "type",
+            "name",
+            "model_id",
+            "business_object_id",
+            "filter_segment_id",
+            "cohort_id",
+        ],
+        "destinations": ["id", "type", "name"],
+        "destination_objects": ["id", "type", "name"],
+    } == {path.stem: pq.read_schema(path).names for path in (tmp_path / "tracking/metadata/1").iterdir()}
