@@ -4,8 +4,8 @@ For each delivery key we know its *base*, what the API last acknowledged, and it
 now. Folding, retries, replays, dead letters that come back and lost queues are all this one difference.
 
 An *image* is a delivery key's rows at one moment: one row or none for a key that names rows, any number for a
-group. When a try got no answer nobody knows whether the API has the base or what was *tried*: then `tried` is an
-image too.
+group. When a try got no answer nobody knows whether the API has the base or what was *tried*: then `tried` is
+an image too.
 """
 
 import enum
@@ -65,7 +65,7 @@ class Standing(NamedTuple):
 
 
 def to_send(standing: Standing, shape: Shape, layouts: Mapping[int, Layout]) -> list[SentRow]:
-    """The rows that lead from base to target, in the order in which they go out; none when they are the same."""
+    """The rows that lead from base to target, in their order of going out; none when these are the same."""
     if standing.tried is None and is_same(standing.base, standing.target, layouts):
         return []
     return _SENDERS[shape](standing)
@@ -111,7 +111,7 @@ def _send_row(standing: Standing) -> list[SentRow]:
 def _send_group(standing: Standing) -> list[SentRow]:
     gone = standing.base
     if standing.tried and (standing.base or not standing.target):
-        # from nothing, an unanswered insert goes out as an insert again; else all that may be there goes first
+        # from nothing, an unanswered insert goes out as one again; else all that may be there goes first
         gone = tuple(dict.fromkeys((*standing.base, *standing.tried)))
     return [
         *(SentRow(ChangeType.DELETE, row) for row in gone),

@@ -1,0 +1,164 @@
+"""One sync's batches, one after the other, from claim to settle, until nothing is left that may go.
+
+What push does with a batch is a port; so is what the caller does after each. Batches that a dead owner left
+frozen go first, just as they were.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ondatra_dagster.changes import Layout
+from ondatra_dagster.delivery.backoff import wait_seconds
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.outcome import Outcome, ResultKey, Verdict
+from ondatra_dagster.delivery.queue.claim import (
+    Batch,
+    claim,
+    frozen_batches,
+    make_due,
+    note_crash,
+    push_text,
+    split,
+    start,
+)
+from ondatra_dagster.delivery.queue.settle import Attempt, Settled, settle
+from ondatra_dagster.delivery.queue.tables import Queue
+
+log = logging.getLogger(__name__)
+
+CRASHES_BEFORE_SPLIT = 3
+OUTAGES_BEFORE_STOP = 3
+
+
+class Pushed(NamedTuple):
+    """What came of handing a batch to push."""
+
+    outcomes: Mapping[ResultKey, Outcome]
+    calls: int = 0
+    unanswered: int = 0  # calls of which at some try nobody answered
+    is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
+
+
+class Push(Protocol):
+    """Hands one batch to the user's push, answering from the journal what was answered before."""
+
+    def __call__(
+        self, *, number: int, layout: Layout, text: str, keys: list[ResultKey], journal: Journal
+    ) -> Pushed:
+        """The outcome of each of the `keys`, whatever happens."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How batches are made and how often their rows are tried."""
+
+    run_id: str
+    batch_size: int
+    max_attempts: int
+    journal: Path
+
+
+@dataclasses.dataclass(slots=True)
+class Delivery:
+    """How far it went."""
+
+    batches: int = 0
+    is_outage: bool = False  # the API was given up on for this run
+
+
+def deliver(
+    queue: Queue,
+    push: Push,
+    course: Course,
+    *,
+    clock: Callable[[], float],
+    on_settled: Callable[[Batch, Settled], None],
+    may_go_on: Callable[[], bool] = lambda: True,
+    wait: Callable[[int], float] = wait_seconds,
+) -> Delivery:
+    """Send all that may go now."""
+    delivery = Delivery()
+    outages = 0
+    for batch in _batches(queue, course, clock):
+        if not may_go_on():
+            break
+        is_outage = _send(queue, batch, push, course, clock, on_settled, wait)
+        delivery.batches += 1
+        outages = outages + 1 if is_outage else 0
+        if outages == OUTAGES_BEFORE_STOP:
+            break
+    delivery.is_outage = outages > 0
+    return delivery
+
+
+def _batches(queue: Queue, course: Course, clock: Callable[[], float]) -> Iterator[Batch]:
+    number = 0
+    for frozen in frozen_batches(queue):
+        number = max(number, frozen.number)
+        yield from _revive(queue, frozen, course)
+    make_due(queue, clock())
+    while batch := claim(queue, size=course.batch_size, number=number + 1):
+        number = batch.number
+        yield batch
+
+
+def _revive(queue: Queue, frozen: Batch, course: Course) -> list[Batch]:
+    """The batch as it was; after its third crash by the units, so that the one at fault stands alone."""
+    if not frozen.is_started:
+        return [frozen]
+    journal = Journal.open(course.journal, frozen.seed)
+    journal.close()
+    batch = note_crash(queue, frozen, answered=journal.answered)
+    if batch.crashes >= CRASHES_BEFORE_SPLIT and len(batch.units) > 1:
+        log.warning(
+            "batch=%d ended its process %d times; its keys go out one by one", batch.number, batch.crashes
+        )
+        return split(queue, batch)
+    return [batch]
+
+
+def _send(
+    queue: Queue,
+    batch: Batch,
+    push: Push,
+    course: Course,
+    clock: Callable[[], float],
+    on_settled: Callable[[Batch, Settled], None],
+    wait: Callable[[int], float],
+) -> bool:
+    """Whether the API was out for this batch."""
+    layout, text = push_text(batch, queue.layouts)
+    keys = [row.result_key for row in batch.rows()]
+    journal = Journal.open(course.journal, batch.seed)
+    if not batch.is_started:
+        start(queue, batch)
+    started_at = clock()
+    if batch.crashes >= CRASHES_BEFORE_SPLIT:
+        pushed = _give_up(keys, batch)
+    else:
+        pushed = push(number=batch.number, layout=layout, text=text, keys=keys, journal=journal)
+    attempt = Attempt(
+        run_id=course.run_id,
+        started_at=started_at,
+        ended_at=clock(),
+        max_attempts=course.max_attempts,
+        calls=pushed.calls,
+        unanswered=pushed.unanswered,
+        is_outage=pushed.is_outage,
+    )
+    if batch.is_part:
+        # before it is settled: after a crash in between, the next part must not take these answers for its
+        journal.note_settled()
+    settled = settle(queue, batch, pushed.outcomes, attempt, wait=wait)
+    journal.close()
+    on_settled(batch, settled)
+    return pushed.is_outage
+
+
+def _give_up(keys: list[ResultKey], batch: Batch) -> Pushed:
+    """A unit that alone ended the process so often isn't handed to push again."""
+    why = f"this row alone ended the process {batch.crashes} times; mend the push function, then replay it"
+    return Pushed({key: Outcome(Verdict.REJECT, why) for key in keys})

@@ -1,0 +1,218 @@
+"""Batches: which units go out together, frozen as they were handed to push until they are settled."""
+
+import dataclasses
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.changes import ChangeType, Layout
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import Image, ImageRow, SentRow, Standing, load_image, to_send
+from ondatra_dagster.store.database import Row
+
+# units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
+MAKE_DUE = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
+# Units aren't split. A batch ends before the unit that would pass its size; only a larger one stands alone.
+# Where new rows replace old ones, no insert goes while a delete is on its way or waits for its next try.
+CLAIM = """
+update unit set state = 'claimed' where id in (
+    select id from (
+        select id, outages, sum(rows) over earlier as total, row_number() over earlier as place
+        from (
+            select id, rows, outages, phase from unit
+            where state = 'pending' and version <= :watermark and phase = (
+                select case when exists (
+                    select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
+                ) then 0 else 1 end
+            )
+            order by outages, id limit :size
+        )
+        window earlier as (order by outages, id rows unbounded preceding)
+    ) where total <= :size or place = 1
+)
+returning id, key, version, base, tried, target, outages
+"""
+FREEZE = "insert into batch (number, rows, seed, is_part, is_started) values (?, ?, ?, ?, ?) returning id"
+FROZEN = "select id, number, rows, seed, is_part, is_started, crashes, answered from batch order by id"
+FROZEN_UNITS = "select id, key, base, tried from unit where id in (select value from json_each(?))"
+START = "update batch set is_started = 1 where id = ?"
+NOTE_CRASH = "update batch set crashes = ?, answered = ? where id = ?"
+MELT = "delete from batch where id = ?"
+
+
+class BatchUnit(NamedTuple):
+    """One unit as it was claimed."""
+
+    id: int
+    key: str
+    version: int
+    standing: Standing  # its target is what was sent, also when a newer one waits beside
+    sent: Sequence[SentRow]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A claimed batch."""
+
+    id: int
+    number: int
+    seed: str  # of its idempotency keys, and the name of its journal; parts of a split batch share it
+    units: Sequence[BatchUnit]
+    is_part: bool = False  # of a batch that ended its process too often
+    is_started: bool = True  # whether push may have seen it
+    crashes: int = 0  # how often a process ended with it, without getting further than before
+    answered: int = 0  # how many calls had an answer at the last of these
+
+    def rows(self) -> Iterator[SentRow]:
+        for unit in self.units:
+            yield from unit.sent
+
+    def __len__(self) -> int:
+        return sum(len(unit.sent) for unit in self.units)
+
+
+def make_due(queue: Queue, now: float) -> int:
+    """Let the rows go whose back-off has passed."""
+    return queue.store.run(MAKE_DUE, (now,))
+
+
+def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
+    """The next batch, frozen; None when nothing is left that may go."""
+    with queue.store.immediate():
+        claimed = queue.store.rows(CLAIM, {"watermark": queue.watermark, "size": max(size, 1)})
+        if not claimed:
+            return None
+        # RETURNING has no order of its own
+        claimed.sort(key=lambda row: (row[6], row[0]))
+        units = [_unit(queue, row) for row in claimed]
+        return freeze(queue, units, number=number, seed=uuid.uuid4().hex)
+
+
+def _unit(queue: Queue, row: Row) -> BatchUnit:
+    unit, key, version, base, tried, target, _ = row
+    standing = _standing(str(base), tried, load_image(str(target)))
+    return BatchUnit(
+        int(unit),
+        str(key),
+        int(version),
+        standing,
+        to_send(standing, queue.shape, queue.layouts),
+    )
+
+
+def _standing(base: str, tried: object, target: Image) -> Standing:
+    return Standing(load_image(base), target, None if tried is None else load_image(str(tried)))
+
+
+def freeze(
+    queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False
+) -> Batch:
+    """Keep the units as one batch; the caller has the transaction."""
+    lines = [
+        f"{unit.id} {unit.version} {change_type} {row.rowid} {row.layout} {row.payload}"
+        for unit in units
+        for change_type, row in unit.sent
+    ]
+    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, not is_part))
+    return Batch(
+        id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part, is_started=not is_part
+    )
+
+
+def melt(queue: Queue, batch: Batch) -> None:
+    """The batch is no more; the caller has the transaction."""
+    queue.store.run(MELT, (batch.id,))
+
+
+def frozen_batches(queue: Queue) -> list[Batch]:
+    """What dead owners left claimed, as it was handed to push."""
+    return [
+        Batch(
+            id=int(batch),
+            number=int(number),
+            seed=str(seed),
+            is_part=bool(is_part),
+            is_started=bool(is_started),
+            units=_thaw(queue, str(rows)),
+            crashes=int(crashes),
+            answered=int(answered),
+        )
+        for batch, number, rows, seed, is_part, is_started, crashes, answered in queue.store.rows(FROZEN)
+    ]
+
+
+def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
+    sent: dict[int, list[SentRow]] = {}
+    versions: dict[int, int] = {}
+    for line in text.split("\n"):
+        unit, version, change_type, rowid, layout, payload = line.split(" ", 5)
+        row = ImageRow(int(rowid), int(layout), payload)
+        sent.setdefault(int(unit), []).append(SentRow(ChangeType(change_type), row))
+        versions[int(unit)] = int(version)
+    known = {row[0]: row for row in queue.store.rows(FROZEN_UNITS, (orjson.dumps(list(sent)).decode(),))}
+    return [
+        BatchUnit(
+            unit,
+            str(known[unit][1]),
+            versions[unit],
+            _standing(str(known[unit][2]), known[unit][3], _target(rows)),
+            rows,
+        )
+        for unit, rows in sent.items()
+    ]
+
+
+def _target(sent: Sequence[SentRow]) -> Image:
+    return tuple(
+        row for change_type, row in sent if change_type in {ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE}
+    )
+
+
+def start(queue: Queue, batch: Batch) -> None:
+    """Push is about to see a part of a split batch; whole batches are frozen at that very moment."""
+    queue.store.run(START, (batch.id,))
+
+
+def note_crash(queue: Queue, batch: Batch, *, answered: int) -> Batch:
+    """The batch as it stands after its owner died: one that got further than the last counts as the first."""
+    crashes = batch.crashes + 1 if answered <= batch.answered else 1
+    queue.store.run(NOTE_CRASH, (crashes, answered, batch.id))
+    return dataclasses.replace(batch, crashes=crashes, answered=answered)
+
+
+def split(queue: Queue, batch: Batch) -> list[Batch]:
+    """The batch as one batch a unit, so that the unit that ends the process stands alone."""
+    with queue.store.immediate():
+        melt(queue, batch)
+        return [
+            freeze(queue, [unit], number=batch.number, seed=batch.seed, is_part=True) for unit in batch.units
+        ]
+
+
+def push_text(batch: Batch, layouts: Mapping[int, Layout]) -> tuple[Layout, str]:
+    """The batch as the columnar JSON that crosses to push, and the layout of its columns.
+
+    Rows of an older layout are laid out anew: a column that they lack is null.
+    """
+    layout_ids = {row.layout for _, row in batch.rows()}
+    newest = max(layout_ids)
+    layout = layouts[newest]
+    rows = [
+        _push_row(
+            row.payload if row.layout == newest else _relaid(row, layouts, layout), row.rowid, change_type
+        )
+        for change_type, row in batch.rows()
+    ]
+    names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
+    return layout, f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
+
+
+def _push_row(payload: str, rowid: int, change_type: ChangeType) -> str:
+    return f'{payload[:-1]},{rowid},"{change_type}"]'
+
+
+def _relaid(row: ImageRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
+    content = layouts[row.layout].row(row.payload)
+    return orjson.dumps([content.get(name) for name in layout.names]).decode()

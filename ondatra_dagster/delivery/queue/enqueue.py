@@ -1,0 +1,127 @@
+"""From the change feed into the queue: rows become visible and the watermark moves in one transaction.
+
+The rows come in before that, in small transactions, under a version above the watermark, which nobody claims.
+So a million rows don't stand in one transaction, and a crash in between leaves nothing that counts.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from ondatra_dagster.changes import Segment
+from ondatra_dagster.delivery.queue.fold import Folded, fold
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send
+
+CHUNK_KEYS = 5_000
+
+# what a crash in the middle of an enqueue left behind
+FORGET_STAGED = "delete from staged"
+FORGET_UNSEEN = "delete from unit where version > :watermark and state = 'pending'"
+KNOWN_KEYS = "select key from unit where key in (select value from json_each(?))"
+ANY_UNIT = "select 1 from unit limit 1"
+ADD_UNIT = """
+insert into unit (key, version, base, target, rows, phase, state, since)
+values (?, ?, ?, ?, ?, ?, 'pending', ?)
+"""
+STAGE = """
+insert into staged values (?, ?, ?)
+on conflict (key) do update set version = excluded.version, target = excluded.target
+"""
+STAGED = """
+select key, unit.id, staged.version, unit.base, unit.tried, staged.target, unit.state
+from staged join unit using (key) order by key limit ?
+"""
+UNSTAGE = "delete from staged where key <= ?"
+# a newer change takes the key over, whatever was to become of it; a frozen batch is left to end by itself
+RETARGET = """
+update unit set version = ?, target = ?, rows = ?, phase = ?, attempts = 0, outages = 0, due_at = null,
+    message = null, died_at = null, since = iif(state = 'dead', ?, since),
+    state = iif(state = 'claimed', 'claimed', 'pending')
+where id = ?
+"""
+DROP = "delete from unit where id = ?"
+
+
+def enqueue(queue: Queue, segment: Segment, *, now: float) -> int:
+    """Make a segment's changes visible and move the watermark to its end; the number of keys it touched.
+
+    Enqueueing the same versions again changes nothing.
+    """
+    if segment.upto <= queue.watermark:
+        return 0
+    _forget_leftovers(queue)
+    keys = 0
+    for chunk in _chunks(_folded(queue, segment), CHUNK_KEYS):
+        with queue.store.immediate():
+            _stage(queue, chunk, now)
+        keys += len(chunk)
+    with queue.store.immediate():
+        _apply_staged(queue, now)
+        queue.set_meta("watermark", segment.upto)
+    return keys
+
+
+def _forget_leftovers(queue: Queue) -> None:
+    with queue.store.immediate():
+        queue.store.run(FORGET_STAGED)
+        queue.store.run(FORGET_UNSEEN, {"watermark": queue.watermark})
+
+
+def _folded(queue: Queue, segment: Segment) -> Iterator[Folded]:
+    pages = iter(segment.pages)
+    for first in pages:  # a segment has one layout, which its first page tells
+        rest = (change for page in pages for change in page.changes)
+        yield from fold(itertools.chain(first.changes, rest), queue.layout_id(first.layout))
+
+
+def _chunks(folded: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
+    while chunk := list(itertools.islice(folded, size)):
+        yield chunk
+
+
+def _stage(queue: Queue, folded: list[Folded], now: float) -> None:
+    known = _known_keys(queue, folded)
+    new = (each for each in folded if each.key not in known)
+    queue.store.run_many(ADD_UNIT, _new_units(queue, new, now))
+    again = [(each.key, each.version, each.target) for each in folded if each.key in known]
+    if again:
+        queue.store.run_many(STAGE, again)
+
+
+def _known_keys(queue: Queue, folded: Iterable[Folded]) -> set[str]:
+    if not queue.store.rows(ANY_UNIT):
+        return set()
+    wanted = orjson.dumps([each.key for each in folded]).decode()
+    return {str(key) for (key,) in queue.store.rows(KNOWN_KEYS, (wanted,))}
+
+
+def _new_units(
+    queue: Queue, folded: Iterable[Folded], now: float
+) -> Iterator[tuple[str, int, str, str, int, int, float]]:
+    for key, version, base, target in folded:
+        rows = 1 if not base and queue.shape is Shape.ROW else _rows_to_send(queue, base, None, target)
+        if rows and (base or target):
+            yield key, version, base, target, rows, phase(queue, target), now
+
+
+def _rows_to_send(queue: Queue, base: str, tried: str | None, target: str) -> int:
+    standing = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
+    return len(to_send(standing, queue.shape, queue.layouts))
+
+
+def phase(queue: Queue, target: str) -> int:
+    """1 for what must wait until the rows that it stands for are gone."""
+    return 1 if queue.replaces_rows and target else 0
+
+
+def _apply_staged(queue: Queue, now: float) -> None:
+    while staged := queue.store.rows(STAGED, (CHUNK_KEYS,)):
+        for _, unit, version, base, tried, target, state in staged:
+            rows = _rows_to_send(queue, str(base), None if tried is None else str(tried), str(target))
+            if rows == 0 and state != "claimed":
+                queue.store.run(DROP, (unit,))
+            else:
+                queue.store.run(RETARGET, (version, target, rows, phase(queue, str(target)), now, unit))
+        queue.store.run(UNSTAGE, (staged[-1][0],))

@@ -1,0 +1,87 @@
+"""Dead letters: rows that won't be sent again by themselves, and the way back for them."""
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from ondatra_dagster.changes import ChangeType, Json, Layout
+from ondatra_dagster.delivery.queue.tables import Queue, read_layouts
+from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send
+from ondatra_dagster.store.database import Store
+
+DEAD = """
+select id, key, version, base, tried, target, attempts, message, died_at from unit
+where state = 'dead' and died_at >= :since order by died_at, id limit :limit
+"""
+REVIVE = """
+update unit set state = 'pending', attempts = 0, outages = 0, message = null, died_at = null, rows = ?,
+    since = ?
+where id = ?
+"""
+DROP = "delete from unit where id = ?"
+HASTEN = "update unit set state = 'pending', due_at = null where state = 'waiting'"
+ALL = -1  # SQLite's word for no limit
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One key that the API refused, or that was tried often enough."""
+
+    unit: int
+    key: str
+    version: int
+    attempts: int  # 0: refused at once
+    error: str
+    died_at: datetime
+    sends: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now
+
+    @property
+    def rows(self) -> int:
+        return len(self.sends)
+
+
+def dead_letters(
+    store: Store, shape: Shape, *, limit: int | None = None, since: datetime | None = None
+) -> Iterator[DeadLetter]:
+    """Oldest first; looking at them changes nothing, so a read-only store will do."""
+    layouts = read_layouts(store)
+    wanted = {"since": since.timestamp() if since else 0.0, "limit": ALL if limit is None else limit}
+    for unit, key, version, base, tried, target, attempts, message, died_at in store.rows(DEAD, wanted):
+        standing = Standing(
+            load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
+        )
+        yield DeadLetter(
+            unit=int(unit),
+            key=str(key),
+            version=int(version),
+            attempts=int(attempts),
+            error=str(message or ""),
+            died_at=datetime.fromtimestamp(float(died_at), UTC),
+            sends=_sends(standing, shape, layouts),
+        )
+
+
+def _sends(
+    standing: Standing, shape: Shape, layouts: dict[int, Layout]
+) -> tuple[tuple[ChangeType, dict[str, Json]], ...]:
+    return tuple(
+        (change_type, layouts[row.layout].row(row.payload))
+        for change_type, row in to_send(standing, shape, layouts)
+    )
+
+
+def replay(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
+    """Let dead letters go again, from what the API has to what the table has now; how many there were."""
+    with queue.store.immediate():
+        letters = list(dead_letters(queue.store, queue.shape, limit=limit, since=since))
+        for letter in letters:
+            if letter.rows:
+                queue.store.run(REVIVE, (letter.rows, now, letter.unit))
+            else:
+                queue.store.run(DROP, (letter.unit,))
+    return len(letters)
+
+
+def hasten(queue: Queue) -> int:
+    """Let the waiting rows go now; how many there were."""
+    return queue.store.run(HASTEN)

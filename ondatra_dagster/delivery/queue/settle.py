@@ -1,0 +1,283 @@
+"""The end of a batch: every row's outcome, what it means for its unit, and its record, in one transaction."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.delivery.backoff import wait_seconds
+from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
+from ondatra_dagster.delivery.queue.enqueue import phase
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import (
+    Fate,
+    SentRow,
+    Shape,
+    Standing,
+    after,
+    dump_image,
+    is_same,
+    load_image,
+    to_send,
+)
+
+# the unit is gone, unless a newer change waits beside the batch
+DELIVERED = "delete from unit where id = ? and version = ?"
+NOW_OF = "select version, target, attempts, outages from unit where id = ?"
+DROP = "delete from unit where id = ?"
+MOVE = """
+update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, state = :state,
+    attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at
+where id = :id
+"""
+ADD_SETTLED = """
+insert into settled (run_id, type, count, started_at, ended_at, rows) values (?, ?, ?, ?, ?, ?)
+"""
+
+UPDATED = "records_updated"
+DELETED = "records_deleted"
+INVALID = "records_invalid"
+
+SUCCEEDED = "succeeded"
+REJECTED = "rejected"
+
+
+class SettledRow(NamedTuple):
+    """One row that ended, as the queue keeps it until it is published."""
+
+    key: str
+    rowid: int
+    change_type: str
+    version: int
+    status: str
+    message: str | None
+    layout: int
+    payload: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What is known of one batch's way through push, beside the outcomes."""
+
+    run_id: str
+    started_at: float
+    ended_at: float
+    max_attempts: int
+    calls: int = 0  # that the batch made
+    unanswered: int = 0  # of which at some try nobody answered
+    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
+
+
+@dataclasses.dataclass(slots=True)
+class Settled:
+    """What became of a batch's rows, by change type; what the run's grid adds up."""
+
+    succeeded: dict[str, int] = dataclasses.field(default_factory=dict)
+    rejected: dict[str, int] = dataclasses.field(default_factory=dict)
+    failed: dict[str, int] = dataclasses.field(default_factory=dict)
+    died: int = 0  # units that ran out of attempts
+    rejects: list[SettledRow] = dataclasses.field(default_factory=list)
+
+
+Outcomes = Mapping[str, Outcome]  # by result key
+
+
+def settle(
+    queue: Queue,
+    batch: Batch,
+    outcomes: Outcomes,
+    attempt: Attempt,
+    *,
+    wait: Callable[[int], float] = wait_seconds,
+) -> Settled:
+    """Apply every outcome of a batch and record it, or nothing."""
+    settlement = _Settlement(queue, outcomes, attempt, wait)
+    with queue.store.immediate():
+        delivered = settlement.deliver(batch)
+        for unit in batch.units:
+            if unit.id not in delivered:
+                settlement.end(unit)
+        settlement.keep_records()
+        melt(queue, batch)
+    return settlement.settled
+
+
+class _Settlement:
+    """The work of one settle()."""
+
+    def __init__(
+        self, queue: Queue, outcomes: Outcomes, attempt: Attempt, wait: Callable[[int], float]
+    ) -> None:
+        self.settled = Settled()
+        self._queue = queue
+        self._outcomes = outcomes
+        self._attempt = attempt
+        self._wait = wait
+        self._ended: dict[str, list[SettledRow]] = {}
+
+    def deliver(self, batch: Batch) -> set[int]:
+        """The units whose every row arrived: nothing is left of them but their records."""
+        arrived = [
+            unit
+            for unit in batch.units
+            if all(self._outcomes[row.result_key].is_delivered for row in unit.sent)
+        ]
+        before = self._queue.store.total_changes
+        self._queue.store.run_many(DELIVERED, ((unit.id, unit.version) for unit in arrived))
+        if self._queue.store.total_changes - before < len(arrived):
+            # some have a newer change: they go on from what the API has now
+            for unit in arrived:
+                self._go_on(unit, Standing(unit.standing.target, unit.standing.target))
+        for unit in arrived:
+            self._record(unit)
+        return {unit.id for unit in arrived}
+
+    def end(self, unit: BatchUnit) -> None:
+        """Move one unit on whose rows didn't all arrive."""
+        fates = {row.result_key: self._fate(self._outcomes[row.result_key]) for row in unit.sent}
+        known = after(unit.standing, unit.sent, fates, self._queue.shape)
+        if any(self._outcomes[row.result_key].verdict is Verdict.ERROR for row in unit.sent):
+            self._return(unit, known)
+        else:
+            self._record(unit)
+            self._bury(unit, known, attempts=0)
+
+    def _fate(self, outcome: Outcome) -> Fate:
+        if outcome.is_delivered:
+            return Fate.DELIVERED
+        if outcome.verdict is Verdict.REJECT:
+            return Fate.REFUSED
+        # push said nothing of a row that it may well have sent, or a call has got no answer
+        unsure = self._attempt.unanswered or (self._attempt.calls and not outcome.stated)
+        return Fate.UNANSWERED if unsure else Fate.FAILED
+
+    def _return(self, unit: BatchUnit, known: Standing) -> None:
+        """Not now: the unit waits for a later run, or has been tried often enough."""
+        version, _, attempts, outages = self._now_of(unit)
+        message = self._message(unit, Verdict.ERROR)
+        for row in unit.sent:
+            self._count(self.settled.failed, row)
+        if version != unit.version:
+            self._go_on(unit, known)
+        elif self._attempt.is_outage:
+            self._move(unit, known, "waiting", attempts, outages + 1, message, wait=self._wait(1))
+        elif attempts + 1 < self._attempt.max_attempts:
+            self._move(unit, known, "waiting", attempts + 1, outages, message, wait=self._wait(attempts + 1))
+        else:
+            self.settled.died += 1
+            self._record(unit, gave_up_after=attempts + 1)
+            self._bury(unit, known, attempts=attempts + 1)
+
+    def _bury(self, unit: BatchUnit, known: Standing, *, attempts: int) -> None:
+        """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""
+        version, target, _, _ = self._now_of(unit)
+        if version != unit.version or is_same(known.base, load_image(target), self._queue.layouts):
+            self._go_on(unit, known)
+        else:
+            verdict = Verdict.ERROR if attempts else Verdict.REJECT
+            self._move(unit, known, "dead", attempts, 0, self._message(unit, verdict), died=True)
+
+    def _go_on(self, unit: BatchUnit, known: Standing) -> None:
+        """The key's newer change takes over from what is known now, with fresh attempts."""
+        found = self._queue.store.rows(NOW_OF, (unit.id,))
+        if not found:
+            return  # it was delivered, and nothing came after
+        newest = known._replace(target=load_image(str(found[0][1])))
+        if to_send(newest, self._queue.shape, self._queue.layouts):
+            self._move(unit, newest, "pending", 0, 0, None)
+        else:
+            self._queue.store.run(DROP, (unit.id,))
+
+    def _now_of(self, unit: BatchUnit) -> tuple[int, str, int, int]:
+        version, target, attempts, outages = self._queue.store.rows(NOW_OF, (unit.id,))[0]
+        return int(version), str(target), int(attempts), int(outages)
+
+    def _move(
+        self,
+        unit: BatchUnit,
+        known: Standing,
+        state: str,
+        attempts: int,
+        outages: int,
+        message: str | None,
+        *,
+        wait: float | None = None,
+        died: bool = False,
+    ) -> None:
+        target = load_image(self._now_of(unit)[1])
+        standing = known._replace(target=target)
+        self._queue.store.run(
+            MOVE,
+            {
+                "id": unit.id,
+                "base": dump_image(known.base),
+                "tried": None if known.tried is None else dump_image(known.tried),
+                "rows": len(to_send(standing, self._queue.shape, self._queue.layouts)),
+                "phase": phase(self._queue, dump_image(target)),
+                "state": state,
+                "attempts": attempts,
+                "outages": outages,
+                "due_at": None if wait is None else self._attempt.ended_at + wait,
+                "message": message,
+                "died_at": self._attempt.ended_at if died else None,
+            },
+        )
+
+    def _message(self, unit: BatchUnit, verdict: Verdict) -> str:
+        outcomes = [self._outcomes[row.result_key] for row in unit.sent]
+        return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
+
+    def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
+        has_inserts = any(row.change_type is ChangeType.INSERT for row in unit.sent)
+        for row in unit.sent:
+            outcome = self._outcomes[row.result_key]
+            if outcome.is_delivered and _is_context(row, self._queue.shape, has_inserts=has_inserts):
+                continue
+            self._add_record(unit, row, outcome, gave_up_after)
+
+    def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
+        message = outcome.message or None
+        if outcome.verdict is Verdict.ERROR:
+            message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
+        status = SUCCEEDED if outcome.is_delivered else REJECTED
+        change_type, image = row
+        settled = SettledRow(
+            unit.key, image.rowid, change_type, unit.version, status, message, image.layout, image.payload
+        )
+        kind = DELETED if change_type is ChangeType.DELETE else UPDATED
+        self._ended.setdefault(kind, []).append(settled)
+        if status is SUCCEEDED:
+            self._count(self.settled.succeeded, row)
+        else:
+            self._count(self.settled.rejected, row)
+            self.settled.rejects.append(settled)
+
+    @staticmethod
+    def _count(cells: dict[str, int], row: SentRow) -> None:
+        cells[row.change_type] = cells.get(row.change_type, 0) + 1
+
+    def keep_records(self) -> None:
+        for kind, rows in self._ended.items():
+            keep_settled(self._queue, kind, rows, self._attempt)
+
+
+def _is_context(row: SentRow, shape: Shape, *, has_inserts: bool) -> bool:
+    """Whether the row only tells push what was there before."""
+    if row.change_type is ChangeType.UPDATE_PREIMAGE:
+        return True
+    return shape is Shape.GROUP and has_inserts and row.change_type is ChangeType.DELETE
+
+
+def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:
+    """Keep rows that ended until they are published; the caller has the transaction."""
+    text = orjson.dumps([tuple(row) for row in rows])  # orjson refuses named tuples
+    values = (attempt.run_id, kind, len(rows), attempt.started_at, attempt.ended_at, text)
+    queue.store.run(ADD_SETTLED, values)
+
+
+def read_settled(text: bytes) -> Iterator[SettledRow]:
+    for fields in orjson.loads(text):
+        yield SettledRow(*fields)

@@ -1,0 +1,71 @@
+"""How a queue stands, for those who only look: the plan, the status, the sensors."""
+
+import dataclasses
+from pathlib import Path
+
+from ondatra_dagster.delivery.queue.tables import NEVER
+from ondatra_dagster.store.database import read_only
+
+META = "select name, value from meta"
+COUNTS = "select state, count(*), coalesce(sum(rows), 0), min(since), min(due_at) from unit group by state"
+DUE = "select count(*) from unit where state = 'waiting' and due_at <= ?"
+OPEN_RUNS = "select count(*) from run"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """Units by state; times are seconds since 1970."""
+
+    table_id: str | None
+    base_url: str | None
+    watermark: int
+    invalid_watermark: int
+    pending: int = 0  # a crashed owner's frozen ones too
+    waiting: int = 0
+    dead: int = 0
+    due: int = 0  # of the waiting
+    oldest_since: float | None = None  # of pending and waiting
+    next_due_at: float | None = None
+    has_open_run: bool = False  # a run ended without publishing all its records
+
+    @property
+    def depth(self) -> int:
+        return self.pending + self.waiting
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a run would find something to do without a change in the table."""
+        return self.pending > 0 or self.due > 0 or self.has_open_run
+
+
+def queue_state(path: Path, *, now: float) -> QueueState | None:
+    """How the queue at `path` stands; None when there is none."""
+    if not path.exists():
+        return None
+    with read_only(path) as store:
+        meta = {str(name): value for name, value in store.rows(META)}
+        counts = {str(state): rest for state, *rest in store.rows(COUNTS)}
+        due = int(store.rows(DUE, (now,))[0][0])
+        has_open_run = store.rows(OPEN_RUNS)[0][0] != 0
+
+    def count(*states: str) -> int:
+        return sum([int(counts[state][0]) for state in states if state in counts])
+
+    alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
+    return QueueState(
+        table_id=_text(meta.get("table_id")),
+        base_url=_text(meta.get("base_url")),
+        watermark=int(meta.get("watermark", NEVER)),
+        invalid_watermark=int(meta.get("invalid_watermark", NEVER)),
+        pending=count("pending", "claimed"),
+        waiting=count("waiting"),
+        dead=count("dead"),
+        due=due,
+        oldest_since=min((float(row[2]) for row in alive), default=None),
+        next_due_at=counts["waiting"][3] if "waiting" in counts else None,
+        has_open_run=has_open_run,
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

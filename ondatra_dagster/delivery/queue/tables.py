@@ -1,0 +1,153 @@
+"""The queue file of one sync: its tables, and the few values that stand for the whole of it.
+
+One process writes it, which holds the lock beside it; the lock ends with its owner, so what a dead owner had
+claimed is free at once. The verbs on the tables are the other modules of this package; states looks at a
+queue that another process may be writing.
+
+A unit is a delivery key that the API may not have as the table has it. Of a key without a unit, the API has
+the table's row.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+
+from ondatra_dagster.changes import Column, Layout
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.store.database import Schema, Store, connect
+from ondatra_dagster.store.lock import FileLock
+
+SCHEMA = Schema(
+    "queue",
+    (
+        (
+            "first",
+            """
+            create table meta (name text primary key, value) without rowid;
+            create table layout (id integer primary key, columns text not null unique);
+            -- base, tried and target are images, see delivery/target.py
+            -- a version above the watermark is not visible yet
+            create table unit (
+                id integer primary key,
+                key text not null unique,
+                version integer not null,
+                base text not null,
+                tried text,
+                target text not null,
+                rows integer not null,
+                phase integer not null,
+                state text not null,
+                since real not null,
+                attempts integer not null default 0,
+                outages integer not null default 0,
+                due_at real,
+                message text,
+                died_at real
+            );
+            create index unit_next on unit (state, phase, outages, id);
+            -- the newest target of keys that have a unit already, until its version becomes visible
+            create table staged (key text primary key, version integer not null, target text not null);
+            -- what was handed to push, just as it was: a crash sends exactly this again
+            create table batch (
+                id integer primary key,
+                number integer not null,
+                rows text not null,
+                seed text not null,
+                is_part integer not null,
+                is_started integer not null,
+                crashes integer not null default 0,
+                answered integer not null default 0
+            );
+            -- rows that ended, until they are in a published file
+            create table settled (
+                id integer primary key,
+                run_id text not null,
+                type text not null,
+                count integer not null,
+                started_at real not null,
+                ended_at real not null,
+                rows blob not null,
+                file integer
+            );
+            create index settled_file on settled (run_id, type, file);
+            create table run (run_id text primary key, about text not null, files text not null default '{}')
+            """,
+        ),
+    ),
+)
+
+READ_META = "select value from meta where name = ?"
+WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
+READ_LAYOUTS = "select id, columns from layout"
+ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
+
+NEVER = -1  # the watermark of a queue that has enqueued nothing yet
+
+
+class Queue:
+    """An open queue file. Only its owner has one."""
+
+    def __init__(self, store: Store, *, shape: Shape, replaces_rows: bool) -> None:
+        self.store = store
+        self.shape = shape
+        self.replaces_rows = replaces_rows
+        self._layouts = read_layouts(store)
+        self._layout_ids = {layout: number for number, layout in self._layouts.items()}
+        if self.meta("queue_id") is None:
+            self.set_meta("queue_id", str(uuid.uuid4()))
+
+    def meta(self, name: str) -> str | None:
+        found = self.store.rows(READ_META, (name,))
+        return None if not found or found[0][0] is None else str(found[0][0])
+
+    def set_meta(self, name: str, value: str | int) -> None:
+        self.store.run(WRITE_META, (name, value))
+
+    @property
+    def id(self) -> str:
+        return str(self.meta("queue_id"))
+
+    @property
+    def watermark(self) -> int:
+        """The newest version whose changes are all in the queue, or were delivered."""
+        return int(self.meta("watermark") or NEVER)
+
+    @property
+    def invalid_watermark(self) -> int:
+        """The same for the table of rows that were set aside."""
+        return int(self.meta("invalid_watermark") or NEVER)
+
+    @property
+    def layouts(self) -> Mapping[int, Layout]:
+        return self._layouts
+
+    def layout_id(self, layout: Layout) -> int:
+        """The number under which the images name this layout; it is kept when it is new."""
+        if layout not in self._layout_ids:
+            number = int(self.store.rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
+            self._layout_ids[layout] = number
+            self._layouts[number] = layout
+        return self._layout_ids[layout]
+
+
+@contextlib.contextmanager
+def open_queue(path: Path, *, shape: Shape, replaces_rows: bool = False) -> Iterator[Queue]:
+    """The queue file at `path`, this process being the one that writes it; BusyError when another is."""
+    with FileLock(path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
+        yield Queue(store, shape=shape, replaces_rows=replaces_rows)
+        store.checkpoint()
+
+
+def dump_layout(layout: Layout) -> str:
+    return orjson.dumps([[column.name, column.type] for column in layout.columns]).decode()
+
+
+def load_layout(text: str) -> Layout:
+    return Layout(tuple(Column(name, kind) for name, kind in orjson.loads(text)))
+
+
+def read_layouts(store: Store) -> dict[int, Layout]:
+    return {int(number): load_layout(str(text)) for number, text in store.rows(READ_LAYOUTS)}
