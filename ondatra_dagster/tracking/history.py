@@ -57,6 +57,9 @@ insert or replace into sync_runs values (
 )
 """
 
+# between the making of the file and of its table another process may be looking
+HAS_TABLE = "select 1 from sqlite_master where name = 'sync_runs'"
+
 NEWEST = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
        version_from, version_to, counts, result, first_errors
@@ -128,6 +131,8 @@ class History:
         if not self._path.exists():
             return ()
         with read_only(self._path) as store:
+            if not store.rows(HAS_TABLE):
+                return ()
             return tuple(_from_row(row) for row in store.rows(NEWEST, {"sync_id": sync_id, "limit": limit}))
 
     @contextlib.contextmanager

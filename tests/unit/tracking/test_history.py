@@ -46,6 +46,13 @@ def test_a_project_that_never_ran_has_no_history_and_no_file(history: History, t
     assert [] == list(tmp_path.iterdir())
 
 
+def test_a_file_that_another_process_has_just_made_is_an_empty_history(tmp_path: Path) -> None:
+    """`ondatra history` beside the very first run must not fail."""
+    (tmp_path / "history.sqlite").touch()
+
+    assert () == History(tmp_path / "history.sqlite").runs()
+
+
 def test_a_run_is_running_until_it_is_finished(history: History) -> None:
     run = a_run()
     history.begin(run)
