@@ -148,8 +148,17 @@ def _after_row(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> Stan
         if what is Fate.DELIVERED:
             standing = Standing(image, standing.target)
         elif what is Fate.UNANSWERED:
-            standing = standing._replace(tried=image)
+            standing = standing._replace(tried=_may_hold(standing, image))
     return standing
+
+
+def _may_hold(standing: Standing, tried: Image) -> Image:
+    """What the API may have beside the base after one more try without an answer."""
+    if not tried:
+        return standing.tried or NOTHING  # what went out before the delete may still be there
+    if standing.tried == NOTHING:
+        return NOTHING  # the delete before it is still open, and goes first again
+    return tried
 
 
 def _after_group(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> Standing:
@@ -158,8 +167,8 @@ def _after_group(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> St
     telling = ChangeType.INSERT if standing.target else ChangeType.DELETE
     arrived = [row.row for row, what in fate if what is Fate.DELIVERED and row.change_type is telling]
     if Fate.UNANSWERED in fates or (Fate.FAILED in fates and arrived):
-        # a part of it may be there: the whole goes out again
-        return standing._replace(tried=standing.target)
+        # a part of it may be there, and of what was tried before: the whole goes out again
+        return standing._replace(tried=tuple(dict.fromkeys((*(standing.tried or ()), *standing.target))))
     if not arrived or Fate.FAILED in fates:
         return standing
     kept = [row.row for row, what in fate if what is Fate.REFUSED and row.change_type is ChangeType.DELETE]

@@ -1,0 +1,184 @@
+"""Base → target against a model of a destination: whatever happens on the way, it ends as a mirror of the table.
+
+The table, its change feed and the API are plain Python here; queue, journal and SQLite file are the real ones.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
+from ondatra_dagster.delivery.deliver import Course, Pushed, deliver
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.queue.claim import Batch
+from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.letters import hasten, replay
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.target import Shape
+
+LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
+KEYS = "abcdef"
+
+
+class Killed(BaseException):
+    """The process ends here, as far as the queue can tell."""
+
+
+@dataclasses.dataclass
+class Table:
+    """A table with the feed of its kind: merge's for rows, tracked's for groups."""
+
+    shape: Shape
+    rows: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)  # key → (rowid, value)…
+    feed: list[Change] = dataclasses.field(default_factory=list)
+    version: int = 0
+    next_rowid: int = 1
+
+    def write(self, key: str, values: list[int]) -> None:
+        """One version that gives the key these values."""
+        self.version += 1
+        old = self.rows.get(key, [])
+        keep = self.shape is Shape.ROW and old and values
+        rowids = [old[0][0]] if keep else [self._rowid() for _ in values]
+        new = list(zip(rowids, values, strict=True))
+        before, now = (
+            (ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE)
+            if keep
+            else (ChangeType.DELETE, ChangeType.INSERT)
+        )
+        for change_type, rows in ((before, old), (now, new)):
+            for rowid, value in rows:
+                payload = orjson.dumps([key, value]).decode()
+                self.feed.append(Change(key, rowid, change_type, self.version, payload))
+        self.rows[key] = new
+
+    def _rowid(self) -> int:
+        self.next_rowid += 1
+        return self.next_rowid
+
+    def segment(self, after: int) -> Segment:
+        changes = sorted((c for c in self.feed if c.version > after), key=lambda c: (c.key, c.version))
+        return Segment(after, self.version, [FeedPage(LAYOUT, changes)])
+
+    def content(self) -> dict[str, list[int]]:
+        return {key: sorted(value for _, value in rows) for key, rows in self.rows.items() if rows}
+
+
+@dataclasses.dataclass
+class Destination:
+    """An API that keeps each key's values, and fails as it is told to."""
+
+    random: random.Random
+    faults: bool = True
+    holds: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    outdated: list[str] = dataclasses.field(default_factory=list)
+    newest: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def __call__(
+        self, *, number: int, layout: Layout, text: str, keys: list[str], journal: Journal
+    ) -> Pushed:
+        assert layout == LAYOUT
+        rows = orjson.loads(text)["rows"]
+        if self._happens(0.05):
+            raise Killed
+        outcomes = {}
+        unanswered = 0
+        for key in dict.fromkeys(row[0] for row in rows):
+            mine = [row for row in rows if row[0] == key]
+            verdict, is_applied, is_answered = self._fault()
+            if is_applied:
+                self._apply(key, mine)
+            unanswered += not is_answered
+            for row in mine:
+                outcomes[f"{row[2]}:{row[3]}"] = Outcome(verdict)
+        assert set(keys) == set(outcomes)
+        if self._happens(0.05):
+            raise Killed
+        return Pushed(outcomes, calls=len(rows), unanswered=unanswered)
+
+    def _happens(self, probability: float) -> bool:
+        return self.faults and self.random.random() < probability
+
+    def _fault(self) -> tuple[Verdict, bool, bool]:
+        if self._happens(0.2):
+            return Verdict.ERROR, False, True
+        if self._happens(0.2):
+            return Verdict.ERROR, self.random.random() < 0.5, False  # no answer: it may have been taken
+        if self._happens(0.2):
+            return Verdict.REJECT, False, True
+        return Verdict.OK, True, True
+
+    def _apply(self, key: str, rows: list[list[object]]) -> None:
+        values = sorted(row[1] for row in rows if row[3] in ("insert", "update_postimage"))
+        if not values:
+            self.holds.pop(key, None)
+            return
+        if min(values) < self.newest.get(key, 0):
+            self.outdated.append(f"{key}: {values} after {self.newest[key]}")
+        self.newest[key] = min(values)
+        self.holds[key] = values
+
+
+def one_run(path: Path, table: Table, destination: Destination, batch_size: int, chance: random.Random) -> bool:
+    """Whether the run came to its end."""
+    with open_queue(path, shape=table.shape) as queue:
+        try:
+            enqueue(queue, table.segment(queue.watermark), now=1.0)
+            if chance.random() < 0.5:
+                hasten(queue)
+            if chance.random() < 0.3:
+                replay(queue, now=1.0)
+            send(queue, destination, batch_size)
+        except Killed:
+            return False
+    return True
+
+
+def send(queue: Queue, destination: Destination, batch_size: int) -> None:
+    course = Course(
+        run_id="run", batch_size=batch_size, max_attempts=3, journal=queue.store.path.with_suffix(".journal")
+    )
+
+    def settled(batch: Batch, settled: Settled) -> None:
+        """Nothing to add."""
+
+    deliver(queue, destination, course, clock=lambda: 1.0, on_settled=settled)
+
+
+def histories(shape: Shape, chance: random.Random) -> Iterator[tuple[str, list[int]]]:
+    """Keys that get ever newer values, and now and then go."""
+    for step in range(1, 25):
+        count = 0 if chance.random() < 0.25 else 1 if shape is Shape.ROW else chance.randint(1, 4)
+        yield chance.choice(KEYS), [100 * step + n for n in range(count)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+@pytest.mark.parametrize("shape", list(Shape))
+def test_any_history_ends_as_a_mirror(shape: Shape, batch_size: int, tmp_path: Path) -> None:
+    """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
+    for seed in range(25):
+        chance = random.Random(f"{seed} {shape} {batch_size}")
+        path = tmp_path / f"{seed}.sqlite"
+        table, destination = Table(shape), Destination(chance)
+        for key, values in histories(shape, chance):
+            table.write(key, values)
+            if chance.random() < 0.6:
+                one_run(path, table, destination, batch_size, chance)
+        destination.faults = False
+        with open_queue(path, shape=shape) as queue:
+            enqueue(queue, table.segment(queue.watermark), now=1.0)
+            hasten(queue)
+            replay(queue, now=1.0)
+            send(queue, destination, batch_size)
+            replay(queue, now=1.0)  # a batch that had ended its process too often was given up just now
+            send(queue, destination, batch_size)
+            assert [] == queue.store.rows("select * from unit"), f"seed {seed}"
+            assert [] == queue.store.rows("select * from batch"), f"seed {seed}"
+        assert table.content() == destination.holds, f"seed {seed}"
+        assert [] == destination.outdated, f"seed {seed}"
