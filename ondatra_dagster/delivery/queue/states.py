@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from ondatra_dagster.delivery.queue.tables import NEVER
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.store.database import read_only
 
 META = "select name, value from meta"
@@ -55,8 +55,8 @@ def queue_state(path: Path, *, now: float) -> QueueState | None:
     return QueueState(
         table_id=_text(meta.get("table_id")),
         base_url=_text(meta.get("base_url")),
-        watermark=int(meta.get("watermark", NEVER)),
-        invalid_watermark=int(meta.get("invalid_watermark", NEVER)),
+        watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
+        invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
         pending=count("pending", "claimed"),
         waiting=count("waiting"),
         dead=count("dead"),

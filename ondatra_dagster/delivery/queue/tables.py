@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 
 from ondatra_dagster.changes import Column, Layout
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Schema, Store, connect
 from ondatra_dagster.store.lock import FileLock
@@ -84,8 +85,6 @@ WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set va
 READ_LAYOUTS = "select id, columns from layout"
 ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
 
-NEVER = -1  # the watermark of a queue that has enqueued nothing yet
-
 
 class Queue:
     """An open queue file. Only its owner has one."""
@@ -94,8 +93,7 @@ class Queue:
         self.store = store
         self.shape = shape
         self.replaces_rows = replaces_rows
-        self._layouts = read_layouts(store)
-        self._layout_ids = {layout: number for number, layout in self._layouts.items()}
+        self.reload_layouts()
         if self.meta("queue_id") is None:
             self.set_meta("queue_id", str(uuid.uuid4()))
 
@@ -113,16 +111,20 @@ class Queue:
     @property
     def watermark(self) -> int:
         """The newest version whose changes are all in the queue, or were delivered."""
-        return int(self.meta("watermark") or NEVER)
+        return int(self.meta("watermark") or NOTHING_ENQUEUED)
 
     @property
     def invalid_watermark(self) -> int:
         """The same for the table of rows that were set aside."""
-        return int(self.meta("invalid_watermark") or NEVER)
+        return int(self.meta("invalid_watermark") or NOTHING_ENQUEUED)
 
     @property
     def layouts(self) -> Mapping[int, Layout]:
         return self._layouts
+
+    def reload_layouts(self) -> None:
+        self._layouts = read_layouts(self.store)
+        self._layout_ids = {layout: number for number, layout in self._layouts.items()}
 
     def layout_id(self, layout: Layout) -> int:
         """The number under which the images name this layout; it is kept when it is new."""

@@ -1,0 +1,148 @@
+"""What a queue leaves outside its file, and how a new file goes on from there when the old one is lost.
+
+Beside the frontier there are the records of runs that came after it: what they say was delivered isn't sent
+again, and what they say was refused is a dead letter again.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from ondatra_dagster.changes import Change, FeedPage, Segment
+from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
+from ondatra_dagster.delivery.queue.enqueue import phase
+from ondatra_dagster.delivery.queue.settle import SUCCEEDED
+from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
+from ondatra_dagster.delivery.target import Standing, load_image, to_send
+
+UNITS = """
+select key, version, state, base, tried, target, attempts, due_at, message from unit order by id
+"""
+ADD_LAYOUT = "insert into layout values (?, ?)"
+ADD_UNIT = """
+insert into unit
+    (key, version, base, tried, target, rows, phase, state, since, attempts, due_at, message, died_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+DELIVERED = "delete from unit where key = ? and version <= ?"
+REFUSED = """
+update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
+"""
+
+
+class KeyEnd(NamedTuple):
+    """How one delivery key stood at the end of a run that left no frontier."""
+
+    key: str
+    version: int
+    status: str
+    message: str | None
+
+
+def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> Frontier:
+    """Where the queue stands; its units are read while they are written down."""
+    return Frontier(
+        sync_id=sync_id,
+        run_id=run_id,
+        table_id=queue.meta("table_id") or "",
+        watermark=queue.watermark,
+        invalid_watermark=queue.invalid_watermark,
+        base_url=queue.meta("base_url") or "",
+        written_at=written_at,
+        units=_units(queue),
+        layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
+    )
+
+
+def _units(queue: Queue) -> Iterator[FrontierUnit]:
+    for key, version, state, base, tried, target, attempts, due_at, message in queue.store.each(UNITS):
+        yield FrontierUnit(key, version, state, base, tried, target, attempts, due_at, message, None)
+
+
+def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
+    """Make an empty queue go on from a frontier."""
+    with queue.store.immediate():
+        queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
+        queue.set_meta("table_id", frontier.table_id)
+        queue.set_meta("base_url", frontier.base_url)
+        queue.set_meta("watermark", frontier.watermark)
+        queue.set_meta("invalid_watermark", frontier.invalid_watermark)
+    queue.reload_layouts()
+    with queue.store.immediate():
+        queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now) for unit in frontier.units))
+
+
+def _unit(queue: Queue, unit: FrontierUnit, now: float) -> tuple[str | int | float | None, ...]:
+    # what was frozen may have been sent: nobody knows what the API made of it
+    was_frozen = unit.state == "claimed"
+    tried = unit.target if was_frozen and unit.tried is None else unit.tried
+    base, target = unit.base or "", unit.target
+    standing = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
+    rows = len(to_send(standing, queue.shape, queue.layouts))
+    state = "pending" if was_frozen else unit.state
+    died_at = now if state == "dead" else None
+    return (
+        unit.key,
+        unit.version,
+        base,
+        tried,
+        target,
+        rows,
+        phase(queue, target),
+        state,
+        now,
+        unit.attempts,
+        unit.due_at,
+        unit.message,
+        died_at,
+    )
+
+
+class Recovered:
+    """The newest end of each key after the frontier, as the records tell it."""
+
+    def __init__(self, ends: Iterable[KeyEnd]) -> None:
+        self._delivered: dict[str, int] = {}
+        self._refused: dict[str, KeyEnd] = {}
+        for end in ends:
+            if end.status == SUCCEEDED:
+                self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
+            else:
+                self._refused[end.key] = max(
+                    end, self._refused.get(end.key, end), key=lambda end: end.version
+                )
+
+        # a group of which a part was refused hasn't arrived
+        for key, end in self._refused.items():
+            if end.version >= self._delivered.get(key, end.version + 1):
+                del self._delivered[key]
+
+    @property
+    def first_version(self) -> int | None:
+        """The oldest version that any record is about: what a first sync's snapshot was of."""
+        versions = [*self._delivered.values(), *(end.version for end in self._refused.values())]
+        return min(versions, default=None)
+
+    def __bool__(self) -> bool:
+        return bool(self._delivered or self._refused)
+
+    def drop_delivered(self, queue: Queue) -> None:
+        """Units whose newest change the API has acknowledged."""
+        with queue.store.immediate():
+            queue.store.run_many(DELIVERED, self._delivered.items())
+
+    def bury_refused(self, queue: Queue, now: float) -> None:
+        """Units whose newest change the API has refused; to be called when their changes are enqueued."""
+        ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
+        with queue.store.immediate():
+            queue.store.run_many(REFUSED, ends)
+
+    def without_delivered(self, segment: Segment) -> Segment:
+        """The segment less the changes that are known to have arrived, with the context rows beside them."""
+        return segment._replace(pages=(self._page(page) for page in segment.pages))
+
+    def _page(self, page: FeedPage) -> FeedPage:
+        return page._replace(changes=[change for change in page.changes if not self._has_arrived(change)])
+
+    def _has_arrived(self, change: Change) -> bool:
+        return change.version <= self._delivered.get(change.key, -1)
