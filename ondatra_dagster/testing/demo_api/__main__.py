@@ -93,13 +93,13 @@ def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
 
 def is_ours(port: int, state: Path | None) -> bool:
     """Whether the port is served by a demo API that keeps this project's state."""
+    if state is None:
+        return False
     connection = http.client.HTTPConnection(HOST, port, timeout=2)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError):
         connection.request("GET", "/state")
         held = orjson.loads(connection.getresponse().read())
-        return (
-            isinstance(held, dict) and state is not None and held.get("state_file") == str(state.absolute())
-        )
+        return isinstance(held, dict) and held.get("state_file") == str(state.absolute())
     return False
 
 

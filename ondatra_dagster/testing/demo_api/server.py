@@ -59,6 +59,11 @@ class DemoApi:
         """Forget the faults that are still to come."""
         self._app.faults.clear()
 
+    def clear(self) -> None:
+        """Forget everything: as good as a new one, and quicker."""
+        self.recover()
+        self._state.clear()
+
     def start(self) -> None:
         self._thread.start()  # the port listens already: early callers wait in its queue
 

@@ -48,6 +48,12 @@ class DemoState:
         if self.file:
             self._save(self.file)
 
+    def clear(self) -> None:
+        self.destination.contacts.records.clear()
+        self.destination.invoices.records.clear()
+        self.calls.clear()
+        self.answers.clear()
+
     def summary(self) -> dict[str, Json]:
         """What is held, as GET /state tells it."""
         return {

@@ -1,0 +1,22 @@
+# Each target sets up what it needs first, and is one line. `make` alone lists them.
+.PHONY: help run dev api test unit check pin
+PORT = 8321
+DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
+PYTEST = .venv/bin/python -m pytest -n 2 --dist loadgroup
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\): ## /make \1	/p' Makefile
+run: ## run the example project against a demo API, and show what was delivered
+	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run
+dev: ## the same in Dagster's UI, which stays up
+	@sh setup.sh && $(DEMO) -- .venv/bin/dagster dev
+api: ## the demo API alone: its page shows what it holds
+	@sh setup.sh && $(DEMO)
+test: ## every test, as CI runs them
+	@sh setup.sh test && $(PYTEST)
+unit: ## the tests that need no Java and no network
+	@sh setup.sh test && $(PYTEST) tests/unit
+check: ## format, lint, types, unit tests
+	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
+pin: ## pin the newest releases that pyproject.toml allows
+	@sh setup.sh pin
