@@ -3,6 +3,7 @@
     OndatraError
     ├── ProjectError            fix a file of the project: carries all problems together
     ├── SettingsError           fix pyproject.toml, .env or a variable
+    ├── SelectionError          name something that the project has
     ├── PushContractError       fix a lib/*.star file
     ├── DeliveryError           look at the API that the sink sends to
     ├── WarehouseError          look at Spark, Java or the Delta tables
@@ -44,6 +45,10 @@ class ProjectError(OndatraError):
 
 class SettingsError(OndatraError):
     """A setting, or a variable that stands for one, can't be used."""
+
+
+class SelectionError(OndatraError):
+    """A model or sync was asked for that the project doesn't have."""
 
 
 class PushContractError(OndatraError):

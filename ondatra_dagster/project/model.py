@@ -28,7 +28,8 @@ class FileInput:
 
     @property
     def name(self) -> str:
-        return f"{self.format}.`{self.path}`"
+        options = ", ".join(f"'{key}' = '{value}'" for key, value in self.options)
+        return f"{self.format}.`{self.path}`" + (f" WITH ({options})" if options else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Reference:
     end: int
     input: Input
     alias: str | None = None  # what to call it where the query gives no alias of its own
+    name_end: int | None = None  # where the name ends when a TABLESAMPLE stands between it and the alias
     is_qualifier: bool = False  # mart.customers.id: the part before the column
 
 
@@ -84,7 +86,9 @@ class Model:
     definition: str  # a digest of all that decides what the query gives; comments and white space don't
     inputs: tuple[Input, ...] = ()
     references: tuple[Reference, ...] = ()
+    is_deterministic: bool = True  # the same inputs give the same rows: False always runs
     key_columns: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
     sink: SinkUse | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()

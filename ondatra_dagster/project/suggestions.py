@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+LISTED = 20  # how many names a message can hold
+
 
 def nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The known word that looks most like `word`, without regard to case; None when none looks like it."""
@@ -16,6 +18,7 @@ def correction(word: str, known: Iterable[str], *, plural: str) -> str:
     names = sorted(known)
     if not names:
         return f"there are no {plural} yet"
-    listed = f"the {plural} are {', '.join(names)}"
+    more = ", …" if len(names) > LISTED else ""
+    listed = f"the {plural} are {', '.join(names[:LISTED])}{more}"
     guess = nearest(word, names)
     return f"did you mean {guess!r}? {listed}" if guess else listed

@@ -1,0 +1,58 @@
+"""The columns of a query, as far as its text shows them: a star hides the rest."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlglot import exp
+
+RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_content_hash"})
+RESERVED_PREFIX = "__ondatra_"
+
+
+class VisibleColumn(NamedTuple):
+    name: str
+    line: int  # within the query
+
+
+class VisibleColumns(NamedTuple):
+    columns: tuple[VisibleColumn, ...]
+    is_complete: bool  # no star, and no expression that Spark will name
+
+    def find(self, name: str) -> str | None:
+        """The column's name as the query spells it."""
+        return next(
+            (column.name for column in self.columns if column.name.casefold() == name.casefold()), None
+        )
+
+
+def visible_columns(tree: exp.Expr) -> VisibleColumns:
+    """The columns of a query's first SELECT: they name those of a whole UNION."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    if not isinstance(tree, exp.Select) or tree.args.get("kind"):
+        return VisibleColumns((), is_complete=False)
+    named = [list(_names(projection)) for projection in tree.expressions]
+    is_complete = bool(named) and all(named)
+    return VisibleColumns(tuple(column for columns in named for column in columns), is_complete)
+
+
+def is_reserved(name: str) -> bool:
+    folded = name.casefold()
+    return folded in RESERVED or folded.startswith(RESERVED_PREFIX)
+
+
+def _names(projection: exp.Expr) -> Iterator[VisibleColumn]:
+    """The names that a projection surely has in Spark: those of a column, a field, or behind AS."""
+    if isinstance(projection, exp.Aliases):
+        identifiers = projection.aliases
+    elif isinstance(projection, exp.Alias):
+        identifiers = [projection.args["alias"]]
+    elif isinstance(projection, exp.Column):
+        identifiers = [projection.this]
+    elif isinstance(projection, exp.Dot):
+        identifiers = [projection.expression]
+    else:
+        identifiers = []
+    for identifier in identifiers:
+        if isinstance(identifier, exp.Identifier):
+            yield VisibleColumn(identifier.name, identifier.meta["line"])

@@ -1,0 +1,212 @@
+"""From the user's files to a Project: everything that is wrong with any of them is reported together.
+
+Reads files only: no JVM, no network, and nothing is written.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project import graph
+from ondatra_dagster.project.columns import VisibleColumns, is_reserved, visible_columns
+from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
+from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.project.model_files import ModelFile, Report, find_models, find_sinks, read_text
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.query import Query, parse_query
+from ondatra_dagster.project.references import Found, find_references
+from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.sources import FORMATS, Names, is_there
+from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.project.tokens import QueryError
+
+SYNC_ID_LENGTH = 100
+
+
+class _Draft(NamedTuple):
+    """One model file, read as far as it can be read by itself."""
+
+    source: ModelFile
+    header: Header
+    query: Query
+    line: int  # where the query begins
+    columns: VisibleColumns
+
+    def problem(self, line: int, what: str, remedy: str) -> Problem:
+        """A problem at a line of the query."""
+        return Problem(file=self.source.file, line=self.line + line - 1, what=what, remedy=remedy)
+
+    def header_problem(self, line: int, what: str, remedy: str) -> Problem:
+        return Problem(file=self.source.file, line=line, what=what, remedy=remedy)
+
+
+def load_project(root: Path, settings: Settings) -> Project:
+    """The project at `root`; raises ProjectError with every problem that its files have."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    sinks = find_sinks(root)
+    files = find_models(root, problems.append)
+    names = Names(models={file.name.casefold(): file.name for file in files}, sources=settings.sources)
+    drafts = [draft for file in files if (draft := _read(file, sinks, problems.append))]
+    models: dict[str, Model] = {}
+    lines: dict[str, Found] = {}
+    for draft in drafts:
+        found = find_references(draft.query, names)
+        problems += [draft.problem(*missing) for missing in found.missing]
+        warnings += _absent(draft, found, settings)
+        model = _model(draft, found, settings)
+        models[model.id] = model
+        lines[model.id] = found
+    problems += _same_sync_ids(list(models.values()))
+    problems += _clashing_sources(files, settings)
+    order, cycles = graph.in_order(_reads(models))
+    problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
+    if problems:
+        raise ProjectError(problems)
+    return Project(
+        root=root,
+        settings=settings,
+        models={id_: models[id_] for id_ in order},
+        sink_files=sinks,
+        warnings=tuple(sorted(warnings)),
+    )
+
+
+def _read(file: ModelFile, sinks: Mapping[str, Path], report: Report) -> _Draft | None:
+    """The file's header and query; reports what is wrong with either, and with both together."""
+    text = read_text(file, report)
+    if text is None:
+        return None
+    end = header_end(text)
+    header, problems = read_header(text[:end], file=file.file, model=file.name, sinks=sinks)
+    for problem in problems:
+        report(problem)
+    line = text.count("\n", 0, end) + 1
+    try:
+        query = parse_query(text[end:])
+    except QueryError as error:
+        report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
+        return None
+    draft = _Draft(file, header, query, line, visible_columns(query.tree))
+    for problem in (*_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
+        report(problem)
+    return draft
+
+
+def _late_headers(draft: _Draft) -> Iterator[Problem]:
+    """Header lines below the first word of the query: nobody would read them."""
+    for line, comment in draft.query.comments:
+        for late in header_lines(comment, first_line=line):
+            if late.word in WORDS:
+                yield draft.problem(late.number, f"@{late.written} stands below the query", "move it above")
+
+
+def _column_problems(draft: _Draft) -> Iterator[Problem]:
+    """Columns that a table can't have, as far as the query's text shows them."""
+    seen: set[str] = set()
+    for name, line in draft.columns.columns:
+        if is_reserved(name):
+            yield draft.problem(line, f"a column can't be called {name!r}", "rename it with AS")
+        elif name.casefold() in seen:
+            yield draft.problem(line, f"column {name!r} comes twice", "rename one of them with AS")
+        seen.add(name.casefold())
+
+
+def _unknown_columns(draft: _Draft) -> Iterator[Problem]:
+    """Columns that the header names and the query surely doesn't have."""
+    if not draft.columns.is_complete:
+        return
+    known = [column.name for column in draft.columns.columns]
+    for name, line in draft.header.named_columns:
+        if draft.columns.find(name) is None:
+            remedy = correction(name, known, plural="columns")
+            yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
+
+
+def _model(draft: _Draft, found: Found, settings: Settings) -> Model:
+    header, query = draft.header, draft.query
+    key_columns = tuple(draft.columns.find(name) or name for name in header.key_columns)
+    return Model(
+        name=draft.source.name,
+        path=draft.source.path,
+        file=draft.source.file,
+        kind=header.kind,
+        sql=query.sql,
+        sql_line=draft.line,
+        definition=_definition(query, header, settings),
+        inputs=found.inputs,
+        references=found.references,
+        is_deterministic=query.is_deterministic,
+        key_columns=key_columns,
+        partitioned_by=tuple(draft.columns.find(name) or name for name in header.partitioned_by),
+        sink=header.sink,
+        description=header.description,
+        owners=header.owners,
+        tags=header.tags,
+        column_descriptions=header.column_descriptions,
+    )
+
+
+def _definition(query: Query, header: Header, settings: Settings) -> str:
+    """A digest of all that decides which rows the inputs become: Spark SQL's own settings are part of it."""
+    session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
+    key = [name.casefold() for name in header.key_columns]
+    decides = json.dumps([query.words, header.kind.name, key, session], sort_keys=True)
+    return hashlib.sha256(decides.encode()).hexdigest()
+
+
+def _absent(draft: _Draft, found: Found, settings: Settings) -> Iterator[Problem]:
+    """Files and tables that aren't there now: only a warning, for something may yet bring them."""
+    for read, line in found.lines:
+        if not isinstance(read, ModelInput) and not is_there(read, settings):
+            yield draft.problem(line, f"{read.name} isn't there", "put it there before the model runs")
+
+
+def _same_sync_ids(models: Sequence[Model]) -> Iterator[Problem]:
+    """Ids that two syncs share, or that are too long for a folder's name."""
+    first: dict[str, Model] = {}
+    for model in models:
+        if model.sink is None:
+            continue
+        sync_id = model.sink.sync_id
+        other = first.setdefault(sync_id.casefold(), model)
+        if other is not model:
+            what = f"sync id {sync_id!r} is also that of {other.file}"
+            yield Problem(file=model.file, line=model.sink.line, what=what, remedy="give it an own @sync_id")
+        if len(sync_id) > SYNC_ID_LENGTH:
+            what = f"the model's name is too long for a sync id ({len(sync_id)} of {SYNC_ID_LENGTH})"
+            yield Problem(file=model.file, line=model.sink.line, what=what, remedy="add a @sync_id")
+
+
+def _clashing_sources(files: Sequence[ModelFile], settings: Settings) -> Iterator[Problem]:
+    """Sources with the name of a folder of models or a file format: which is meant would be a guess."""
+    folders = {file.name.partition(".")[0].casefold() for file in files}
+    for source in settings.sources:
+        taken = f"models/{source}" if source.casefold() in folders else None
+        taken = "a file format" if source.casefold() in FORMATS else taken
+        if taken:
+            what = f"[tool.ondatra.sources] {source!r} is also {taken}"
+            yield Problem(file="pyproject.toml", line=1, what=what, remedy="rename the source")
+
+
+def _reads(models: Mapping[str, Model]) -> dict[str, list[str]]:
+    return {
+        model.id: [read.model for read in model.inputs if isinstance(read, ModelInput)]
+        for model in models.values()
+    }
+
+
+def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Mapping[str, Found]) -> Problem:
+    """The whole path, at the line where its first model reads the next."""
+    first = models[cycle[0]]
+    line = dict(found[first.id].lines)[ModelInput(model=cycle[1])]
+    path = " reads ".join(models[id_].name for id_ in cycle)
+    return Problem(
+        file=first.file,
+        line=first.sql_line + line - 1,
+        what=f"a cycle: {path}",
+        remedy="take one of these inputs away",
+    )

@@ -1,0 +1,57 @@
+"""A model's query, read once: its tree, and what of its text others need.
+
+The tree is for looking only: what Spark gets is the user's own text. Which names in it are inputs is found in
+references.py.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
+
+from ondatra_dagster.project.determinism import is_deterministic
+from ondatra_dagster.project.table_clauses import TableClauses, parseable, read_clauses
+from ondatra_dagster.project.tokens import DIALECT, QueryError, comments_between, read_statement
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    sql: str  # from its first word to its last: no comments around it, no semicolon
+    tree: exp.Expr
+    clauses: TableClauses
+    words: tuple[str, ...]  # what it says, without comments and white space
+    comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
+    is_deterministic: bool
+
+
+def parse_query(text: str) -> Query:
+    """The one query that `text` is; raises QueryError when it is none, several or not readable.
+
+    `text` begins with the query's first word.
+    """
+    tokens = read_statement(text)
+    sql = text[: tokens[-1].end + 1]
+    clauses = read_clauses(tokens)
+    return Query(
+        sql=sql,
+        tree=_tree(list(parseable(tokens, clauses)), sql),
+        clauses=clauses,
+        words=tuple(sql[token.start : token.end + 1] for token in tokens),
+        comments=tuple(comments_between(text, tokens)),
+        is_deterministic=is_deterministic(tokens),
+    )
+
+
+def _tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
+    try:
+        tree = DIALECT.parser().parse(list(tokens), sql)[0]
+    except ParseError as error:
+        first = error.errors[0]
+        near = f" at {first['highlight']!r}" if first["highlight"] else ""
+        what = f"the SQL can't be parsed: {first['description']}{near}"
+        raise QueryError(first["line"] or 1, what, "correct it there") from error
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise QueryError(tokens[0].line, f"{tokens[0].text.upper()} is not a query", "write one SELECT")
+    return tree

@@ -1,0 +1,67 @@
+"""A statement as tokens: exactly one, without its hints; and the comments that stand between its words."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+DIALECT = Databricks()  # a superset of Spark's
+
+
+class QueryError(ValueError):
+    """A query that can't be used: where in it, why, and what to do."""
+
+    def __init__(self, line: int, what: str, remedy: str) -> None:
+        self.line = line  # within the query, from 1
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}; {remedy}")
+
+
+def read_statement(text: str) -> list[Token]:
+    """The tokens of the one statement in `text`; raises QueryError for none, several or an open quote."""
+    try:
+        tokens = DIALECT.tokenize(text)
+    except TokenError as error:
+        remedy = "close the quote or comment that is still open"
+        raise QueryError(1, "the query can't be read to its end", remedy) from error
+    # sqlglot makes a table of /*+ broadcast(b) */; and a hint changes no row
+    tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise QueryError(1, "there is no query", "write a SELECT below the header")
+    _refuse_second_statement(tokens)
+    return tokens
+
+
+def _refuse_second_statement(tokens: Sequence[Token]) -> None:
+    for token, following in itertools.pairwise(tokens):
+        if token.token_type is TokenType.SEMICOLON and following.token_type is not TokenType.SEMICOLON:
+            raise QueryError(following.line, "a second statement begins here", "keep one SELECT in a file")
+
+
+def comments_between(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """The stretches between words, and after the last, that hold line comments, with their lines."""
+    begins = [token.start for token in tokens[1:]] + [len(text)]
+    for token, begin in zip(tokens, begins, strict=True):
+        between = text[token.end + 1 : begin]
+        if "--" in between:
+            yield text.count("\n", 0, token.end + 1) + 1, between
+
+
+def parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:
+    """What stands in the parenthesis that opens at `place`, and the place of the one that closes it."""
+    depth = 0
+    for index in range(place, len(tokens)):
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[index].token_type, 0)
+        if depth == 0:
+            return tokens[place + 1 : index], index
+    raise QueryError(tokens[place].line, "a parenthesis is never closed", "close it")
+
+
+def says(tokens: Sequence[Token], place: int, word: str) -> bool:
+    """Whether that word stands at `place`."""
+    return 0 <= place < len(tokens) and tokens[place].text.casefold() == word
