@@ -112,7 +112,7 @@ set_up_for_test() {
 # --- the pins: everything for running, then what development adds to it
 compile() {
     CUSTOM_COMPILE_COMMAND="make pin" .venv/pip-tools/bin/pip-compile --quiet --upgrade --generate-hashes \
-        --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+        --allow-unsafe --no-strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
         --no-emit-options "$@"
 }
 pin() {
