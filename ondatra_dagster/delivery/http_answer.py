@@ -1,0 +1,72 @@
+"""Reads one answer: bounded in size, also once it is unpacked, and always as text."""
+
+import dataclasses
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+
+MAX_BYTES = 50_000_000
+_PIECE_BYTES = 1_000_000
+_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
+_GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a call; status_code 0: there is no answer, and the text says why."""
+
+    status_code: int
+    text: str
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: bool = False  # by us: no try can make it better
+
+    @property
+    def ok(self) -> bool:
+        return not self.refused and 200 <= self.status_code < 300
+
+    @property
+    def shown_status(self) -> int:
+        """What push() sees: an answer that couldn't be taken counts as none."""
+        return 0 if self.refused else self.status_code
+
+
+class UnreadableError(Exception):
+    """The answer came, but can't be taken."""
+
+
+def read_text(chunks: Iterable[bytes], headers: Mapping[str, str]) -> str:
+    """The body of an answer, or UnreadableError."""
+    body = bytearray()
+    for piece in _unpacked(chunks, headers.get("content-encoding", "identity").strip().lower()):
+        body += piece
+        if len(body) > MAX_BYTES:
+            raise UnreadableError(f"the answer has more than {MAX_BYTES // 1_000_000} MB and was not read")
+    return _decoded(bytes(body), headers.get("content-type", ""))
+
+
+def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    if encoding in {"identity", ""}:
+        yield from chunks
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise UnreadableError(f"the answer is packed as {encoding!r:.50}, which was not asked for")
+    unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        for chunk in chunks:
+            # in pieces: one small chunk may hold a thousand times its size
+            rest = chunk
+            while rest:
+                yield unpack.decompress(rest, _PIECE_BYTES)
+                rest = unpack.unconsumed_tail
+    except zlib.error as error:
+        raise UnreadableError(f"the answer can't be unpacked: {error}") from error
+    if not unpack.eof and encoding != "deflate":
+        raise UnreadableError("the answer ends in the middle of what was packed")
+
+
+def _decoded(body: bytes, content_type: str) -> str:
+    charset = _CHARSET.search(content_type)
+    try:
+        return body.decode(charset[1] if charset else "utf-8", errors="replace")
+    except (LookupError, UnicodeError):  # the server names a charset that isn't one
+        return body.decode("utf-8", errors="replace")

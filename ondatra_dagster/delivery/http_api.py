@@ -1,0 +1,221 @@
+"""The one door to an API: sends what a push function asks for, tries again where that helps, and never raises into it.
+
+A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
+`retry` times more; its last answer is journalled and counted.
+"""
+
+import dataclasses
+import itertools
+import random as chance
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self, cast
+
+import httpx
+
+from ondatra_dagster.delivery.http_answer import Answer, UnreadableError, read_text
+from ondatra_dagster.delivery.http_request import Call, Prepared, RefusedError, RequestBuilder
+from ondatra_dagster.delivery.http_transport import DeadlineTransport, answer_within
+from ondatra_dagster.delivery.journal import Answered, Journal, Slot
+from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.redaction import Redactor
+from ondatra_dagster.delivery.retry import NO_ANSWER, is_retryable, wait_seconds
+from ondatra_dagster.errors import SettingsError
+
+CONNECTIONS = 64
+_TIMEOUTS = ("connect", "read", "write", "pool")
+_WITH_IDEMPOTENCY_KEY = frozenset({"POST", "PATCH"})
+
+
+class Turnstile(Protocol):
+    """What lets a request through when its turn has come."""
+
+    def wait_for_turn(self) -> None: ...
+
+
+@dataclasses.dataclass(slots=True)
+class CallLog:
+    """What became of the calls of one batch; answers from the journal count as they did the first time."""
+
+    calls: int = 0
+    unanswered: int = 0  # may have arrived all the same
+    outages: int = 0  # ended in no answer, 408, 429 or 5xx
+    requests: int = 0  # sent, tries included
+    replayed: int = 0  # answered from the journal
+    last_status: int | None = None  # of the newest call; 0: no answer
+
+    @property
+    def is_outage(self) -> bool:
+        """The API is down, as far as this batch could see."""
+        return 0 < self.calls == self.outages
+
+    def count(self, answer: Answer) -> None:
+        self.calls += 1
+        self.last_status = answer.status_code
+        if not answer.refused:
+            self.unanswered += answer.status_code == NO_ANSWER
+            self.outages += is_retryable(answer.status_code)
+
+
+class HttpApi:
+    """The API of one sink, with connections kept open. Several threads may use it, each through its own begin()."""
+
+    def __init__(
+        self,
+        config: PushConfig,
+        *,
+        secrets: Callable[[str], str | None],
+        rate_limit: Turnstile | None = None,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[], float] = chance.random,
+    ) -> None:
+        self._values = values = _values(config, secrets)
+        self.config = config
+        self.redactor = Redactor(values.values())
+        self._builder = _builder(config, values)
+        self._rate_limit = rate_limit
+        self._transport = transport or DeadlineTransport(connections=CONNECTIONS)
+        self._sleep = sleep
+        self._clock = clock
+        self._random = random
+
+    def begin(self, journal: Journal | None = None) -> "BatchCalls":
+        """The calls of one batch, or of one go at it."""
+        journal = journal or Journal.in_memory(uuid.uuid4().hex)
+        journal.begin()
+        return BatchCalls(self, journal)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def secret(self, name: str) -> str:
+        """The value of a variable that the config names."""
+        return self._values[name]
+
+    def prepare(self, call: Call) -> Prepared:
+        return self._builder.prepare(call)
+
+    def send(self, prepared: Prepared) -> Answer:
+        """One try."""
+        if self._rate_limit and prepared.is_home:
+            self._rate_limit.wait_for_turn()
+        request = httpx.Request(
+            prepared.method,
+            prepared.url,
+            headers=list(prepared.headers.items()),
+            content=prepared.content,
+            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
+        )
+        try:
+            with answer_within(prepared.timeout_seconds):
+                return self._exchange(request)
+        except httpx.LocalProtocolError as error:
+            return self.refusal(f"not sent: {error}")
+        except httpx.TransportError as error:
+            why = str(error) or type(error).__name__
+            return Answer(NO_ANSWER, self.redactor.redact(f"no answer: {why} ({type(error).__name__})"))
+
+    def _exchange(self, request: httpx.Request) -> Answer:
+        response = self._transport.handle_request(request)
+        headers = dict(response.headers.items())
+        try:
+            # not iter_raw(): it is for answers that nobody has read, and a test's transport hands out read ones
+            chunks = cast("httpx.SyncByteStream", response.stream)
+            return Answer(response.status_code, read_text(chunks, headers), headers)
+        except UnreadableError as error:
+            return Answer(response.status_code, str(error), headers, refused=True)
+        finally:
+            response.close()
+
+    def refusal(self, why: str) -> Answer:
+        return Answer(NO_ANSWER, self.redactor.redact(why), refused=True)
+
+    def pause(self, answer: Answer, tries: int) -> None:
+        """Wait as long as it takes before the next try makes sense."""
+        self._sleep(
+            wait_seconds(
+                tries,
+                backoff_seconds=self.config.backoff_seconds,
+                retry_after=answer.headers.get("retry-after"),
+                now=self._clock(),
+                random=self._random,
+            )
+        )
+
+
+class BatchCalls:
+    """The calls of one batch, in the order in which push() makes them. One thread uses it."""
+
+    def __init__(self, api: HttpApi, journal: Journal) -> None:
+        self._api = api
+        self._journal = journal
+        self.log = CallLog()
+        self.redact = api.redactor.redact
+        self.secret = api.secret
+
+    def call(self, call: Call) -> Answer:
+        """The final answer; whatever goes wrong is in it."""
+        try:
+            prepared = self._api.prepare(call)
+        except RefusedError as error:
+            answer = self._api.refusal(f"not sent: {error}")
+        else:
+            answer = self._answer(prepared)
+        self.log.count(answer)
+        return answer
+
+    def _answer(self, prepared: Prepared) -> Answer:
+        slot = self._journal.next_slot(prepared.digest)
+        if known := self._journal.answer(slot):
+            self.log.replayed += 1
+            return Answer(known.status_code, known.text, known.headers, refused=known.refused)
+        answer = self._send(prepared, slot)
+        if answer.status_code != NO_ANSWER:
+            text = self._api.redactor.redact(answer.text)
+            self._journal.note_answer(
+                slot, Answered(answer.status_code, text, dict(answer.headers), answer.refused)
+            )
+        return answer
+
+    def _send(self, prepared: Prepared, slot: Slot) -> Answer:
+        for tries in itertools.count(1):
+            self.log.requests += 1
+            answer = self._api.send(self._with_key(prepared, slot))
+            if answer.refused or not is_retryable(answer.status_code) or tries > self._api.config.retry:
+                break
+            if answer.status_code != NO_ANSWER:
+                self._journal.note_failure(slot)
+            self._api.pause(answer, tries)
+        return answer
+
+    def _with_key(self, prepared: Prepared, slot: Slot) -> Prepared:
+        if prepared.method not in _WITH_IDEMPOTENCY_KEY:
+            return prepared
+        key = self._journal.idempotency_key(slot).encode()
+        return prepared._replace(headers={b"idempotency-key": key, **prepared.headers})
+
+
+def _builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:
+    try:
+        return RequestBuilder(config, lambda variable: values[variable.name])
+    except RefusedError as error:
+        raise SettingsError(
+            f"{config.file}: {error}; look at API's headers and the variables they name"
+        ) from error
+
+
+def _values(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:
+    values = {name: secrets(name) for name in config.variables}
+    if missing := sorted(name for name, value in values.items() if not value):
+        names = ", ".join(missing)
+        raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
+    return {name: value for name, value in values.items() if value}

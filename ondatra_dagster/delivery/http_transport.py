@@ -1,0 +1,84 @@
+"""A connection pool that keeps one deadline for a whole answer.
+
+httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every read and
+write gets what is left until the deadline, the TLS handshake and the headers included.
+"""
+
+import contextlib
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import httpcore
+import httpx
+
+_WRITE_BYTES = 65_536
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+
+@contextlib.contextmanager
+def answer_within(seconds: float) -> Iterator[None]:
+    """What is sent and received inside has to be over after so many seconds."""
+    token = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def _left(timeout: float | None, late: type[Exception]) -> float:
+    left = _deadline.get() - time.monotonic()
+    if left <= 0:
+        raise late("timed out")
+    return left if timeout is None else min(timeout, left)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        # in pieces: the timeout of one large write starts anew whenever the server takes a little
+        for start in range(0, len(buffer), _WRITE_BYTES):
+            piece = buffer[start : start + _WRITE_BYTES]
+            self._stream.write(piece, _left(timeout, httpcore.WriteTimeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Network(httpcore.SyncBackend):
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(super().connect_tcp(host, port, left, local_address, socket_options))
+
+
+class DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport over a network that looks at the clock."""
+
+    def __init__(self, *, connections: int) -> None:
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        super().__init__(limits=limits)
+        # the pool takes a network of one's own, but httpx has no argument to hand it on
+        self._pool._network_backend = _Network()  # noqa: SLF001

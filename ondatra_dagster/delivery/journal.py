@@ -1,0 +1,169 @@
+"""The journal of one frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
+
+A line is written with one write to an append-only file, which outlives the process without an fsync. A crash in the
+middle of a write leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls
+in the same order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
+sent again under the same idempotency key.
+
+When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import orjson
+
+
+class Answered(NamedTuple):
+    """A final answer, as the journal keeps it."""
+
+    status_code: int
+    text: str
+    headers: dict[str, str]
+    refused: bool = False  # it couldn't be taken as it came
+
+
+class Slot(NamedTuple):
+    """One call's place in the journal: the n-th with this request."""
+
+    request: str  # a digest: neither addresses nor bodies are kept
+    occurrence: int
+
+
+class Journal:
+    """The answers of one batch. One thread uses it."""
+
+    def __init__(self, path: Path | None, seed: str) -> None:
+        self._path = path
+        self._seed = seed
+        self._answers: dict[Slot, Answered] = {}
+        self._failures: Counter[Slot] = Counter()
+        self._settled: Counter[str] = Counter()  # calls of parts of the batch that have ended
+        self._seen: Counter[str] = Counter()
+        self._file: int | None = None
+        if path:
+            self._open(path)
+
+    @classmethod
+    def open(cls, path: Path, seed: str) -> Self:
+        """The journal of the batch with this seed; what another batch left at `path` is dropped."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(path, seed)
+
+    @classmethod
+    def in_memory(cls, seed: str) -> Self:
+        """A journal that ends with the process, for who has no batch to keep."""
+        return cls(None, seed)
+
+    @property
+    def answered(self) -> int:
+        """How many calls of the batch have their answer."""
+        return len(self._answers)
+
+    def begin(self) -> None:
+        """Another go at the part of the batch that isn't settled: its calls are counted from there again."""
+        self._seen = self._settled.copy()
+
+    def next_slot(self, request: str) -> Slot:
+        """The place of the next call with this request."""
+        slot = Slot(request, self._seen[request])
+        self._seen[request] += 1
+        return slot
+
+    def answer(self, slot: Slot) -> Answered | None:
+        """What the call was answered before the crash."""
+        return self._answers.get(slot)
+
+    def idempotency_key(self, slot: Slot) -> str:
+        """The same for a call that got no answer, also after a crash; another one after each answered failure."""
+        parts = (self._seed, slot.request, str(slot.occurrence), str(self._failures[slot]))
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def note_failure(self, slot: Slot) -> None:
+        """The server has answered that it failed, and the call is going to be tried again."""
+        self._failures[slot] += 1
+        self._write([slot.request, slot.occurrence])
+
+    def note_answer(self, slot: Slot, answered: Answered) -> None:
+        """The call has ended with this answer."""
+        self._answers[slot] = answered
+        self._write([slot.request, slot.occurrence, *answered])
+
+    def note_settled(self) -> None:
+        """The part of the batch whose calls were made since the last time is settled: it won't be run again."""
+        new = self._seen - self._settled
+        self._settled = self._seen.copy()
+        if new:
+            self._write(["settled", dict(new)])
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def discard(self) -> None:
+        """The batch is settled as a whole: nothing of it is needed any more."""
+        self.close()
+        if self._path:
+            self._path.unlink(missing_ok=True)
+
+    def _open(self, path: Path) -> None:
+        good = self._load(path)
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.ftruncate(self._file, good)
+        if not good:
+            self._write([self._seed])
+
+    def _write(self, fields: list[object]) -> None:
+        if self._file is None:
+            return
+        line = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+        while line:
+            line = line[os.write(self._file, line) :]
+
+    def _load(self, path: Path) -> int:
+        """Take in what an earlier process wrote; how many bytes of it are good."""
+        if not path.exists():
+            return 0
+        content = path.read_bytes()
+        lines = _lines(content)
+        if next(lines, (0, None))[1] != [self._seed]:
+            return 0
+        good = content.index(b"\n") + 1
+        for end, fields in lines:
+            self._take(fields)
+            good = end
+        self.begin()
+        return good
+
+    def _take(self, fields: list[object]) -> None:
+        match fields:
+            case ["settled", dict(counts)]:
+                self._settled.update(counts)
+            case [str(request), int(occurrence)]:
+                self._failures[Slot(request, occurrence)] += 1
+            case [str(request), int(occurrence), *answered]:
+                self._answers[Slot(request, occurrence)] = Answered(*answered)
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, list[object]]]:
+    """Each whole line with the offset of its end, up to the first that can't be read."""
+    end = 0
+    for line in content.splitlines(keepends=True):
+        end += len(line)
+        try:
+            fields = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return
+        if not line.endswith(b"\n") or not isinstance(fields, list):
+            return
+        yield end, fields
+
+
+def request_digest(method: str, url: str, body: bytes) -> str:
+    """What tells one request of a batch from another."""
+    return hashlib.blake2b(b"\n".join((method.encode(), url.encode(), body)), digest_size=12).hexdigest()

@@ -1,0 +1,56 @@
+"""What push() says of a row, as values. What the queue makes of it belongs to the queue."""
+
+import dataclasses
+import enum
+from typing import Self, TypeAlias
+
+ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
+
+_SHOWN = 200  # characters of a status that isn't one
+_STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
+
+
+def _short(status: object) -> str:
+    text = repr(status)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+class Verdict(enum.StrEnum):
+    OK = "ok"  # delivered: leaves the queue
+    WARN = "warn"  # delivered, worth a log line
+    ERROR = "error"  # try again later
+    REJECT = "reject"  # never again: dead letter
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """A row's verdict and why."""
+
+    verdict: Verdict
+    message: str = ""
+    stated: bool = True  # push() itself gave the row this verdict; else it is ours
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.verdict in (Verdict.OK, Verdict.WARN)
+
+    @classmethod
+    def parse(cls, status: object) -> Self:
+        """An outcome, whatever push() answered: what isn't a status is an error to retry, and says so."""
+        word, _, message = str(status).partition(":")
+        try:
+            return cls(Verdict(word.strip()), message.strip())
+        except ValueError:
+            return cls.unstated(
+                f"push() returned {_short(status)} for this row; it should return {_STATUSES}"
+            )
+
+    @classmethod
+    def missing(cls, key: ResultKey) -> Self:
+        """The outcome of a row that push() said nothing of."""
+        return cls.unstated(f"push() returned no status for {key!r}; it should return {_STATUSES}")
+
+    @classmethod
+    def unstated(cls, message: str) -> Self:
+        """An error that push() didn't declare."""
+        return cls(Verdict.ERROR, message, stated=False)

@@ -1,0 +1,57 @@
+"""Secrets never leave: every text on its way to a log, a message, a record or a page goes through here.
+
+By value, not by name: a secret is found wherever it stands, also as base64, quoted for an address or inside JSON.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+import orjson
+
+MASK = "***"
+SHORTEST = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
+
+
+class Redactor:
+    """Knows the secrets of one sync."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._forms: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for secret in secrets:
+            self.learn(secret)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._forms)} forms)"
+
+    def learn(self, secret: str) -> None:
+        """From now on this value is masked too."""
+        if len(secret) < SHORTEST or secret in self._forms:
+            return
+        # a new set and a new pattern, so that other threads never see one that is being changed
+        self._forms = self._forms | {form for form in _forms(secret) if len(form) >= SHORTEST}
+        longest_first = sorted(self._forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def redact(self, text: str) -> str:
+        """The text with each secret masked."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+    def learn_derived(self, origin: str, derived: str) -> str:
+        """`derived`, which is a secret too when what it was made from has one."""
+        if self._pattern and self._pattern.search(origin):
+            self.learn(derived)
+        return derived
+
+
+def _forms(secret: str) -> Iterable[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield quote(secret)
+    yield quote_plus(secret)
+    yield orjson.dumps(secret).decode()[1:-1]
+    yield repr(secret)[1:-1]
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")
+    yield base64.urlsafe_b64encode(secret.encode()).decode().rstrip("=")
