@@ -4,11 +4,12 @@ CTEs shadow tables; strings and comments are none. An input keeps the name that 
 with: it gets an alias where the query gives it none, and `mart.customers.id` becomes a column of that alias.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
 
+from ondatra_dagster.project.aliases import Aliases, choose_aliases
 from ondatra_dagster.project.model import FileInput, Input, Reference
 from ondatra_dagster.project.query import Query
 from ondatra_dagster.project.sources import Names, UnknownInputError
@@ -52,18 +53,28 @@ def find_references(query: Query, names: Names) -> Found:
     """Every input of the query and each place where it stands."""
     uses: list[_Use] = []
     missing: list[Missing] = []
-    columns: list[exp.Column] = []
-    for node in query.tree.walk():
-        if isinstance(node, exp.Column):
-            columns.append(node)
-        elif isinstance(node, exp.Table):
+    nodes = list(query.tree.walk())
+    for node in nodes:
+        if isinstance(node, exp.Table):
             _sort_out(node, query, names, uses, missing)
-    aliases = _aliases(uses, query)
-    references = [*_of_tables(uses, aliases, query), *_of_qualifiers(columns, uses, aliases)]
+    uses.sort(key=lambda use: use.start)
+    aliases = choose_aliases(nodes, {id(use.table): use.parts for use in uses if _wants_alias(use, query)})
+    by_table = {id(use.table): use for use in uses}
+    references = [_of_table(use, aliases, query) for use in uses]
+    for qualifier in aliases.qualifiers(nodes):
+        found = by_table[qualifier.table].input
+        references.append(
+            Reference(
+                start=qualifier.start,
+                end=qualifier.end,
+                input=found,
+                alias=aliases.by_table[qualifier.table],
+                is_qualifier=True,
+            )
+        )
     lines: dict[Input, int] = {}
     for use in uses:
-        line = use.parts[0].meta["line"]
-        lines[use.input] = min(line, lines.get(use.input, line))
+        lines.setdefault(use.input, use.parts[0].meta["line"])
     return Found(
         references=tuple(sorted(references, key=lambda reference: reference.start)),
         lines=tuple(lines.items()),
@@ -82,25 +93,28 @@ def rewrite(sql: str, references: Sequence[Reference], views: Mapping[str, str])
     return "".join((*pieces, sql[position:]))
 
 
-def _replacement(sql: str, reference: Reference, views: Mapping[str, str]) -> str:
-    alias = quoted(reference.alias) if reference.alias else None
-    if reference.is_qualifier:
-        return alias or ""
-    view = quoted(views[reference.input.name])
-    between = sql[reference.name_end : reference.end] if reference.name_end else ""  # TABLESAMPLE (…)
-    return f"{view}{between} AS {alias}" if alias else f"{view}{between}"
-
-
 def quoted(name: str) -> str:
+    """A name as Spark takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _replacement(sql: str, reference: Reference, views: Mapping[str, str]) -> str:
+    if reference.is_qualifier and reference.alias:
+        return quoted(reference.alias)
+    view = quoted(views[reference.input.name])
+    sample = sql[reference.name_end : reference.end] if reference.name_end else ""
+    return f"{view}{sample} AS {quoted(reference.alias)}" if reference.alias else f"{view}{sample}"
 
 
 def _sort_out(table: exp.Table, query: Query, names: Names, uses: list[_Use], missing: list[Missing]) -> None:
     """Find what a table in the tree is: an input, a CTE, a function, or something that nothing makes."""
     parts = tuple(part for part in table.parts if isinstance(part, exp.Identifier))
     if len(parts) < len(table.parts):  # a table function: range(10)
-        if table.name.casefold() == "identifier":
-            missing.append(Missing(1, "IDENTIFIER() hides what is read", "write the table's name as it is"))
+        if table.this.name.casefold() == "identifier":
+            line = table.this.meta.get("line", 1)
+            missing.append(
+                Missing(line, "IDENTIFIER() hides what is read", "write the table's name as it is")
+            )
         return
     if len(parts) == 1 and _is_cte(table, parts[0].name):
         return
@@ -127,78 +141,22 @@ def _is_cte(table: exp.Table, name: str) -> bool:
     return False
 
 
-def _aliases(uses: Sequence[_Use], query: Query) -> dict[int, str]:
-    """The alias of each table that has none in the query, by the table's identity.
-
-    It is the table's own name; where two inputs of one SELECT would share it, their full names.
-    """
-    bare = [use for use in uses if not use.table.alias and _can_be_qualifier(use, query)]
-    by_name: dict[tuple[int, str], set[str]] = {}
-    for use in bare:
-        by_name.setdefault((_scope(use), use.parts[-1].name.casefold()), set()).add(use.input.name)
-    return {
-        id(use.table): use.parts[-1].name
-        if len(by_name[_scope(use), use.parts[-1].name.casefold()]) == 1
-        else ".".join(part.name for part in use.parts)
-        for use in bare
-    }
+def _wants_alias(use: _Use, query: Query) -> bool:
+    """Whether columns may be qualified with the input's name: a file has none, TABLE a.b no columns."""
+    if use.table.alias or isinstance(use.input, FileInput):
+        return False
+    return use.start not in query.clauses.table_queries
 
 
-def _can_be_qualifier(use: _Use, query: Query) -> bool:
-    """Columns can't be qualified with a file's name, nor is there anything to qualify in TABLE a.b."""
-    return not isinstance(use.input, FileInput) and use.start not in query.clauses.table_queries
-
-
-def _scope(use: _Use) -> int:
-    return id(use.table.parent_select)
-
-
-def _of_tables(uses: Sequence[_Use], aliases: Mapping[int, str], query: Query) -> Iterator[Reference]:
-    for use in uses:
-        name_end = use.end
-        options = query.clauses.options.get(name_end)
-        after_options = options.end if options else name_end
-        alias = aliases.get(id(use.table))
-        sample_end = query.clauses.sample_ends.get(after_options) if alias else None
-        yield Reference(
-            start=use.start,
-            end=sample_end or after_options,
-            name_end=after_options if sample_end else None,
-            input=use.input,
-            alias=alias,
-        )
-
-
-def _of_qualifiers(
-    columns: Sequence[exp.Column], uses: Sequence[_Use], aliases: Mapping[int, str]
-) -> Iterator[Reference]:
-    """mart.customers in mart.customers.id, where mart.customers is a table of a SELECT around it."""
-    by_scope: dict[tuple[int, str], _Use] = {}
-    for use in uses:
-        if id(use.table) in aliases:
-            by_scope.setdefault((_scope(use), _full_name(use.parts)), use)
-    if not by_scope:
-        return
-    for column in columns:
-        parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
-        if len(column.parts) < 3 or len(parts) < 2:
-            continue
-        found = _nearest_use(column, _full_name(parts[:2]), by_scope)
-        if found:
-            start, end = parts[0].meta["start"], parts[1].meta["end"] + 1
-            alias = aliases[id(found.table)]
-            yield Reference(start=start, end=end, input=found.input, alias=alias, is_qualifier=True)
-
-
-def _nearest_use(column: exp.Column, name: str, by_scope: Mapping[tuple[int, str], _Use]) -> _Use | None:
-    """The table of that name in the innermost SELECT around the column."""
-    select = column.parent_select
-    while select is not None:
-        if (id(select), name) in by_scope:
-            return by_scope[id(select), name]
-        select = select.parent_select
-    return None
-
-
-def _full_name(parts: Sequence[exp.Identifier]) -> str:
-    return ".".join(part.name for part in parts).casefold()
+def _of_table(use: _Use, aliases: Aliases, query: Query) -> Reference:
+    options = query.clauses.options.get(use.end)
+    after_options = options.end if options else use.end
+    alias = aliases.by_table.get(id(use.table))
+    sample_end = query.clauses.sample_ends.get(after_options) if alias else None
+    return Reference(
+        start=use.start,
+        end=sample_end or after_options,
+        name_end=after_options if sample_end else None,
+        input=use.input,
+        alias=alias,
+    )
