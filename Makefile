@@ -7,7 +7,7 @@ PYTEST = .venv/bin/python -m pytest -n 2 --dist loadgroup
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): ## /make \1	/p' Makefile
 run: ## run the example project against a demo API, and show what was delivered
-	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run
+	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
 	@sh setup.sh && $(DEMO) -- .venv/bin/dagster dev
 api: ## the demo API alone: its page shows what it holds

@@ -23,7 +23,7 @@ from ondatra_dagster.testing.demo_api.state import Call
 SHOWN_CALLS = 12
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--port", default=8321, show_default=True, help="Where on 127.0.0.1; 0 for any free port.")
 @click.option("--state", type=click.Path(path_type=Path), help="A file that keeps what the API holds.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -75,20 +75,20 @@ def run(command: tuple[str, ...]) -> int:
 
 
 def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
-    """Say what arrived and where to look."""
+    """Say what arrived: each call when they are few, otherwise those that failed."""
     click.echo(
-        f"\nThe demo API got {_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call."
+        f"\nThe demo API got {_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.",
+        err=True,
     )
-    refused = [call for call in calls if not 200 <= call.status < 300]
-    shown = calls if len(calls) <= SHOWN_CALLS else refused[:SHOWN_CALLS]
+    failed = [call for call in calls if not 200 <= call.status < 300]
+    shown = calls if len(calls) <= SHOWN_CALLS else failed[:SHOWN_CALLS]
     for call in shown:
-        click.echo(f"  {call.method} {call.path} → {call.status or 'no answer'} {call.message}".rstrip())
+        line = f"  {call.method} {call.path} → {call.status or 'no answer'} {call.message}"
+        click.echo(line.rstrip(), err=True)
     if len(shown) < len(calls):
-        click.echo(f"  {'and' if shown else ' '} {len(calls) - len(shown)} more")
-    click.echo(
-        f"It holds {_count(len(api.contacts()), 'contact')} and {_count(len(api.invoices()), 'invoice')}: "
-        f"`make api` shows them at {api.url}"
-    )
+        click.echo(f"  {'and ' if shown else ''}{len(calls) - len(shown)} more", err=True)
+    held = f"{_count(len(api.contacts()), 'contact')} and {_count(len(api.invoices()), 'invoice')}"
+    click.echo(f"It holds {held}.", err=True)
 
 
 def is_ours(port: int, state: Path | None) -> bool:

@@ -256,9 +256,9 @@ def test_it_serves_while_a_command_runs_and_tells_what_arrived(tmp_path: Path) -
     port = a_free_port()
     command = [sys.executable, "-c", POST_A_CONTACT, str(port), DEMO_KEY]
     with a_demo("--port", str(port), "--state", tmp_path / "state.json", "--", *command) as demo:
-        out, _ = demo.communicate(timeout=30)
-    assert 1 == demo.returncode
-    assert "The demo API got 1 call:\n  POST /crm/contacts → 201\nIt holds 1 contact and 0 invoices" in out
+        out, err = demo.communicate(timeout=30)
+    assert (1, "") == (demo.returncode, out)  # stdout is the command's own
+    assert "The demo API got 1 call:\n  POST /crm/contacts → 201\nIt holds 1 contact and 0 invoices." in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
