@@ -1,4 +1,4 @@
-"""The one door to an API: sends what a push function asks for, tries again where that helps, and never raises into it.
+"""The one door to an API: sends what push() asks for, tries again where that helps, and never raises into it.
 
 A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
 `retry` times more; its last answer is journalled and counted.
@@ -59,7 +59,7 @@ class CallLog:
 
 
 class HttpApi:
-    """The API of one sink, with connections kept open. Several threads may use it, each through its own begin()."""
+    """The API of one sink, its connections kept open. Threads may share it, each through its own begin()."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class HttpApi:
         response = self._transport.handle_request(request)
         headers = dict(response.headers.items())
         try:
-            # not iter_raw(): it is for answers that nobody has read, and a test's transport hands out read ones
+            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
             chunks = cast("httpx.SyncByteStream", response.stream)
             return Answer(response.status_code, read_text(chunks, headers), headers)
         except UnreadableError as error:
@@ -208,9 +208,8 @@ def _builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:
     try:
         return RequestBuilder(config, lambda variable: values[variable.name])
     except RefusedError as error:
-        raise SettingsError(
-            f"{config.file}: {error}; look at API's headers and the variables they name"
-        ) from error
+        what = "look at API's headers and the variables they name"
+        raise SettingsError(f"{config.file}: {error}; {what}") from error
 
 
 def _values(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:

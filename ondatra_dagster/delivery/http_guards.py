@@ -1,7 +1,7 @@
 """Which addresses a sink may call, judged on values: nothing here opens a connection.
 
-Credentials go to base_url's host only, no other host is called unless allow_hosts names it, and no path can climb out
-of what the sink's author wrote, whatever a row's value holds.
+Credentials go to base_url's host only, no other host is called unless allow_hosts names it, and no path can
+climb out of what the sink's author wrote, whatever a row's value holds.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A connection pool that keeps one deadline for a whole answer.
 
-httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every read and
-write gets what is left until the deadline, the TLS handshake and the headers included.
+httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every
+read and write gets what is left until the deadline, the TLS handshake and the headers included.
 """
 
 import contextlib

@@ -1,9 +1,9 @@
 """The journal of one frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
 
-A line is written with one write to an append-only file, which outlives the process without an fsync. A crash in the
-middle of a write leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls
-in the same order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
-sent again under the same idempotency key.
+A line is one write to an append-only file, which outlives the process without an fsync. A crash in the middle
+of a write leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls in
+the same order: each is answered from here as far as the journal goes. A call that was under way has no line: it
+is sent again under the same idempotency key.
 
 When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
 """
@@ -79,7 +79,7 @@ class Journal:
         return self._answers.get(slot)
 
     def idempotency_key(self, slot: Slot) -> str:
-        """The same for a call that got no answer, also after a crash; another one after each answered failure."""
+        """The same while a call gets no answer, also after a crash; a new one after each answered failure."""
         parts = (self._seed, slot.request, str(slot.occurrence), str(self._failures[slot]))
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
@@ -94,7 +94,7 @@ class Journal:
         self._write([slot.request, slot.occurrence, *answered])
 
     def note_settled(self) -> None:
-        """The part of the batch whose calls were made since the last time is settled: it won't be run again."""
+        """What the calls since the last time were made for is settled: it won't be run again."""
         new = self._seen - self._settled
         self._settled = self._seen.copy()
         if new:
@@ -146,8 +146,8 @@ class Journal:
                 self._settled.update(counts)
             case [str(request), int(occurrence)]:
                 self._failures[Slot(request, occurrence)] += 1
-            case [str(request), int(occurrence), *answered]:
-                self._answers[Slot(request, occurrence)] = Answered(*answered)
+            case [str(request), int(occurrence), int(status), str(text), dict(headers), bool(refused)]:
+                self._answers[Slot(request, occurrence)] = Answered(status, text, headers, refused)
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, list[object]]]:

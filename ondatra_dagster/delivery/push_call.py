@@ -122,7 +122,7 @@ current: ContextVar[PushCall | None] = ContextVar("push_call", default=None)
 
 def host_functions() -> Mapping[str, Callable[..., Any]]:
     """What prelude.star calls; each works on the call of push() that runs in this thread."""
-    of_a_call = {
+    of_a_call: Mapping[str, Callable[..., Any]] = {
         "host_http": PushCall.call_http,
         "host_sleep": PushCall.sleep,
         "host_env": PushCall.env,

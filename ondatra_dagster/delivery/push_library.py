@@ -1,7 +1,7 @@
-"""Runs a lib/*.star file: loads it once, then calls its push() for each batch. The one place that knows Starlark.
+"""Runs a lib/*.star file: loads it once, then calls its push() for each batch. Only here is Starlark known.
 
-What a file may use is in prelude.star (the words), push_call and push_words (what stands behind them); what its
-result means is in batch_modes. Nothing here reaches a disk, or a host that http_api doesn't let through.
+What a file may use is in prelude.star (the words), push_call and push_words (what stands behind them); what
+its result means is in batch_modes. It reaches no file but what it loads from lib/, no host but through http.
 """
 
 import functools
@@ -63,7 +63,7 @@ class PushLibrary:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> object:
-        """What push() returns for the batch; a raise in the file is a PushContractError with its place and cause."""
+        """What push() returns for the batch; a raise in it is a PushContractError with place and cause."""
         given = {
             "batch_number": batch_number,
             "kind": kind,
@@ -126,7 +126,7 @@ def _fault(text: str, files: frozenset[str]) -> _Fault:
 
 
 def load_library(path: Path) -> PushLibrary:
-    """The library at lib/NAME.star, run once at its top level; ProjectError with all that is wrong with it."""
+    """The library at lib/NAME.star, its top level run; ProjectError with all that is wrong with it."""
     source = _checked(path)
     loading = _Loading(path.parent)
     loading.load(path.name)

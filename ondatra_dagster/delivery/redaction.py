@@ -1,6 +1,6 @@
 """Secrets never leave: every text on its way to a log, a message, a record or a page goes through here.
 
-By value, not by name: a secret is found wherever it stands, also as base64, quoted for an address or inside JSON.
+By value, not by name: a secret is found wherever it stands, also as base64, quoted for an address or in JSON.
 """
 
 import base64

@@ -21,18 +21,18 @@ def wait_seconds(
     now: float,
     random: Callable[[], float],
 ) -> float:
-    """How long to wait after the given number of tries: what the server asks for, else twice as long each time.
+    """How long to wait after so many tries: what the server asks for, else twice as long each time.
 
     Half to one and a half times the doubled back-off, so that many clients don't come back at one moment.
     """
     asked = retry_after_seconds(retry_after, now=now)
     if asked is not None:
         return asked
-    return min(backoff_seconds * 2 ** (tries - 1), RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
+    return min(backoff_seconds * 2.0 ** (tries - 1), RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:
-    """The seconds that a Retry-After header asks for in either of its forms, at most 60; None when it says nothing."""
+    """The seconds that a Retry-After header asks for, in either form, at most 60; None: it says nothing."""
     if header is None:
         return None
     text = header.strip()

@@ -1,0 +1,144 @@
+"""Reads literals from a syntax tree, each as the type that its place wants, without running anything.
+
+What the keys of API mean is in api_dict; here is only how a value may be written.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.suggestions import correction
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class WrongLiteralError(Exception):
+    """Carries a problem up to the dict that it is in, which goes on with its next key."""
+
+    def __init__(self, node: ast.AST, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.line: int = getattr(node, "lineno", 1)
+        self.what = what
+        self.remedy = remedy
+
+
+Reader: TypeAlias = Callable[[ast.expr, "Problems"], Any]
+
+
+class Problems(list[Problem]):
+    """Everything that is wrong in one file."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+
+    def add(self, wrong: WrongLiteralError) -> None:
+        self.append(Problem(file=self.file, line=wrong.line, what=wrong.what, remedy=wrong.remedy))
+
+
+def read_fields(
+    node: ast.expr, problems: Problems, readers: Mapping[str, Reader], where: str
+) -> dict[str, Any]:
+    """The dict's values by key; wrong ones are noted and left out."""
+    values: dict[str, Any] = {}
+    for key, value in read_items(node, where):
+        try:
+            name = _key(key, readers, where)
+            if name in values:
+                problems.add(WrongLiteralError(key, f"{name!r} stands twice in {where}", "keep one of them"))
+            values[name] = readers[name](value, problems)
+        except WrongLiteralError as wrong:
+            problems.add(wrong)
+    return values
+
+
+def _key(node: ast.expr, readers: Mapping[str, Reader], where: str) -> str:
+    name = read_text(node)
+    if name not in readers:
+        remedy = correction(name, readers, plural="keys here")
+        raise WrongLiteralError(node, f"{name!r} is not a key of {where}", remedy)
+    return name
+
+
+def read_items(node: ast.expr, where: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(node, ast.Dict):
+        raise WrongLiteralError(node, f"{where} is not a dict of literals", 'write it as {"key": value, …}')
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise WrongLiteralError(
+                value,
+                f"{where} takes in another dict with **",
+                "write its keys out: it is read without running",
+            )
+        yield key, value
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
+        remedy = 'write the value itself: nothing is run to read it; a secret is {"env": "NAME"}'
+        raise WrongLiteralError(node, f"{ast.unparse(node)} is not a literal", remedy) from error
+
+
+def expected(node: ast.expr, what: str) -> NoReturn:
+    raise WrongLiteralError(node, f"{ast.unparse(node):.80} is not {what}", f"write {what}")
+
+
+def read_text(node: ast.expr, _problems: "Problems | None" = None) -> str:
+    value = _literal(node)
+    if not isinstance(value, str) or not value.strip():
+        expected(node, "a text in quotes")
+    return value
+
+
+def number(*, least: float, whole: bool = False) -> Reader:
+    def read(node: ast.expr, _problems: Problems) -> int | float:
+        value = _literal(node)
+        kinds = (int,) if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < float("inf"):
+            expected(node, f"a {'whole ' if whole else ''}number of at least {least:g}")
+        return value
+
+    return read
+
+
+def one_of(words: Sequence[str], plural: str) -> Reader:
+    def read(node: ast.expr, problems: Problems) -> str:
+        word = read_text(node, problems)
+        if word not in words:
+            remedy = correction(word, words, plural=plural)
+            raise WrongLiteralError(node, f"{word!r} is not one of the {plural}", remedy)
+        return word
+
+    return read
+
+
+def list_of(reader: Reader) -> Reader:
+    def read(node: ast.expr, problems: Problems) -> tuple[Any, ...]:
+        if not isinstance(node, ast.List | ast.Tuple):
+            expected(node, "a list in brackets")
+        return tuple(reader(element, problems) for element in node.elts)
+
+    return read
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Reader:
+    def read(node: ast.expr, problems: Problems) -> str:
+        found = read_text(node, problems)
+        if not pattern.fullmatch(found):
+            expected(node, what)
+        return found
+
+    return read
+
+
+def read_duration(node: ast.expr, problems: Problems) -> float:
+    match = _DURATION.fullmatch(read_text(node, problems).strip())
+    seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+    if not seconds:
+        expected(node, "a duration like '500ms', '10s', '5m' or '1h'")
+    return seconds
