@@ -23,6 +23,7 @@ from ondatra_dagster.testing.demo_api.state import Call, DemoState
 
 DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
 NO_FAULT = Fault()
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class DemoApp:
@@ -41,7 +42,8 @@ class DemoApp:
                 Route("/faults", self._show_faults),
                 Route("/faults", self._add_fault, methods=["POST"]),
                 Route("/faults", self._clear_faults, methods=["DELETE"]),
-                Route("/{path:path}", self._take_call, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+                Route("/crm/{path:path}", self._take_call, methods=METHODS),
+                Route("/erp/{path:path}", self._take_call, methods=METHODS),
             ]
         )
 

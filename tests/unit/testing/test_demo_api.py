@@ -143,6 +143,14 @@ def test_a_fault_counts_down_on_matching_calls_only(api: DemoApi, client: httpx.
     assert [503, 201] == [client.post("/crm/contacts", json=ADA).status_code for _ in range(2)]
 
 
+def test_a_look_at_the_page_is_no_call(api: DemoApi, client: httpx.Client) -> None:
+    """A browser that asks for its icon must not use up a fault that was meant for a sync."""
+    api.fail(status=500)
+    assert [200, 404] == [client.get(path).status_code for path in ("/", "/favicon.ico")]
+    assert 500 == client.get("/crm/contacts").status_code
+    assert ["/crm/contacts"] == [call.path for call in api.calls]
+
+
 def test_faults_can_be_asked_for_over_http(client: httpx.Client) -> None:
     """The tutorial does it with curl."""
     assert 201 == client.post("/faults", json={"status": 500, "times": None}).status_code
@@ -217,7 +225,7 @@ def test_the_page_shows_what_is_held_and_escapes_it(api: DemoApi, client: httpx.
     client.post("/crm/contacts", json=ADA | {"name": evil})
     client.put("/erp/invoices/INV-1", json=INVOICE)
     client.post("/crm/contacts", json=ADA | {"customer_id": "C-2", "email": evil})
-    client.get(f"/{evil}")
+    client.get(f"/crm/{evil}")
     page = client.get("/")
     assert "text/html; charset=utf-8" == page.headers["content-type"]
     assert "<script" not in page.text
