@@ -1,10 +1,11 @@
 """What an input is called within a query once its view has taken its place, and which columns say that name.
 
-Spark knows a table as `customers` and as `mart.customers`; a view only as its alias. So the alias is `customers`
-and `mart.customers.id` becomes a column of it. Where a SELECT, or one within it, has something else of that
-name, the alias is the full name, and `customers.id` becomes a column of that.
+Spark knows a table as `customers` and as `mart.customers`, but a view by its alias alone. So the alias is
+`customers`, and `mart.customers.id` becomes a column of it. Where a SELECT, or one within it, has something
+else of that name, the alias is the full name, and `customers.id` becomes a column of that.
 """
 
+import collections
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -65,25 +66,37 @@ class Aliases:
 
 def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, Parts]) -> Aliases:
     """An alias for each of `tables`: the parts of its name, by id() of the table in the tree."""
-    sources = [_Source(node, tuple(_scopes(node)) or (0,)) for node in nodes if isinstance(node, NAMED)]
     by_name: dict[str, list[_Source]] = {}
-    for source in sources:
-        by_name.setdefault(source.node.alias_or_name.casefold(), []).append(source)
+    for node in nodes:
+        if isinstance(node, NAMED):
+            source = _Source(node, tuple(_scopes(node)) or (0,))
+            by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
     by_table: dict[int, str] = {}
     full_names: dict[tuple[int, str], int] = {}
     short_names: dict[tuple[int, str], int | None] = {}
     for name, alike in by_name.items():
+        crowded = _crowded(alike)
         for source in alike:
             table, scope = id(source.node), source.scopes[0]
             parts = tables.get(table)
-            is_clear = not any(other is not source and _meet(source, other) for other in alike)
             if parts is None:
                 short_names[scope, name] = None
                 continue
+            is_clear = scope not in crowded
             by_table[table] = parts[-1].name if is_clear else ".".join(part.name for part in parts)
             full_names.setdefault((scope, _joined(parts)), table)
             short_names[scope, name] = None if is_clear or (scope, name) in short_names else table
     return Aliases(by_table=by_table, full_names=full_names, short_names=short_names)
+
+
+def _crowded(alike: Sequence[_Source]) -> set[int]:
+    """The SELECTs from which more than one of these sources of one name can be seen, or is seen from within."""
+    own = [source.scopes[0] for source in alike]
+    crowded = {scope for scope, times in collections.Counter(own).items() if times > 1}
+    for source in alike:
+        around = set(source.scopes[1:]).intersection(own)
+        crowded |= around | {source.scopes[0]} if around else set()
+    return crowded
 
 
 def _scopes(node: exp.Expr) -> Iterator[int]:
@@ -92,11 +105,6 @@ def _scopes(node: exp.Expr) -> Iterator[int]:
     while select is not None:
         yield id(select)
         select = select.parent_select
-
-
-def _meet(one: _Source, other: _Source) -> bool:
-    """Whether a column may see both."""
-    return one.scopes[0] in other.scopes or other.scopes[0] in one.scopes
 
 
 def _joined(parts: Parts) -> str:

@@ -47,10 +47,14 @@ def parse_query(text: str) -> Query:
 def _tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
     try:
         tree = DIALECT.parser().parse(list(tokens), sql)[0]
+    except RecursionError as error:
+        raise QueryError(1, "the query is nested too deeply", "make two models of it") from error
     except ParseError as error:
         first = error.errors[0]
         near = f" at {first['highlight']!r}" if first["highlight"] else ""
-        what = f"the SQL can't be parsed: {first['description']}{near}"
+        # "Required keyword: 'this' missing for <class …>" speaks of sqlglot, not of the query
+        why = "something is missing" if "<class" in first["description"] else first["description"]
+        what = f"the SQL can't be parsed: {why}{near}"
         raise QueryError(first["line"] or 1, what, "correct it there") from error
     if not isinstance(tree, exp.Query | exp.Values):
         raise QueryError(tokens[0].line, f"{tokens[0].text.upper()} is not a query", "write one SELECT")
