@@ -19,7 +19,6 @@ from ondatra_dagster.delivery.target import (
     Standing,
     after,
     dump_image,
-    is_same,
     load_image,
     to_send,
 )
@@ -78,6 +77,8 @@ class Settled:
     succeeded: dict[str, int] = dataclasses.field(default_factory=dict)
     rejected: dict[str, int] = dataclasses.field(default_factory=dict)
     failed: dict[str, int] = dataclasses.field(default_factory=dict)
+    errors: set[str] = dataclasses.field(default_factory=set)  # why rows failed
+    records: int = 0  # that were kept
     died: int = 0  # units that ran out of attempts
     rejects: list[SettledRow] = dataclasses.field(default_factory=list)
 
@@ -158,23 +159,30 @@ class _Settlement:
         """Not now: the unit waits for a later run, or has been tried often enough."""
         version, _, attempts, outages = self._now_of(unit)
         message = self._message(unit, Verdict.ERROR)
-        for row in unit.sent:
+        self.settled.errors.add(message)
+        if (
+            version == unit.version
+            and attempts + 1 >= self._attempt.max_attempts
+            and not self._attempt.is_outage
+        ):
+            self.settled.died += 1
+            self._record(unit, gave_up_after=attempts + 1)
+            self._bury(unit, known, attempts=attempts + 1)
+            return
+        for row in self._telling(unit):
             self._count(self.settled.failed, row)
         if version != unit.version:
             self._go_on(unit, known)
         elif self._attempt.is_outage:
             self._move(unit, known, "waiting", attempts, outages + 1, message, wait=self._wait(1))
-        elif attempts + 1 < self._attempt.max_attempts:
-            self._move(unit, known, "waiting", attempts + 1, outages, message, wait=self._wait(attempts + 1))
         else:
-            self.settled.died += 1
-            self._record(unit, gave_up_after=attempts + 1)
-            self._bury(unit, known, attempts=attempts + 1)
+            self._move(unit, known, "waiting", attempts + 1, outages, message, wait=self._wait(attempts + 1))
 
     def _bury(self, unit: BatchUnit, known: Standing, *, attempts: int) -> None:
         """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""
         version, target, _, _ = self._now_of(unit)
-        if version != unit.version or is_same(known.base, load_image(target), self._queue.layouts):
+        standing = known._replace(target=load_image(target))
+        if version != unit.version or not to_send(standing, self._queue.shape, self._queue.layouts):
             self._go_on(unit, known)
         else:
             verdict = Verdict.ERROR if attempts else Verdict.REJECT
@@ -231,12 +239,18 @@ class _Settlement:
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
     def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
-        has_inserts = any(row.change_type is ChangeType.INSERT for row in unit.sent)
+        telling = set(self._telling(unit))
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            if outcome.is_delivered and _is_context(row, self._queue.shape, has_inserts=has_inserts):
-                continue
-            self._add_record(unit, row, outcome, gave_up_after)
+            if row in telling or not outcome.is_delivered:
+                self._add_record(unit, row, outcome, gave_up_after)
+
+    def _telling(self, unit: BatchUnit) -> list[SentRow]:
+        """The unit's rows less those that only tell push what was there before."""
+        context = {ChangeType.UPDATE_PREIMAGE}
+        if self._queue.shape is Shape.GROUP and unit.standing.target:
+            context.add(ChangeType.DELETE)
+        return [row for row in unit.sent if row.change_type not in context]
 
     def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
         message = outcome.message or None
@@ -261,14 +275,8 @@ class _Settlement:
 
     def keep_records(self) -> None:
         for kind, rows in self._ended.items():
+            self.settled.records += len(rows)
             keep_settled(self._queue, kind, rows, self._attempt)
-
-
-def _is_context(row: SentRow, shape: Shape, *, has_inserts: bool) -> bool:
-    """Whether the row only tells push what was there before."""
-    if row.change_type is ChangeType.UPDATE_PREIMAGE:
-        return True
-    return shape is Shape.GROUP and has_inserts and row.change_type is ChangeType.DELETE
 
 
 def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:

@@ -2,12 +2,13 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.store.database import read_only
+from ondatra_dagster.store.database import Store, read_only
 
 META = "select name, value from meta"
-COUNTS = "select state, count(*), coalesce(sum(rows), 0), min(since), min(due_at) from unit group by state"
+COUNTS = "select state, count(*), min(since), min(due_at) from unit group by state"
 DUE = "select count(*) from unit where state = 'waiting' and due_at <= ?"
 OPEN_RUNS = "select count(*) from run"
 
@@ -35,7 +36,11 @@ class QueueState:
     @property
     def can_send(self) -> bool:
         """Whether a run would find something to do without a change in the table."""
-        return self.pending > 0 or self.due > 0 or self.has_open_run
+        return self.can_deliver or self.has_open_run
+
+    @property
+    def can_deliver(self) -> bool:
+        return self.pending > 0 or self.due > 0
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:
@@ -43,29 +48,28 @@ def queue_state(path: Path, *, now: float) -> QueueState | None:
     if not path.exists():
         return None
     with read_only(path) as store:
-        meta = {str(name): value for name, value in store.rows(META)}
-        counts = {str(state): rest for state, *rest in store.rows(COUNTS)}
-        due = int(store.rows(DUE, (now,))[0][0])
-        has_open_run = store.rows(OPEN_RUNS)[0][0] != 0
+        return look(store, now=now)
+
+
+def look(store: Store, *, now: float) -> QueueState:
+    """How an open queue stands."""
+    meta: dict[str, Any] = dict(store.rows(META))
+    counts = {state: rest for state, *rest in store.rows(COUNTS)}
+    alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
     def count(*states: str) -> int:
         return sum([int(counts[state][0]) for state in states if state in counts])
 
-    alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
     return QueueState(
-        table_id=_text(meta.get("table_id")),
-        base_url=_text(meta.get("base_url")),
+        table_id=meta.get("table_id"),
+        base_url=meta.get("base_url"),
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
         pending=count("pending", "claimed"),
         waiting=count("waiting"),
         dead=count("dead"),
-        due=due,
-        oldest_since=min((float(row[2]) for row in alive), default=None),
-        next_due_at=counts["waiting"][3] if "waiting" in counts else None,
-        has_open_run=has_open_run,
+        due=int(store.rows(DUE, (now,))[0][0]),
+        oldest_since=min((float(since) for _, since, _ in alive), default=None),
+        next_due_at=counts["waiting"][2] if "waiting" in counts else None,
+        has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
     )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

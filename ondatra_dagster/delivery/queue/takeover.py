@@ -60,8 +60,10 @@ def _units(queue: Queue) -> Iterator[FrontierUnit]:
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
-    """Make an empty queue go on from a frontier."""
+    """Make the queue go on from a frontier, in place of whatever it says itself."""
     with queue.store.immediate():
+        for table in ("unit", "staged", "batch", "settled", "run", "layout"):
+            queue.store.run(f"delete from {table}")
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
         queue.set_meta("base_url", frontier.base_url)

@@ -1,0 +1,100 @@
+"""Before anything is sent: does the queue still tell what the API holds, and if not, what do the records?"""
+
+from collections.abc import Iterator
+
+from ondatra_dagster.changes import Segment
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.takeover import KeyEnd, Recovered, frontier_of, take_over
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.sync import Sync
+
+# sorts before every run: what a sync leaves before its first run has sent anything
+BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
+
+
+def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
+    """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
+    frontier = ports.tracking.newest_frontier(sync.id)
+    recovered = Recovered(())
+    if queue.meta("table_id") is None or _is_older(queue, frontier):
+        recovered = _begin(queue, sync, ports, source, frontier)
+    _refuse_another_table(queue, sync, source)
+    _refuse_another_destination(queue, sync)
+    return recovered
+
+
+def _is_older(queue: Queue, frontier: Frontier | None) -> bool:
+    return frontier is not None and (queue.meta("last_run") or BEFORE_ALL_RUNS) < frontier.run_id
+
+
+def _begin(
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier | None
+) -> Recovered:
+    if frontier is None:
+        _refuse_if_known(sync, ports)
+        with queue.store.immediate():
+            queue.set_meta("table_id", source.table_id)
+            queue.set_meta("base_url", sync.config.base_url or "")
+        before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
+        ports.tracking.write_frontier(before)
+        return Recovered(())
+    take_over(queue, frontier, now=ports.clock())
+    ends = ports.tracking.delivered_since(sync.id, frontier.run_id)
+    recovered = Recovered(
+        KeyEnd(end.identifier, end.table_version, end.status, end.status_message) for end in ends
+    )
+    recovered.drop_delivered(queue)
+    return recovered
+
+
+def _refuse_if_known(sync: Sync, ports: Ports) -> None:
+    if ports.history.runs(sync.id, limit=1):
+        raise ResyncNeededError(
+            f"{sync.id} has run before, but both its queue and its tracking folder are gone, so nobody knows"
+            f" what the API holds; bring one of them back, or run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None:
+    if queue.meta("table_id") != source.table_id:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} was made anew since {sync.id} last ran, so its rows can't be"
+            f" compared with what the API holds; run `ondatra resync {sync.id}`"
+        )
+    if source.version < queue.watermark:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
+            f" version {queue.watermark}: it was put back; run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
+    known, now = queue.meta("base_url") or "", sync.config.base_url or ""
+    if known != now:
+        raise ResyncNeededError(
+            f"{sync.config.file} now sends to {now or 'no base_url'}, but what {sync.id} knows is what"
+            f" {known or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
+        )
+
+
+def segments_to_enqueue(
+    queue: Queue, feed: Feed, source: SourceState, recovered: Recovered
+) -> Iterator[Segment]:
+    """The changes that the queue hasn't seen, less those that the records say have arrived."""
+    for segment in _unseen(queue, feed, source, recovered):
+        yield recovered.without_delivered(segment) if recovered else segment
+
+
+def _unseen(queue: Queue, feed: Feed, source: SourceState, recovered: Recovered) -> Iterator[Segment]:
+    if queue.watermark != NOTHING_ENQUEUED:
+        yield from feed.segments(queue.watermark, source.version)
+        return
+    # a first sync that was cut off sent the table as it was then, and what came after it are changes
+    first = recovered.first_version
+    if first is None or first >= source.version:
+        yield from feed.segments(None, source.version)
+    else:
+        yield from feed.segments(None, first)
+        yield from feed.segments(first, source.version)

@@ -1,0 +1,25 @@
+"""How many rows of which change type the queue holds for a run: the first line of the grid."""
+
+from collections.abc import Mapping
+
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import Shape
+
+# a row unit is one operation; a group's is as many rows as the image that tells what it becomes
+_ROWS = """
+select iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')) as change, count(*)
+from unit where state in ('pending', 'claimed') and version <= :watermark group by change
+"""
+_GROUPS = """
+select change, sum(1 + length(image) - length(replace(image, char(10), ''))) from (
+    select iif(target = '', 'delete', 'insert') as change, iif(target = '', base, target) as image
+    from unit where state in ('pending', 'claimed') and version <= :watermark
+)
+group by change
+"""
+_PLANNED = {Shape.ROW: _ROWS, Shape.GROUP: _GROUPS}
+
+
+def planned(queue: Queue) -> Mapping[str, int]:
+    """Counts by change type of what may go now."""
+    return dict(queue.store.rows(_PLANNED[queue.shape], {"watermark": queue.watermark}))

@@ -1,0 +1,47 @@
+"""What a sync run needs from outside, as ports: who fills them is decided where the run is started."""
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Protocol
+
+from ondatra_dagster.changes import Column, InvalidRow, Segment
+from ondatra_dagster.delivery.deliver import Push
+from ondatra_dagster.tracking.history import History
+from ondatra_dagster.tracking.store import TrackingStore
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """The model's table as it stands: read from its log, without Spark."""
+
+    table_id: str
+    version: int
+    invalid_version: int  # of the table of rows that were set aside; -1 when there is none
+    columns: tuple[Column, ...]  # without the hidden ones
+
+
+class Feed(Protocol):
+    """The changes of the model's table. Spark starts when one of them is asked for, not before."""
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        """The versions in (after, upto]; with None the table as it was at `upto`, as inserts."""
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        """The rows that were newly set aside in (after, upto] of the table beside it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    source: Callable[[], SourceState | None]  # None: the model hasn't made its table yet
+    feed: Feed
+    push: Callable[[], Push]  # made when there is something to send: it may lack a secret
+    tracking: TrackingStore
+    history: History
+    clock: Callable[[], float] = time.time
+    random: random.Random = dataclasses.field(default_factory=random.SystemRandom)
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), UTC)

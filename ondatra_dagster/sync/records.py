@@ -1,0 +1,117 @@
+"""From settled rows to the tracking store: when a file is due, and what its records say."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from ondatra_dagster.changes import ChangeType, InvalidRow, Layout
+from ondatra_dagster.delivery.queue import publication
+from ondatra_dagster.delivery.queue.settle import DELETED, INVALID, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.record import Operation, SyncRecord
+from ondatra_dagster.tracking.store import TrackingStore
+
+FILE_AGE_SECONDS = 60.0  # no record waits longer than this for its file
+OWN_NAMES = 0  # in place of a layout: the payload is an object already, as rows that were set aside are
+INVALID_PART = 1_000
+
+
+class Publisher:
+    """Publishes what one run settles, while it goes on."""
+
+    def __init__(
+        self, queue: Queue, tracking: TrackingStore, *, sync_id: str, run_id: str, operation: Operation
+    ) -> None:
+        self._queue = queue
+        self._tracking = tracking
+        self._sync_id = sync_id
+        self._run_id = run_id
+        self._operation = operation
+        self._unpublished = 0
+        self._looked_at = 0.0
+
+    def note(self, rows: int, *, now: float) -> None:
+        """So many rows more are settled; those whose file is due are published."""
+        self._unpublished += rows
+        if self._unpublished >= publication.FILE_ROWS or now - self._looked_at >= FILE_AGE_SECONDS:
+            self.publish_due(now=now)
+
+    def publish_due(self, *, now: float) -> None:
+        """Write a file for each type that has enough rows, or has waited long enough."""
+        self._looked_at = now
+        for kind, rows, oldest in publication.loose(self._queue, self._run_id):
+            if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS:
+                self._publish_next(kind)
+        self._unpublished = sum(rows for _, rows, _ in publication.loose(self._queue, self._run_id))
+
+    def publish_all(self) -> None:
+        """Write all that is left, files that a crash left half way first."""
+        for file in publication.chosen(self._queue, self._run_id):
+            self._publish(file)
+        for kind, _, _ in publication.loose(self._queue, self._run_id):
+            while self._publish_next(kind):
+                pass
+
+    def _publish_next(self, kind: str) -> bool:
+        file = publication.choose(self._queue, self._run_id, kind)
+        if file is None:
+            return False
+        self._publish(file)
+        return True
+
+    def _publish(self, file: publication.RunFile) -> None:
+        records = self._records(file)
+        self._tracking.publish(self._sync_id, file.run_id, BatchType(file.type), file.number, records)
+        publication.published(self._queue, file)
+
+    def _records(self, file: publication.RunFile) -> Iterator[SyncRecord]:
+        table_id = self._queue.meta("table_id") or ""
+        operation = Operation.DELETE if file.type == DELETED else self._operation
+        for started_at, ended_at, row in publication.settled_rows(self._queue, file):
+            yield SyncRecord(
+                identifier=row.key,
+                payload=_payload(row, self._queue.layouts),
+                operation=operation,
+                status=row.status,
+                status_message=row.message,
+                batch_started_at=datetime.fromtimestamp(started_at, UTC),
+                batch_ended_at=datetime.fromtimestamp(ended_at, UTC),
+                rowid=row.rowid,
+                change_type=row.change_type,
+                table_version=row.version,
+                table_id=table_id,
+            )
+
+
+def _payload(row: SettledRow, layouts: Mapping[int, Layout]) -> str:
+    if row.layout == OWN_NAMES:
+        return row.payload
+    return orjson.dumps(layouts[row.layout].row(row.payload)).decode()
+
+
+def keep_invalid(queue: Queue, rows: Iterable[InvalidRow], attempt: Attempt, *, upto: int) -> int:
+    """Keep rows that were set aside as records, and note that they are; how many there were.
+
+    Both happen in one transaction, so that an invalid row is recorded once.
+    """
+    kept = 0
+    with queue.store.immediate():
+        for part in _parts(rows):
+            keep_settled(queue, INVALID, part, attempt)
+            kept += len(part)
+        queue.set_meta("invalid_watermark", upto)
+    return kept
+
+
+def _parts(rows: Iterable[InvalidRow]) -> Iterator[list[SettledRow]]:
+    settled = (
+        SettledRow(
+            row.key, row.rowid, ChangeType.INSERT, row.version, row.reason, None, OWN_NAMES, row.payload
+        )
+        for row in rows
+    )
+    while part := list(itertools.islice(settled, INVALID_PART)):
+        yield part

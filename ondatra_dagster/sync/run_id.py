@@ -1,0 +1,17 @@
+"""The name of one sync run: a UTC time that sorts, and six random letters."""
+
+import random
+import string
+from datetime import UTC, datetime, timedelta
+
+_TIME = "%Y%m%dT%H%M%SZ"
+_LETTERS = 6
+
+
+def new_run_id(now: datetime, *, after: str | None, random: random.Random) -> str:
+    """An id that sorts behind `after`, the newest one: within one second too, and if the clock goes back."""
+    moment = now.astimezone(UTC)
+    if after is not None and moment.strftime(_TIME) <= after.partition("-")[0]:
+        moment = datetime.strptime(after.partition("-")[0], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1)
+    letters = "".join(random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
+    return f"{moment.strftime(_TIME)}-{letters}"

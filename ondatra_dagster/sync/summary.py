@@ -1,0 +1,142 @@
+"""What a sync run did, as one value: what Dagster shows, what the history keeps, what the checks judge."""
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ondatra_dagster.changes import ChangeType, Json
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.states import QueueState
+from ondatra_dagster.tracking.history import PastRun
+
+SAMPLES = 20
+
+
+class Operation(enum.StrEnum):
+    """A column of the grid: what a change is to the destination."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+# the image before an update tells push what was there; it is no operation of its own
+OPERATIONS = {
+    ChangeType.INSERT: Operation.INSERT,
+    ChangeType.UPDATE_POSTIMAGE: Operation.UPDATE,
+    ChangeType.DELETE: Operation.DELETE,
+}
+
+
+class Cell(enum.StrEnum):
+    """A row of the grid."""
+
+    PLANNED = "planned"  # what the queue held for this run
+    ATTEMPTED = "attempted"
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"  # never again: refused, or tried too often
+    FAILED = "failed"  # not now: they wait
+    INVALID = "invalid"  # set aside before the write
+
+
+@dataclasses.dataclass(slots=True)
+class Grid:
+    """Counts of rows by what became of them and what they are to the destination."""
+
+    cells: collections.Counter[tuple[Cell, Operation]] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+
+    def add(self, cell: Cell, counts: Mapping[str, int]) -> None:
+        """Counts by change type."""
+        for change_type, count in counts.items():
+            if operation := OPERATIONS.get(ChangeType(change_type)):
+                self.cells[cell, operation] += count
+
+    def add_settled(self, settled: Settled) -> None:
+        for cell, counts in (
+            (Cell.SUCCEEDED, settled.succeeded),
+            (Cell.REJECTED, settled.rejected),
+            (Cell.FAILED, settled.failed),
+        ):
+            self.add(cell, counts)
+        for counts in (settled.succeeded, settled.rejected, settled.failed):
+            self.add(Cell.ATTEMPTED, counts)
+
+    def count(self, cell: Cell) -> int:
+        return sum(self.cells[cell, operation] for operation in Operation)
+
+    def to_json(self) -> dict[str, Json]:
+        return {cell.value: {op.value: self.cells[cell, op] for op in Operation} for cell in Cell}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """One rejected row, without its payload."""
+
+    key: str
+    change_type: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    sync_id: str
+    run_id: str | None  # None: the run had nothing to do, or another one delivers
+    started_at: datetime
+    ended_at: datetime
+    version_from: int | None
+    version_to: int | None
+    grid: Grid
+    queue: QueueState | None  # as the run left it
+    samples: tuple[Sample, ...] = ()
+    errors: tuple[str, ...] = ()  # the first different messages of rows that failed
+    died: int = 0  # units that ran out of attempts in this run
+    is_outage: bool = False
+    message: str = ""  # what a person should know, in a sentence
+    seen_at: datetime | None = None  # when `queue` was looked at, where that isn't the run's end
+
+    @property
+    def has_done_something(self) -> bool:
+        return self.run_id is not None
+
+    def counts(self) -> dict[str, Json]:
+        return self.grid.to_json()
+
+    def to_json(self) -> dict[str, Json]:
+        """What the history keeps, for a check that is run alone later."""
+        return {"grid": self.grid.to_json(), "died": self.died, "is_outage": self.is_outage}
+
+
+def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
+    """The grid that to_json() wrote."""
+    grid = Grid()
+    for cell, row in counts.items():
+        for operation, count in row.items():
+            grid.cells[Cell(cell), Operation(operation)] = count
+    return grid
+
+
+def summary_of(
+    run: PastRun, queue: QueueState | None, samples: Sequence[Sample], *, seen_at: datetime
+) -> RunSummary:
+    """A past run as its checks see it now: its own counts, and the queue as it stands."""
+    counts: Mapping[str, Any] = run.counts
+    return RunSummary(
+        sync_id=run.sync_id,
+        run_id=run.run_id,
+        started_at=run.started_at,
+        ended_at=run.ended_at or run.started_at,
+        version_from=run.version_from,
+        version_to=run.version_to,
+        grid=grid_of(counts.get("grid", {})),
+        queue=queue,
+        samples=tuple(samples[:SAMPLES]),
+        errors=run.first_errors,
+        died=counts.get("died", 0),
+        is_outage=counts.get("is_outage", False),
+        seen_at=seen_at,
+    )
