@@ -14,7 +14,12 @@ if [ "$1 $2" = "-m venv" ]; then
     cp "$0" .venv/bin/python
 fi
 [ "$1" = "-c" ] || echo "$*" >>"$ASKED"
-case "$*" in *"$FAILS"*) exit 1 ;; esac
+case "$*" in *"$FAILS"*)
+    grep -q "apt-get install" "$ASKED" || { echo "a sentence from Python" >&2; exit 1; } ;;
+esac
+"""
+FAKE_APT = """#!/bin/sh
+echo "${0##*/} $*" >>"$ASKED"
 """
 WHAT_RUNNING_NEEDS = [
     "-m venv --clear .venv",
@@ -33,13 +38,20 @@ def project(tmp_path: Path) -> Path:
     for name in ("setup.sh", "requirements.txt", "requirements-dev.txt", ".env.example"):
         shutil.copy(ROOT / name, project / name)
     (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python3"
-    python.write_text(FAKE_PYTHON)
-    python.chmod(0o755)
+    add_program(project, "python3", FAKE_PYTHON)
     return project
 
 
-def set_up(project: Path, *arguments: str, fails: str = "(nothing)", path: str | None = None) -> list[str]:
+def add_program(project: Path, name: str, text: str) -> None:
+    """A program that set-up finds before the system's own."""
+    program = project.parent / "bin" / name
+    program.write_text(text)
+    program.chmod(0o755)
+
+
+def set_up(
+    project: Path, *arguments: str, fails: str = "(nothing)", path: str | None = None, java_home: str = ""
+) -> list[str]:
     """What Python was asked to do by `sh setup.sh`, run from elsewhere."""
     asked = project.parent / "asked"
     asked.write_text("")
@@ -47,6 +59,7 @@ def set_up(project: Path, *arguments: str, fails: str = "(nothing)", path: str |
         "PATH": f"{project.parent / 'bin'}:{os.defpath}" if path is None else path,
         "ASKED": str(asked),
         "FAILS": fails,
+        "JAVA_HOME": java_home,
     }
     shell = shutil.which("sh") or "/bin/sh"
     done = subprocess.run(
@@ -89,6 +102,34 @@ def test_without_a_python_it_says_what_to_get(project: Path) -> None:
     """One sentence, and no traceback, for who has an older Python."""
     with pytest.raises(SystemExit, match=r"^set-up: this needs Python 3\.11 or newer"):
         set_up(project, fails="", path=a_path_without_python(project.parent))
+
+
+def test_java_is_installed_where_that_is_allowed(project: Path) -> None:
+    """As root on Debian nobody has to read a sentence first."""
+    add_program(project, "apt-get", FAKE_APT)
+    add_program(project, "apt-cache", "#!/bin/sh\n")
+    add_program(project, "id", "#!/bin/sh\necho 0\n")
+    java = "-m ondatra_dagster.warehouse.java"
+    assert [
+        *WHAT_RUNNING_NEEDS[:4],
+        "apt-get update --quiet --quiet",
+        "apt-get install --quiet --quiet --yes --no-install-recommends openjdk-21-jre-headless",
+        java,
+        *WHAT_RUNNING_NEEDS[4:],
+    ] == set_up(project, fails=java)
+
+
+@pytest.mark.parametrize(
+    ("user", "java_home"),
+    [pytest.param(1000, "", id="not root"), pytest.param(0, "/opt/jdk", id="JAVA_HOME")],
+)
+def test_where_java_may_not_be_installed_it_is_asked_for(project: Path, user: int, java_home: str) -> None:
+    """Nor is it installed beside one that the user has chosen: that choice is what has to be put right."""
+    add_program(project, "apt-get", FAKE_APT)
+    add_program(project, "sudo", "#!/bin/sh\nexit 1\n")
+    add_program(project, "id", f"#!/bin/sh\necho {user}\n")
+    with pytest.raises(SystemExit, match=r"set-up: a sentence from Python\s$"):
+        set_up(project, fails="-m ondatra_dagster.warehouse.java", java_home=java_home)
 
 
 def test_secrets_are_laid_down_once_and_private(project: Path) -> None:
