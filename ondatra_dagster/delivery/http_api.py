@@ -53,7 +53,10 @@ class CallLog:
     def count(self, answer: Answer) -> None:
         self.calls += 1
         self.last_status = answer.status_code
-        if not answer.refused:
+        if answer.refused:
+            # an answer that couldn't be taken leaves open what became of the call
+            self.unanswered += answer.status_code != NO_ANSWER
+        else:
             self.unanswered += answer.status_code == NO_ANSWER
             self.outages += is_retryable(answer.status_code)
 
@@ -118,7 +121,7 @@ class HttpApi:
         try:
             with answer_within(prepared.timeout_seconds):
                 return self._exchange(request)
-        except httpx.LocalProtocolError as error:
+        except (httpx.LocalProtocolError, UnicodeError) as error:
             return self.refusal(f"not sent: {error}")
         except httpx.TransportError as error:
             why = str(error) or type(error).__name__
@@ -201,7 +204,7 @@ class BatchCalls:
         if prepared.method not in _WITH_IDEMPOTENCY_KEY:
             return prepared
         key = self._journal.idempotency_key(slot).encode()
-        return prepared._replace(headers={b"idempotency-key": key, **prepared.headers})
+        return dataclasses.replace(prepared, headers={b"idempotency-key": key, **prepared.headers})
 
 
 def _builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:

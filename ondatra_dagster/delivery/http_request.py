@@ -7,7 +7,6 @@ import base64
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 from urllib.parse import urlencode
 
 import httpx
@@ -59,12 +58,14 @@ class Call:
     timeout: object = None  # seconds
 
 
-class Prepared(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
     """A request ready to go."""
 
     method: str
-    url: httpx.URL
-    headers: Headers
+    # no credentials into a repr
+    url: httpx.URL = dataclasses.field(repr=False)
+    headers: Headers = dataclasses.field(repr=False)
     content: bytes
     digest: str  # made without credentials
     is_home: bool  # goes to base_url's host
@@ -99,7 +100,15 @@ class RequestBuilder:
         if is_home and self._home_query:
             url = _parse(_with_query(text, self._home_query))
         timeout = _seconds(call.timeout, self._timeout_seconds)
-        return Prepared(call.method, url, headers, content, digest, is_home, timeout)
+        return Prepared(
+            method=call.method,
+            url=url,
+            headers=headers,
+            content=content,
+            digest=digest,
+            is_home=is_home,
+            timeout_seconds=timeout,
+        )
 
     def _address(self, url: str) -> str:
         if is_absolute(url):

@@ -1,9 +1,9 @@
 """The journal of one frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
 
-A line is one write to an append-only file, which outlives the process without an fsync. A crash in the middle
-of a write leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls in
-the same order: each is answered from here as far as the journal goes. A call that was under way has no line: it
-is sent again under the same idempotency key.
+A line is one write to an append-only file, which outlives the process without an fsync. A crash amid a write
+leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls in the same
+order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
+sent again under the same idempotency key.
 
 When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
 """

@@ -138,6 +138,8 @@ def _in_a_call(function: Callable[..., Any]) -> Callable[..., Any]:
         call = current.get()
         if call is None:
             raise WrongUseError("http, env, sleep and print work inside of push() only")
+        if call.check_time():
+            raise WrongUseError("the time is up")
         return function(call, *arguments)
 
     return _kept(within)

@@ -90,12 +90,14 @@ class PushLibrary:
         try:
             options = starlark.EvalOptions(check_cancelled=call.check_time)
             return self._caller.call_with(options, "call", *arguments).value
-        except starlark.StarlarkError as error:
-            if call.raised is None:
-                raise self._contract_error(str(error), call) from error
+        except BaseException as error:
+            if not _is_starlarks(error):
+                raise
+            text = str(error)
         finally:
             current.reset(token)
-        raise call.raised  # Starlark's error is only its echo
+        # not raised in the handler: Starlark's own text may hold secrets, and a traceback shows what led to it
+        raise call.raised or self._contract_error(text, call)
 
     def _contract_error(self, text: str, call: PushCall) -> PushContractError:
         fault = _fault(text, self._files)
@@ -104,6 +106,11 @@ class PushLibrary:
             limit = self.config.push.time_limit_seconds
             what = f"push() computed longer than its time_limit of {limit:g} s and was ended"
         return PushContractError(call.http.redact(f"{fault.file or self.config.file}:{fault.line}: {what}"))
+
+
+def _is_starlarks(error: BaseException) -> bool:
+    """Whether the .star file is to blame: a panic and a result that Python can't hold are its doing too."""
+    return isinstance(error, starlark.StarlarkError | TypeError) or type(error).__module__ == "pyo3_runtime"
 
 
 class _Fault(NamedTuple):
@@ -127,102 +134,86 @@ def _fault(text: str, files: frozenset[str]) -> _Fault:
 
 def load_library(path: Path) -> PushLibrary:
     """The library at lib/NAME.star, its top level run; ProjectError with all that is wrong with it."""
-    source = _checked(path)
-    loading = _Loading(path.parent)
-    loading.load(path.name)
-    file = source.config.file
-    caller = _evaluated(
-        "@caller", _CALLER.format(prelude=_PRELUDE, file=file), loading.modules | {_PRELUDE: _prelude()}
-    )
-    return PushLibrary(source, caller, frozenset(loading.modules))
-
-
-def check_library(path: Path) -> tuple[PushConfig | None, Sequence[Problem]]:
-    """The config of lib/NAME.star, or None and all that is wrong with the file; doesn't run it."""
-    source, problems = read_source(path, _name(path, path.parent))
-    if source is None:
-        return None, problems
-    try:
-        _Loading(path.parent).parse(path.name)
-    except ProjectError as error:
-        return None, error.problems
-    return source.config, ()
-
-
-def _checked(path: Path) -> PushSource:
-    source, problems = read_source(path, _name(path, path.parent))
+    source, problems = read_source(path, _name(path.parent, path.name))
     if source is None:
         raise ProjectError(problems)
-    return source
-
-
-def _name(path: Path, lib: Path) -> str:
-    return f"{lib.name}/{path.relative_to(lib).as_posix()}"
-
-
-class _Loading:
-    """Loads a file after those that it loads, each once, all of them inside lib/."""
-
-    def __init__(self, lib: Path) -> None:
-        self._lib = lib
-        self._open: list[str] = []
-        self.modules: dict[str, starlark.FrozenModule] = {}
-
-    def parse(self, name: str) -> tuple[str, starlark.AstModule]:
-        path = self._lib / name
-        file = _name(path, self._lib)
+    modules = {_PRELUDE: _prelude()}
+    for file in files_of(path):
+        needed = {wanted: modules[name] for wanted, name in file.loads.items()}
         try:
-            tree = starlark.parse(file, _PREFIX + path.read_text(encoding="utf-8"), _dialect())
-        except (OSError, UnicodeDecodeError) as error:
-            raise _refusal(file, 1, f"can't be read: {error}", "make it a readable UTF-8 file") from error
+            modules[file.name] = _evaluate(file.tree, needed)
         except starlark.StarlarkError as error:
-            raise _in_file(str(error), file) from error
-        return file, tree
-
-    def load(self, name: str) -> starlark.FrozenModule:
-        file, tree = self.parse(name)
-        if file in self.modules:
-            return self.modules[file]
-        self._open.append(file)
-        needed = {_PRELUDE: _prelude()}
-        for wanted in (each.module_id for each in tree.loads()):
-            if wanted != _PRELUDE:
-                needed[wanted] = self._load_for(file, wanted)
-        self._open.pop()
-        try:
-            self.modules[file] = _evaluate(tree, needed)
-        except starlark.StarlarkError as error:
-            raise _in_file(str(error), file) from error
-        return self.modules[file]
-
-    def _load_for(self, file: str, wanted: str) -> starlark.FrozenModule:
-        path = (self._lib / wanted).resolve()
-        line = self._line_of(file, wanted)
-        if not path.is_relative_to(self._lib.resolve()) or path.suffix != ".star":
-            raise _refusal(file, line, f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
-        if not path.is_file():
-            raise _refusal(file, line, f"there is no {wanted!r} in lib/", "mend the name in load()")
-        name = path.relative_to(self._lib.resolve()).as_posix()
-        if _name(self._lib / name, self._lib) in self._open:
-            raise _refusal(file, line, f"loading {wanted!r} leads back here", "break the circle of load()s")
-        return self.load(name)
-
-    def _line_of(self, file: str, wanted: str) -> int:
-        lines = (self._lib.parent / file).read_text(encoding="utf-8").splitlines()
-        return next((number for number, line in enumerate(lines, start=1) if wanted in line), 1)
+            raise _in_file(str(error), file.name) from error
+    caller = starlark.parse("@caller", _CALLER.format(prelude=_PRELUDE, file=source.config.file), _dialect())
+    return PushLibrary(source, _evaluate(caller, modules), frozenset(modules) - {_PRELUDE})
 
 
-def _refusal(file: str, line: int, what: str, remedy: str) -> ProjectError:
-    return ProjectError([Problem(file=file, line=line, what=what, remedy=remedy)])
+class LibraryFile(NamedTuple):
+    """One file of lib/, parsed but not run."""
+
+    name: str  # lib/NAME.star
+    tree: starlark.AstModule
+    loads: Mapping[str, str]  # what its load()s say → the name of the file they mean
 
 
-def _in_file(text: str, file: str) -> ProjectError:
-    fault = _fault(text, frozenset({file}))
-    return _refusal(file, fault.line, fault.what, "docs/push-functions.md says what Starlark has")
+def files_of(path: Path) -> Sequence[LibraryFile]:
+    """The file after all that it loads, each once and all inside lib/; ProjectError where that can't be."""
+    files: dict[str, LibraryFile] = {}
+    _collect(path.parent, path.name, files, ())
+    return list(files.values())
 
 
-def _evaluated(name: str, text: str, modules: Mapping[str, starlark.FrozenModule]) -> starlark.FrozenModule:
-    return _evaluate(starlark.parse(name, text, _dialect()), modules)
+def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tuple[str, ...]) -> str:
+    name = _name(lib, relative)
+    if name in files:
+        return name
+    text = _text(lib / relative, name)
+    try:
+        tree = starlark.parse(name, _PREFIX + text, _dialect())
+    except starlark.StarlarkError as error:
+        raise _in_file(str(error), name) from error
+    loads = {_PRELUDE: _PRELUDE}
+    for wanted in [each.module_id for each in tree.loads() if each.module_id != _PRELUDE]:
+        place = _Place(name, next(n for n, line in enumerate(text.splitlines(), 1) if wanted in line))
+        loads[wanted] = _collect(lib, _found(lib, wanted, place, (*above, name)), files, (*above, name))
+    files[name] = LibraryFile(name, tree, loads)
+    return name
+
+
+class _Place(NamedTuple):
+    file: str
+    line: int
+
+    def refuse(self, what: str, remedy: str) -> ProjectError:
+        return ProjectError([Problem(file=self.file, line=self.line, what=what, remedy=remedy)])
+
+
+def _found(lib: Path, wanted: str, place: _Place, open_files: tuple[str, ...]) -> str:
+    path = (lib / wanted).resolve()
+    if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
+        raise place.refuse(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
+    if not path.is_file():
+        raise place.refuse(f"there is no {wanted!r} in {lib.name}/", "mend the name in load()")
+    relative = path.relative_to(lib.resolve()).as_posix()
+    if _name(lib, relative) in open_files:
+        raise place.refuse(f"loading {wanted!r} leads back here", "break the circle of load()s")
+    return relative
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _Place(name, 1).refuse(f"can't be read: {error}", "make it a readable UTF-8 file") from error
+
+
+def _name(lib: Path, relative: str) -> str:
+    return f"{lib.name}/{relative}"
+
+
+def _in_file(text: str, name: str) -> ProjectError:
+    fault = _fault(text, frozenset({name}))
+    return _Place(name, fault.line).refuse(fault.what, "docs/push-functions.md says what Starlark has")
 
 
 def _evaluate(

@@ -1,0 +1,62 @@
+"""Judges a lib/*.star file, and a model's @sink line against it, without running anything."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.push_library import files_of
+from ondatra_dagster.delivery.push_source import read_source
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.model import Model
+
+
+class LibraryCheck(NamedTuple):
+    """What is known of one file."""
+
+    config: PushConfig | None  # None: the file can't be used as it stands
+    problems: Sequence[Problem]
+    warnings: Sequence[Problem]  # the sinks run only once these are mended, but that may be elsewhere
+
+
+def check_library(path: Path, *, secrets: Callable[[str], str | None]) -> LibraryCheck:
+    """The config of lib/NAME.star, and all that is wrong with it and with the files it loads."""
+    source, problems = read_source(path, f"{path.parent.name}/{path.name}")
+    if source is None:
+        return LibraryCheck(None, problems, ())
+    try:
+        files_of(path)
+    except ProjectError as error:
+        return LibraryCheck(None, error.problems, ())
+    return LibraryCheck(source.config, (), _unset(source.config, secrets))
+
+
+def _unset(config: PushConfig, secrets: Callable[[str], str | None]) -> Sequence[Problem]:
+    remedy = "set it in .env or the environment before the sync runs"
+    return [
+        Problem(file=config.file, line=1, what=f"the variable {name} is not set", remedy=remedy)
+        for name in config.variables
+        if not secrets(name)
+    ]
+
+
+def check_use(config: PushConfig, model: Model) -> Sequence[Problem]:
+    """What is wrong with the model's @sink line, as its library sees it."""
+    if model.sink is None:
+        return ()
+    wanted, given = config.push.args, model.sink.arguments
+    found = []
+    if len(wanted) != len(given):
+        what = f"@sink gives {config.name} {len(given)} arguments, but it takes {len(wanted)}"
+        found.append((what, f"write @sink: {config.name}{_form(wanted)}"))
+    kinds = config.push.supported_kinds
+    if kinds and model.kind.name not in kinds:
+        what = f"{config.name} doesn't take models of kind {model.kind.name}"
+        found.append((what, f"it takes {', '.join(kinds)}"))
+    return [
+        Problem(file=model.file, line=model.sink.line, what=what, remedy=remedy) for what, remedy in found
+    ]
+
+
+def _form(names: Sequence[str]) -> str:
+    return "({})".format(", ".join(f"'{name}'" for name in names)) if names else ""
