@@ -90,7 +90,7 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, Parts]) -> Al
 
 
 def _crowded(alike: Sequence[_Source]) -> set[int]:
-    """The SELECTs from which more than one of these sources of one name can be seen, or is seen from within."""
+    """The SELECTs whose columns, or those of a SELECT within, may see more than one source of this name."""
     own = [source.scopes[0] for source in alike]
     crowded = {scope for scope, times in collections.Counter(own).items() if times > 1}
     for source in alike:

@@ -7,50 +7,31 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project import graph
-from ondatra_dagster.project.columns import VisibleColumns, is_reserved, visible_columns
-from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
+from ondatra_dagster.project.draft import Draft, read_draft
+from ondatra_dagster.project.header import Header
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.model_files import ModelFile, Report, find_models, find_sinks, read_text
+from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.query import Query, parse_query
+from ondatra_dagster.project.query import Query
 from ondatra_dagster.project.references import Found, find_references
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.project.sources import FORMATS, Names, is_there
-from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.project.tokens import QueryError
 
 SYNC_ID_LENGTH = 100
 
 
-class _Draft(NamedTuple):
-    """One model file, read as far as it can be read by itself."""
-
-    source: ModelFile
-    header: Header
-    query: Query
-    line: int  # where the query begins
-    columns: VisibleColumns
-
-    def problem(self, line: int, what: str, remedy: str) -> Problem:
-        """A problem at a line of the query."""
-        return Problem(file=self.source.file, line=self.line + line - 1, what=what, remedy=remedy)
-
-    def header_problem(self, line: int, what: str, remedy: str) -> Problem:
-        return Problem(file=self.source.file, line=line, what=what, remedy=remedy)
-
-
 def load_project(root: Path, settings: Settings) -> Project:
     """The project at `root`; raises ProjectError with every problem that its files have."""
+    root = root.resolve()
     problems: list[Problem] = []
     warnings: list[Problem] = []
     sinks = find_sinks(root)
     files = find_models(root, problems.append)
     names = Names(models={file.name.casefold(): file.name for file in files}, sources=settings.sources)
-    drafts = [draft for file in files if (draft := _read(file, sinks, problems.append))]
+    drafts = [draft for file in files if (draft := read_draft(file, sinks, problems.append))]
     models: dict[str, Model] = {}
     lines: dict[str, Found] = {}
     for draft in drafts:
@@ -75,58 +56,7 @@ def load_project(root: Path, settings: Settings) -> Project:
     )
 
 
-def _read(file: ModelFile, sinks: Mapping[str, Path], report: Report) -> _Draft | None:
-    """The file's header and query; reports what is wrong with either, and with both together."""
-    text = read_text(file, report)
-    if text is None:
-        return None
-    end = header_end(text)
-    header, problems = read_header(text[:end], file=file.file, model=file.name, sinks=sinks)
-    for problem in problems:
-        report(problem)
-    line = text.count("\n", 0, end) + 1
-    try:
-        query = parse_query(text[end:])
-    except QueryError as error:
-        report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
-        return None
-    draft = _Draft(file, header, query, line, visible_columns(query.tree))
-    for problem in (*_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
-        report(problem)
-    return draft
-
-
-def _late_headers(draft: _Draft) -> Iterator[Problem]:
-    """Header lines below the first word of the query: nobody would read them."""
-    for line, comment in draft.query.comments:
-        for late in header_lines(comment, first_line=line):
-            if late.word in WORDS:
-                yield draft.problem(late.number, f"@{late.written} stands below the query", "move it above")
-
-
-def _column_problems(draft: _Draft) -> Iterator[Problem]:
-    """Columns that a table can't have, as far as the query's text shows them."""
-    seen: set[str] = set()
-    for name, line in draft.columns.columns:
-        if is_reserved(name):
-            yield draft.problem(line, f"a column can't be called {name!r}", "rename it with AS")
-        elif name.casefold() in seen:
-            yield draft.problem(line, f"column {name!r} comes twice", "rename one of them with AS")
-        seen.add(name.casefold())
-
-
-def _unknown_columns(draft: _Draft) -> Iterator[Problem]:
-    """Columns that the header names and the query surely doesn't have."""
-    if not draft.columns.is_complete:
-        return
-    known = [column.name for column in draft.columns.columns]
-    for name, line in draft.header.named_columns:
-        if draft.columns.find(name) is None:
-            remedy = correction(name, known, plural="columns")
-            yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
-
-
-def _model(draft: _Draft, found: Found, settings: Settings) -> Model:
+def _model(draft: Draft, found: Found, settings: Settings) -> Model:
     header, query = draft.header, draft.query
     key_columns = tuple(draft.columns.find(name) or name for name in header.key_columns)
     return Model(
@@ -158,7 +88,7 @@ def _definition(query: Query, header: Header, settings: Settings) -> str:
     return hashlib.sha256(decides.encode()).hexdigest()
 
 
-def _absent(draft: _Draft, found: Found, settings: Settings) -> Iterator[Problem]:
+def _absent(draft: Draft, found: Found, settings: Settings) -> Iterator[Problem]:
     """Files and tables that aren't there now: only a warning, for something may yet bring them."""
     for read, line in found.lines:
         if not isinstance(read, ModelInput) and not is_there(read, settings):

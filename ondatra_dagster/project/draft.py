@@ -1,0 +1,83 @@
+"""One model file, read as far as it can be read by itself: its header, its query, and how the two agree.
+
+What needs the other files - inputs, cycles, sync ids - is judged in load.py.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.columns import VisibleColumns, is_reserved, visible_columns
+from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
+from ondatra_dagster.project.model_files import ModelFile, Report, read_text
+from ondatra_dagster.project.query import Query, parse_query
+from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.project.tokens import QueryError
+
+
+class Draft(NamedTuple):
+    """One model file, read as far as it can be read by itself."""
+
+    source: ModelFile
+    header: Header
+    query: Query
+    line: int  # where the query begins
+    columns: VisibleColumns
+
+    def problem(self, line: int, what: str, remedy: str) -> Problem:
+        """A problem at a line of the query."""
+        return Problem(file=self.source.file, line=self.line + line - 1, what=what, remedy=remedy)
+
+    def header_problem(self, line: int, what: str, remedy: str) -> Problem:
+        return Problem(file=self.source.file, line=line, what=what, remedy=remedy)
+
+
+def read_draft(file: ModelFile, sinks: Collection[str], report: Report) -> Draft | None:
+    """The file's header and query; reports what is wrong with either, and with both together."""
+    text = read_text(file, report)
+    if text is None:
+        return None
+    end = header_end(text)
+    header, problems = read_header(text[:end], file=file.file, model=file.name, sinks=sinks)
+    for problem in problems:
+        report(problem)
+    line = text.count("\n", 0, end) + 1
+    try:
+        query = parse_query(text[end:])
+    except QueryError as error:
+        report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
+        return None
+    draft = Draft(file, header, query, line, visible_columns(query.tree))
+    for problem in (*_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
+        report(problem)
+    return draft
+
+
+def _late_headers(draft: Draft) -> Iterator[Problem]:
+    """Header lines below the first word of the query: nobody would read them."""
+    for line, comment in draft.query.comments:
+        for late in header_lines(comment, first_line=line):
+            if late.word in WORDS:
+                yield draft.problem(late.number, f"@{late.written} stands below the query", "move it above")
+
+
+def _column_problems(draft: Draft) -> Iterator[Problem]:
+    """Columns that a table can't have, as far as the query's text shows them."""
+    seen: set[str] = set()
+    for name, line in draft.columns.columns:
+        if is_reserved(name):
+            yield draft.problem(line, f"a column can't be called {name!r}", "rename it with AS")
+        elif name.casefold() in seen:
+            yield draft.problem(line, f"column {name!r} comes twice", "rename one of them with AS")
+        seen.add(name.casefold())
+
+
+def _unknown_columns(draft: Draft) -> Iterator[Problem]:
+    """Columns that the header names and the query surely doesn't have."""
+    if not draft.columns.is_complete:
+        return
+    known = [column.name for column in draft.columns.columns]
+    for name, line in draft.header.named_columns:
+        if draft.columns.find(name) is None:
+            remedy = correction(name, known, plural="columns")
+            yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
