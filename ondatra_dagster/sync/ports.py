@@ -1,7 +1,7 @@
 """What a sync run needs from outside, as ports: who fills them is decided where the run is started."""
 
 import dataclasses
-import random
+import random as chance
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ class Ports:
     tracking: TrackingStore
     history: History
     clock: Callable[[], float] = time.time
-    random: random.Random = dataclasses.field(default_factory=random.SystemRandom)
+    random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
