@@ -1,0 +1,227 @@
+"""What a run has to do, and why: from the project, the tables' logs and the queues. No Spark, no Dagster.
+
+`ondatra run`, the assets, the sensors and `status` all ask this plan, so they can't disagree.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Protocol
+
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.planning.delta_log import TableState
+from ondatra_dagster.planning.noop_cache import Unchanged
+from ondatra_dagster.planning.versions import (
+    MISSING,
+    UNVERSIONED,
+    Tables,
+    changed_inputs,
+    input_versions,
+    table_version,
+)
+from ondatra_dagster.project.model import Model, ModelInput, SinkUse
+from ondatra_dagster.project.project import Project
+
+NAMED = 3  # inputs that a reason names
+NEVER = -1  # the watermark of a queue, or the version of a table, that isn't there yet
+
+
+class Need(enum.StrEnum):
+    """Whether there is work."""
+
+    NONE = "none"
+    MAYBE = "maybe"  # something that it is made from runs first
+    SURE = "sure"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStep:
+    """One model's part of a plan."""
+
+    model: Model
+    need: Need
+    reason: str
+    inputs: Mapping[str, str]  # name → version, as they are now
+    table: TableState | None
+
+    @property
+    def will_run(self) -> bool:
+        return self.need is not Need.NONE
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStep:
+    """One sync's part of a plan."""
+
+    sync_id: str
+    model: Model
+    need: Need
+    reason: str
+
+    @property
+    def will_run(self) -> bool:
+        return self.need is not Need.NONE
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every model and sync that was asked for, in order, with and without work."""
+
+    models: tuple[ModelStep, ...]
+    syncs: tuple[SyncStep, ...]
+
+    @property
+    def has_work(self) -> bool:
+        return any(step.will_run for step in self.models) or any(step.will_run for step in self.syncs)
+
+
+class QueueState(Protocol):
+    """What the plan asks of a queue; delivery.queue.states fills it."""
+
+    @property
+    def table_id(self) -> str | None: ...
+    @property
+    def watermark(self) -> int: ...
+    @property
+    def invalid_watermark(self) -> int: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def due(self) -> int: ...
+    @property
+    def can_send(self) -> bool: ...
+
+
+QueueStates = Callable[[str], QueueState | None]  # sync id → its queue
+InvalidVersions = Callable[[str], int]  # model id → the version of the table of rows that were set aside
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The state of the world that a plan is made from, each part through a port."""
+
+    tables: Tables
+    invalid_versions: InvalidVersions
+    queues: QueueStates
+    unchanged: Mapping[str, Unchanged]  # by model id
+
+
+def make_plan(project: Project, look: Look, *, selection: Collection[str] | None = None) -> Plan:
+    """What a run of the project, or of the selected model ids and their syncs, has to do."""
+    chosen = [model for model in project.models.values() if selection is None or model.id in selection]
+    models: dict[str, ModelStep] = {}
+    for model in chosen:
+        running = {id_ for id_, step in models.items() if step.will_run}
+        models[model.id] = plan_model(project, model, look, running=running)
+    syncs = [
+        plan_sync(project, model, model.sink, look, runs_first=models[model.id].will_run)
+        for model in chosen
+        if model.sink
+    ]
+    return Plan(models=tuple(models.values()), syncs=tuple(syncs))
+
+
+def plan_model(project: Project, model: Model, look: Look, *, running: Collection[str] = ()) -> ModelStep:
+    """Whether the model has to be computed, when those of `running` are computed before it."""
+    inputs = input_versions(model.inputs, project.settings, look.tables)
+    absent = [name for name, version in inputs.items() if version == MISSING and name not in running]
+    if absent:
+        names = " and ".join(project.model(name).name for name in absent)
+        raise SelectionError(
+            f"{model.name} reads {names}, which has no table yet; select +{model.name} to make that first"
+        )
+    table = look.tables(model.id)
+    sure = next(_reasons(model, table, inputs, look.unchanged.get(model.id)), None)
+    first = [
+        project.model(read.model).name
+        for read in model.inputs
+        if isinstance(read, ModelInput) and read.model in running
+    ]
+    if sure:
+        need, reason = Need.SURE, sure
+    elif first:
+        need, reason = Need.MAYBE, f"{_named(first)} may change"
+    else:
+        need, reason = Need.NONE, "nothing it reads has changed"
+    return ModelStep(model=model, need=need, reason=reason, inputs=inputs, table=table)
+
+
+def _reasons(
+    model: Model, table: TableState | None, inputs: Mapping[str, str], unchanged: Unchanged | None
+) -> Iterator[str]:
+    """Why the model surely has to be computed, the plainest reason first."""
+    if table is None:
+        yield "it has no table yet"
+        return
+    if not model.is_deterministic:
+        yield "its query may give other rows each time"
+    unversioned = [name for name, version in inputs.items() if version == UNVERSIONED]
+    if unversioned:
+        yield f"{_named(unversioned)} has no versions"
+    if unchanged and unchanged.table_version == table_version(table):
+        known: tuple[str, Mapping[str, str]] = unchanged.definition, unchanged.inputs
+    elif table.note:
+        known = table.note.definition, table.note.inputs
+    else:
+        yield "its table was last written by another hand"
+        return
+    yield from _differences(model, inputs, *known)
+
+
+def _differences(
+    model: Model, inputs: Mapping[str, str], definition: str, before: Mapping[str, str]
+) -> Iterator[str]:
+    if definition != model.definition:
+        yield "its definition changed"
+    if changed := changed_inputs(before, inputs):
+        yield f"{_named(changed)} changed"
+
+
+def plan_sync(
+    project: Project, model: Model, sink: SinkUse, look: Look, *, runs_first: bool = False
+) -> SyncStep:
+    """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
+    need, reason = Need.NONE, "nothing is new, and nothing is due"
+    if project.settings.sinks == "off":
+        reason = "sinks are off"
+    elif sure := next(_work(model, look, sink.sync_id), None):
+        need, reason = Need.SURE, sure
+    elif runs_first:
+        need, reason = Need.MAYBE, f"{model.name} may change"
+    return SyncStep(sync_id=sink.sync_id, model=model, need=need, reason=reason)
+
+
+def _work(model: Model, look: Look, sync_id: str) -> Iterator[str]:
+    table, queue = look.tables(model.id), look.queues(sync_id)
+    if table is None:
+        return
+    if queue is None or queue.table_id is None:
+        yield "it has never run"
+        return
+    if queue.table_id != table.table_id:
+        yield f"{model.name} has another table now"
+    if table.version > queue.watermark:
+        yield f"{_versions(queue.watermark, table.version)} of {model.name}"
+    if look.invalid_versions(model.id) > queue.invalid_watermark:
+        yield f"rows of {model.name} were newly set aside"
+    if queue.can_send:
+        yield _backlog(queue)
+
+
+def _versions(watermark: int, version: int) -> str:
+    if watermark == NEVER:
+        return f"version {version}"
+    return f"version {version}" if version == watermark + 1 else f"versions {watermark + 1} to {version}"
+
+
+def _backlog(queue: QueueState) -> str:
+    parts = [
+        f"{count} {word}" for count, word in ((queue.pending, "pending"), (queue.due, "due again")) if count
+    ]
+    return " and ".join(parts) + " in the queue" if parts else "an earlier run left records to publish"
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED
+    shown = names if more <= 0 else [*names[:NAMED], f"{more} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
