@@ -162,7 +162,7 @@ class BatchCalls:
         self._api = api
         self._journal = journal
         self.log = CallLog()
-        self.redact = api.redactor.redact
+        self.redactor = api.redactor
         self.secret = api.secret
 
     def call(self, call: Call) -> Answer:

@@ -43,10 +43,8 @@ def has_dot_segments(url: str) -> bool:
     """Whether a part of the path is `.` or `..`, plain or encoded in any way a server may undo."""
     path = url.split("?", 1)[0].split("#", 1)[0]
     for _ in range(_UNQUOTE_ROUNDS):
-        if {".", ".."} & set(re.split(r"[/\\]", path)):
-            return True
-        # some servers cut off what follows a semicolon before they look at the segment
-        if {".", ".."} & {part.split(";", 1)[0] for part in re.split(r"[/\\]", path)}:
+        # what follows ; ? or # within a segment is cut off by some servers before they look at it
+        if any(re.split(r"[;?#]", segment, maxsplit=1)[0] in {".", ".."} for segment in re.split(r"[/\\]", path)):
             return True
         path = unquote(path)
     return False

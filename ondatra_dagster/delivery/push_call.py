@@ -14,7 +14,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http_api import BatchCalls
 from ondatra_dagster.delivery.http_request import Call
 from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_words import WORDS, WrongUseError
+from ondatra_dagster.delivery.push_words import WORDS, WrongUseError, base64_encode
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class PushCall:
         self._prints += 1
         if self._prints > PRINT_LINES + 1:
             return
-        line = self.http.redact(text)[:PRINT_CHARACTERS]
+        line = self.http.redactor.redact(text)[:PRINT_CHARACTERS]
         if self._prints == PRINT_LINES + 1:
             line = f"more than {PRINT_LINES} lines were printed; the rest of this batch's is left out"
         logger.info("sink=%s batch=%d %s", self._config.name, self._batch_number, line)
@@ -128,9 +128,17 @@ def host_functions() -> Mapping[str, Callable[..., Any]]:
         "host_env": PushCall.env,
         "host_print": PushCall.print,
     }
-    return {name: _in_a_call(function) for name, function in of_a_call.items()} | {
-        name: _kept(function) for name, function in WORDS.items()
-    }
+    words = {name: _kept(function) for name, function in WORDS.items()}
+    words["host_base64_encode"] = _kept(_encode_base64)
+    return words | {name: _in_a_call(function) for name, function in of_a_call.items()}
+
+
+def _encode_base64(text: object) -> str:
+    encoded = base64_encode(text)
+    if call := current.get():
+        # credentials that push() puts together itself are as secret as what they are made of
+        call.http.redactor.learn_derived(str(text), encoded)
+    return encoded
 
 
 def _in_a_call(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -96,7 +96,7 @@ class PushLibrary:
             text = str(error)
         finally:
             current.reset(token)
-        # not raised in the handler: Starlark's own text may hold secrets, and a traceback shows what led to it
+        # not raised in the handler: Starlark's text may hold secrets, and a traceback shows what led to it
         raise call.raised or self._contract_error(text, call)
 
     def _contract_error(self, text: str, call: PushCall) -> PushContractError:
@@ -105,7 +105,7 @@ class PushLibrary:
         if call.is_late:
             limit = self.config.push.time_limit_seconds
             what = f"push() computed longer than its time_limit of {limit:g} s and was ended"
-        return PushContractError(call.http.redact(f"{fault.file or self.config.file}:{fault.line}: {what}"))
+        return PushContractError(call.http.redactor.redact(f"{fault.file or self.config.file}:{fault.line}: {what}"))
 
 
 def _is_starlarks(error: BaseException) -> bool:

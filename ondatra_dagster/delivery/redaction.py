@@ -4,11 +4,10 @@ By value, not by name: a secret is found wherever it stands, also as base64, quo
 """
 
 import base64
+import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
-
-import orjson
 
 MASK = "***"
 SHORTEST = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
@@ -51,7 +50,8 @@ def _forms(secret: str) -> Iterable[str]:
     yield quote(secret, safe="")
     yield quote(secret)
     yield quote_plus(secret)
-    yield orjson.dumps(secret).decode()[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield json.dumps(secret)[1:-1]
     yield repr(secret)[1:-1]
     yield base64.b64encode(secret.encode()).decode().rstrip("=")
     yield base64.urlsafe_b64encode(secret.encode()).decode().rstrip("=")

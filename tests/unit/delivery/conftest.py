@@ -1,0 +1,98 @@
+"""A real HTTP server on the loopback with a state, for what only a socket shows; and .star files on disk."""
+
+import contextlib
+import dataclasses
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]  # by lower-case name
+    body: str
+
+
+class LoopbackApi:
+    """Answers with what `reply` writes to the socket, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.reply: Callable[[http.server.BaseHTTPRequestHandler, Seen], None] = answer(200, b"{}")
+        self.url = ""
+
+
+def answer(
+    status: int, body: bytes = b"", **headers: str
+) -> Callable[[http.server.BaseHTTPRequestHandler, Seen], None]:
+    """A reply that sends just this."""
+
+    def reply(handler: http.server.BaseHTTPRequestHandler, _seen: Seen) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return reply
+
+
+def _handler(api: LoopbackApi) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            seen = Seen(self.command, self.path, headers, body)
+            api.seen.append(seen)
+            with contextlib.suppress(ConnectionError):  # a client that gave up
+                api.reply(self, seen)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer_any  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def loopback() -> Iterator[LoopbackApi]:
+    api = LoopbackApi()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(api))
+    server.daemon_threads = True
+    api.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield api
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def reply() -> Callable[..., Callable[[http.server.BaseHTTPRequestHandler, Seen], None]]:
+    return answer
+
+
+@pytest.fixture
+def lib(tmp_path: Path) -> Callable[..., Path]:
+    """Writes .star files into lib/ by name and gives the path of the first."""
+
+    def write(**files: str) -> Path:
+        folder = tmp_path / "lib"
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (folder / f"{name}.star").write_text(text, encoding="utf-8")
+        return folder / f"{next(iter(files))}.star"
+
+    return write

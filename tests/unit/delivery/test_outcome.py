@@ -1,0 +1,43 @@
+"""A status that push() returned, as a value."""
+
+import pytest
+
+from ondatra_dagster.delivery.outcome import Outcome, Verdict
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("ok", Outcome(Verdict.OK)),
+        ("warn: slow", Outcome(Verdict.WARN, "slow")),
+        ("error: 503: busy", Outcome(Verdict.ERROR, "503: busy")),
+        ("reject:no such team", Outcome(Verdict.REJECT, "no such team")),
+        (" ok ", Outcome(Verdict.OK)),
+    ],
+)
+def test_a_status_is_a_verdict_and_a_message(status: str, expected: Outcome) -> None:
+    """The message may hold colons; white space means nothing."""
+    assert expected == Outcome.parse(status)
+
+
+@pytest.mark.parametrize("status", ["skipped", "OK", "", None, True, 200, {"ok": True}, ["ok"]])
+def test_what_is_no_status_is_an_error_to_retry(status: object) -> None:
+    """A typo in a .star file must never count as delivered, nor as rejected."""
+    outcome = Outcome.parse(status)
+
+    assert (Verdict.ERROR, False) == (outcome.verdict, outcome.stated)
+    assert repr(status) in outcome.message
+    assert "'reject: …'" in outcome.message
+
+
+def test_a_row_without_status_is_named() -> None:
+    """Whoever reads the message looks for the key in the .star file's loop."""
+    outcome = Outcome.missing("7:insert")
+
+    assert (Verdict.ERROR, False) == (outcome.verdict, outcome.stated)
+    assert "'7:insert'" in outcome.message
+
+
+def test_a_long_wrong_status_is_cut() -> None:
+    """An API's page of HTML shouldn't fill a record."""
+    assert len(Outcome.parse("<html>" * 1000).message) < 400
