@@ -6,7 +6,7 @@ frozen go first, just as they were.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -46,7 +46,7 @@ class Push(Protocol):
     """Hands one batch to the user's push, answering from the journal what was answered before."""
 
     def __call__(
-        self, *, number: int, layout: Layout, text: str, keys: list[ResultKey], journal: Journal
+        self, *, number: int, layout: Layout, text: str, keys: Sequence[ResultKey], journal: Journal
     ) -> Pushed:
         """The outcome of each of the `keys`, whatever happens."""
 

@@ -4,6 +4,7 @@ import dataclasses
 import random as chance
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -37,7 +38,7 @@ class Feed(Protocol):
 class Ports:
     source: Callable[[], SourceState | None]  # None: the model hasn't made its table yet
     feed: Feed
-    push: Callable[[], Push]  # made when there is something to send: it may lack a secret
+    push: Callable[[], AbstractContextManager[Push]]  # opened when there is something to send
     tracking: TrackingStore
     history: History
     clock: Callable[[], float] = time.time

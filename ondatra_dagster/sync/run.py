@@ -177,9 +177,8 @@ class _SyncRun:
             max_attempts=push.max_attempts,
             journal=self._sync.journal,
         )
-        return deliver(
-            self._queue, self._ports.push(), course, clock=self._ports.clock, on_settled=self._note
-        )
+        with self._ports.push() as push_rows:
+            return deliver(self._queue, push_rows, course, clock=self._ports.clock, on_settled=self._note)
 
     def _note(self, _batch: Batch, settled: Settled) -> None:
         self._grid.add_settled(settled)

@@ -1,17 +1,17 @@
-"""Base → target against a model of a destination: whatever happens on the way, it ends as a mirror of the table.
+"""Base → target against a model of a destination: it ends as a mirror of the table.
 
-The table, its change feed and the API are plain Python here; queue, journal and SQLite file are the real ones.
+The table, its change feed and the API are plain Python here; the queue and its file are the real ones.
 """
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
+from support.tables import LAYOUT, Table, histories
 
-from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
+from ondatra_dagster.changes import Layout
 from ondatra_dagster.delivery.deliver import Course, Pushed, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
@@ -22,52 +22,11 @@ from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 
-LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
 KEYS = "abcdef"
 
 
 class Killed(BaseException):
     """The process ends here, as far as the queue can tell."""
-
-
-@dataclasses.dataclass
-class Table:
-    """A table with the feed of its kind: merge's for rows, tracked's for groups."""
-
-    shape: Shape
-    rows: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)  # key → (rowid, value)…
-    feed: list[Change] = dataclasses.field(default_factory=list)
-    version: int = 0
-    next_rowid: int = 1
-
-    def write(self, key: str, values: list[int]) -> None:
-        """One version that gives the key these values."""
-        self.version += 1
-        old = self.rows.get(key, [])
-        keep = self.shape is Shape.ROW and old and values
-        rowids = [old[0][0]] if keep else [self._rowid() for _ in values]
-        new = list(zip(rowids, values, strict=True))
-        before, now = (
-            (ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE)
-            if keep
-            else (ChangeType.DELETE, ChangeType.INSERT)
-        )
-        for change_type, rows in ((before, old), (now, new)):
-            for rowid, value in rows:
-                payload = orjson.dumps([key, value]).decode()
-                self.feed.append(Change(key, rowid, change_type, self.version, payload))
-        self.rows[key] = new
-
-    def _rowid(self) -> int:
-        self.next_rowid += 1
-        return self.next_rowid
-
-    def segment(self, after: int) -> Segment:
-        changes = sorted((c for c in self.feed if c.version > after), key=lambda c: (c.key, c.version))
-        return Segment(after, self.version, [FeedPage(LAYOUT, changes)])
-
-    def content(self) -> dict[str, list[int]]:
-        return {key: sorted(value for _, value in rows) for key, rows in self.rows.items() if rows}
 
 
 @dataclasses.dataclass
@@ -125,7 +84,9 @@ class Destination:
         self.holds[key] = values
 
 
-def one_run(path: Path, table: Table, destination: Destination, batch_size: int, chance: random.Random) -> bool:
+def one_run(
+    path: Path, table: Table, destination: Destination, batch_size: int, chance: random.Random
+) -> bool:
     """Whether the run came to its end."""
     with open_queue(path, shape=table.shape) as queue:
         try:
@@ -151,22 +112,15 @@ def send(queue: Queue, destination: Destination, batch_size: int) -> None:
     deliver(queue, destination, course, clock=lambda: 1.0, on_settled=settled)
 
 
-def histories(shape: Shape, chance: random.Random) -> Iterator[tuple[str, list[int]]]:
-    """Keys that get ever newer values, and now and then go."""
-    for step in range(1, 25):
-        count = 0 if chance.random() < 0.25 else 1 if shape is Shape.ROW else chance.randint(1, 4)
-        yield chance.choice(KEYS), [100 * step + n for n in range(count)]
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
 @pytest.mark.parametrize("shape", list(Shape))
 def test_any_history_ends_as_a_mirror(shape: Shape, batch_size: int, tmp_path: Path) -> None:
     """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
-    for seed in range(25):
+    for seed in range(5):
         chance = random.Random(f"{seed} {shape} {batch_size}")
         path = tmp_path / f"{seed}.sqlite"
         table, destination = Table(shape), Destination(chance)
-        for key, values in histories(shape, chance):
+        for key, values in histories(shape, chance, keys=KEYS, steps=24):
             table.write(key, values)
             if chance.random() < 0.6:
                 one_run(path, table, destination, batch_size, chance)

@@ -1,0 +1,80 @@
+"""Tables in plain Python, with the change feed of their kind, where the warehouse isn't the point."""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+import orjson
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.sync.ports import SourceState
+
+LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
+
+
+@dataclasses.dataclass
+class Table:
+    """A table with the feed of its kind: merge's for rows, tracked's for groups."""
+
+    shape: Shape
+    rows: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)  # key → (rowid, value)…
+    feed: list[Change] = dataclasses.field(default_factory=list)
+    version: int = 0
+    next_rowid: int = 1
+
+    def write(self, key: str, values: list[int]) -> None:
+        """One version that gives the key these values."""
+        self.version += 1
+        old = self.rows.get(key, [])
+        keep = self.shape is Shape.ROW and old and values
+        rowids = [old[0][0]] if keep else [self._rowid() for _ in values]
+        new = list(zip(rowids, values, strict=True))
+        before, now = (
+            (ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE)
+            if keep
+            else (ChangeType.DELETE, ChangeType.INSERT)
+        )
+        for change_type, rows in ((before, old), (now, new)):
+            for rowid, value in rows:
+                payload = orjson.dumps([key, value]).decode()
+                self.feed.append(Change(key, rowid, change_type, self.version, payload))
+        self.rows[key] = new
+
+    def _rowid(self) -> int:
+        self.next_rowid += 1
+        return self.next_rowid
+
+    def segment(self, after: int) -> Segment:
+        changes = sorted((c for c in self.feed if c.version > after), key=lambda c: (c.key, c.version))
+        return Segment(after, self.version, [FeedPage(LAYOUT, changes)])
+
+    def content(self) -> dict[str, list[int]]:
+        return {key: sorted(value for _, value in rows) for key, rows in self.rows.items() if rows}
+
+    def source(self) -> SourceState:
+        return SourceState(table_id="table", version=self.version, invalid_version=-1, columns=LAYOUT.columns)
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        """As sync asks for them; a first sync gets the rows as they are."""
+        if after is not None or not self.version:
+            yield self.segment(after or 0)
+            return
+        rows = [
+            Change(key, rowid, ChangeType.INSERT, upto, orjson.dumps([key, value]).decode())
+            for key, images in sorted(self.rows.items())
+            for rowid, value in images
+        ]
+        yield Segment(-1, upto, [FeedPage(LAYOUT, rows)])
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from ()
+
+
+def histories(
+    shape: Shape, chance: random.Random, *, keys: str, steps: int
+) -> Iterator[tuple[str, list[int]]]:
+    """Keys that get ever newer values, and now and then go."""
+    for step in range(1, steps + 1):
+        count = 0 if chance.random() < 0.25 else 1 if shape is Shape.ROW else chance.randint(1, 4)
+        yield chance.choice(keys), [100 * step + n for n in range(count)]
