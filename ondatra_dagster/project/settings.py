@@ -168,7 +168,7 @@ def _line_of(name: str, text: str) -> int:
     """The line of pyproject.toml that most likely says it: tomllib doesn't tell."""
     last = re.escape(name.rpartition(".")[2])
     section = max(text.find("[tool.ondatra"), 0)
-    written = re.compile(rf"""^\s*(\[.*\b{last}\b|[\w."']*\b{last}\b["']?\s*=)""", re.MULTILINE)
+    written = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last}\b|[^=\n#\[]*\b{last}\b[^=\n]*=)", re.MULTILINE)
     found = written.search(text, section)
     return text.count("\n", 0, found.start(1) if found else section) + 1
 

@@ -66,8 +66,9 @@ def _begins_table_query(tokens: Sequence[Token], place: int) -> bool:
         return False
     if place == 0:
         return True
-    is_argument = place > 1 and tokens[place - 2].token_type is TokenType.VAR  # f(TABLE a.b)
-    return tokens[place - 1].token_type in BEFORE_A_QUERY and not is_argument
+    before = tokens[place - 1].token_type
+    is_argument = before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
+    return before in BEFORE_A_QUERY and not is_argument  # f(TABLE a.b) is no query
 
 
 def _options(tokens: Sequence[Token]) -> Iterator[tuple[int, Options]]:

@@ -1,0 +1,52 @@
+"""Projects made of texts."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings import read_settings
+
+Files = Mapping[str, str | bytes]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[Files], Path]:
+    """Write files below a folder whose name has a space, and give the folder."""
+
+    def write_files(files: Files) -> Path:
+        root = tmp_path / "my shop"
+        (root / "models").mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return root
+
+    return write_files
+
+
+@pytest.fixture
+def load(write: Callable[[Files], Path]) -> Callable[[Files], Project]:
+    """Load a project that is made of these files."""
+
+    def load_files(files: Files) -> Project:
+        root = write(files)
+        return load_project(root, read_settings(root, {}))
+
+    return load_files
+
+
+@pytest.fixture
+def problems(load: Callable[[Files], Project]) -> Callable[[Files], list[str]]:
+    """What is wrong with a project that is made of these files, line by line."""
+
+    def problems_of(files: Files) -> list[str]:
+        with pytest.raises(ProjectError) as caught:
+            load(files)
+        return [str(problem) for problem in caught.value.problems]
+
+    return problems_of
