@@ -12,6 +12,8 @@ from urllib.parse import unquote
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # a name that was quoted twice is unquoted as often as servers may do it
 _UNQUOTE_ROUNDS = 4
+# what some servers cut off a segment before they look at it
+_TAIL = re.compile(r"[;?#].*", re.DOTALL)
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|\\")
 
 
@@ -43,8 +45,7 @@ def has_dot_segments(url: str) -> bool:
     """Whether a part of the path is `.` or `..`, plain or encoded in any way a server may undo."""
     path = url.split("?", 1)[0].split("#", 1)[0]
     for _ in range(_UNQUOTE_ROUNDS):
-        # what follows ; ? or # within a segment is cut off by some servers before they look at it
-        if any(re.split(r"[;?#]", segment, maxsplit=1)[0] in {".", ".."} for segment in re.split(r"[/\\]", path)):
+        if any(_TAIL.sub("", segment) in {".", ".."} for segment in re.split(r"[/\\]", path)):
             return True
         path = unquote(path)
     return False

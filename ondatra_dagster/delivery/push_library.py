@@ -99,13 +99,14 @@ class PushLibrary:
         # not raised in the handler: Starlark's text may hold secrets, and a traceback shows what led to it
         raise call.raised or self._contract_error(text, call)
 
-    def _contract_error(self, text: str, call: PushCall) -> PushContractError:
-        fault = _fault(text, self._files)
+    def _contract_error(self, said: str, call: PushCall) -> PushContractError:
+        fault = _fault(said, self._files)
         what = fault.what
         if call.is_late:
             limit = self.config.push.time_limit_seconds
             what = f"push() computed longer than its time_limit of {limit:g} s and was ended"
-        return PushContractError(call.http.redactor.redact(f"{fault.file or self.config.file}:{fault.line}: {what}"))
+        text = f"{fault.file or self.config.file}:{fault.line}: {what}"
+        return PushContractError(call.http.redactor.redact(text))
 
 
 def _is_starlarks(error: BaseException) -> bool:

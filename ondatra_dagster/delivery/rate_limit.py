@@ -22,7 +22,7 @@ SCHEMA = Schema(
         (
             "first",
             """
-            -- what each sink says of its API; the strictest that was used lately holds for all
+            -- what each sink says of its API: the strictest that was used lately holds for all
             create table rate (
                 base_url text not null,
                 sink text not null,
@@ -46,9 +46,11 @@ set requests = excluded.requests, per_seconds = excluded.per_seconds, used_at = 
 FORGET_RATES = "delete from rate where used_at < :now - 3600"
 # when every limit lets the next request through: a window after the send that is as many back as it allows
 OPENS_AT = """
-select max((
-    select sent_at from send where base_url = :base_url order by sent_at desc limit 1 offset rate.requests - 1
-) + rate.per_seconds) from rate where base_url = :base_url
+select max(sent_at + per_seconds)
+from rate join (
+    select sent_at, row_number() over (order by sent_at desc) as place from send where base_url = :base_url
+) on place = requests
+where base_url = :base_url
 """
 TAKE_TURN = "insert into send (base_url, sent_at) values (:base_url, :now)"
 # the second part: the clock was set back

@@ -1,0 +1,162 @@
+"""A crash doesn't send an answered call again."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.delivery.journal import Answered, Journal, Slot, request_digest
+
+ANSWER_AND_DIE = """
+import os, pathlib, signal, sys
+from ondatra_dagster.delivery.journal import Answered, Journal
+journal = Journal.open(pathlib.Path(sys.argv[1]), "seed")
+for _ in range(int(sys.argv[2])):
+    journal.note_answer(journal.next_slot("a"), Answered(201, "", {}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+ANSWER = Answered(201, '{"id": 1}', {"location": "/c/1"})
+
+
+@contextlib.contextmanager
+def journal_of(path: Path, seed: str = "seed") -> Iterator[Journal]:
+    journal = Journal.open(path, seed)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue" / "crm.journal"
+
+
+def test_the_same_batch_is_answered_from_its_journal(path: Path) -> None:
+    """The answer is given again as it came."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+
+    with journal_of(path) as journal:
+        assert ANSWER == journal.answer(journal.next_slot("a"))
+        assert journal.answered == 1
+
+
+def test_equal_calls_are_told_apart_by_their_order(path: Path) -> None:
+    """Two equal rows are two calls; only the first was answered."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+
+    with journal_of(path) as journal:
+        assert [ANSWER, None] == [journal.answer(journal.next_slot("a")) for _ in range(2)]
+
+
+def test_another_batch_starts_with_nothing(path: Path) -> None:
+    """Its equal calls are new ones: a row that comes back later has to be sent."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+
+    with journal_of(path, "another") as journal:
+        assert journal.answer(journal.next_slot("a")) is None
+    with journal_of(path, "another") as journal:
+        assert journal.answered == 0
+
+
+def test_an_unanswered_call_keeps_its_idempotency_key(path: Path) -> None:
+    """The server can tell that it has seen it."""
+    with journal_of(path) as journal:
+        first = journal.idempotency_key(journal.next_slot("a"))
+
+    with journal_of(path) as journal:
+        assert first == journal.idempotency_key(journal.next_slot("a"))
+        assert first != journal.idempotency_key(journal.next_slot("a"))
+        assert first != journal.idempotency_key(journal.next_slot("b"))
+    with journal_of(path, "another") as journal:
+        assert first != journal.idempotency_key(journal.next_slot("a"))
+
+
+def test_an_answered_failure_changes_the_key_and_a_crash_does_not_change_it_back(path: Path) -> None:
+    """Some APIs give a stored 500 again under the key that got it."""
+    with journal_of(path) as journal:
+        slot = journal.next_slot("a")
+        before = journal.idempotency_key(slot)
+        journal.note_failure(slot)
+        after = journal.idempotency_key(slot)
+
+    assert before != after
+    with journal_of(path) as journal:
+        assert after == journal.idempotency_key(journal.next_slot("a"))
+        assert journal.answer(Slot("a", 0)) is None
+
+
+@pytest.mark.parametrize("torn", [b'["a",1,201,"x', b'["a",1]', b"\x00\x00\x00", b"\xff\xfe\n", b"{}\n"])
+def test_a_torn_last_line_counts_for_nothing(path: Path, torn: bytes) -> None:
+    """And what is written after it can be read."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+    with path.open("ab") as file:
+        file.write(torn)
+
+    with journal_of(path) as journal:
+        assert journal.answer(journal.next_slot("a")) == ANSWER
+        journal.note_answer(journal.next_slot("a"), Answered(202, "", {}))
+    with journal_of(path) as journal:
+        assert journal.answered == 2
+
+
+def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> None:
+    """Wherever the process is killed, what is read is what was answered until then."""
+    with journal_of(path) as journal:
+        for number in range(3):
+            journal.note_answer(journal.next_slot("a"), Answered(200 + number, "é\n", {}))
+    content = path.read_bytes()
+
+    for size in range(len(content) + 1):
+        path.write_bytes(content[:size])
+        with journal_of(path) as journal:
+            assert max(content[:size].count(b"\n") - 1, 0) == journal.answered
+
+
+def test_what_is_settled_is_not_answered_again(path: Path) -> None:
+    """A batch may be settled in parts: an equal call of the next part is another call."""
+    with journal_of(path) as journal:
+        journal.begin()
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+        journal.note_settled()
+        journal.begin()
+        assert journal.answer(journal.next_slot("a")) is None
+
+    with journal_of(path) as journal:
+        journal.begin()
+        assert journal.answer(journal.next_slot("a")) is None
+
+
+def test_a_settled_batch_leaves_no_file(path: Path) -> None:
+    """Answers hold people's data: they stay no longer than they are needed."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+        assert 0o600 == path.stat().st_mode & 0o777
+        journal.discard()
+
+    assert not path.exists()
+
+
+def test_requests_differ_by_method_address_and_body() -> None:
+    """And by nothing that moves between them."""
+    requests = [("POST", "/a", b"b"), ("PUT", "/a", b"b"), ("POST", "/ab", b""), ("POST", "/a", b"")]
+
+    assert len(requests) == len({request_digest(*request) for request in requests})
+
+
+@pytest.mark.parametrize("answers", [1, 7])
+def test_a_killed_process_leaves_every_answer(path: Path, answers: int) -> None:
+    """kill -9 at any moment: no fsync is needed for what the process has written."""
+    child = subprocess.run([sys.executable, "-c", ANSWER_AND_DIE, str(path), str(answers)], check=False)
+    assert -signal.SIGKILL == child.returncode
+
+    with journal_of(path) as journal:
+        assert answers == journal.answered
