@@ -241,9 +241,9 @@ def test_selects_beside_each_other_do_not_disturb_each_other():
     ("sql", "expected"),
     [
         (
-            "with orders as (select 1 id) select 1 from mart.orders join orders on mart.orders.id = orders.id",
-            "with orders as (select 1 id) select 1 "
-            "from [mart.orders] AS `mart.orders` join orders on `mart.orders`.id = orders.id",
+            "with orders as (select 1 a) select 1 from mart.orders join orders on mart.orders.a = orders.a",
+            "with orders as (select 1 a) select 1 "
+            "from [mart.orders] AS `mart.orders` join orders on `mart.orders`.a = orders.a",
         ),
         (
             "select * from mart.orders join (select 1 as id) orders on mart.orders.id = orders.id",

@@ -1,0 +1,447 @@
+"""A whole project, from files to values: and all that can be wrong with one, said together."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.model import FileInput, Model, ModelInput, Reference, SinkUse, SourceInput
+from ondatra_dagster.project.settings import read_settings
+
+SHOP = {
+    "data/customers.csv": "id,name\n1,Anna\n",
+    "lib/crm_push.star": "",
+    "models/raw/customers.sql": "select * from csv.`data/customers.csv` with ('header' = 'true')",
+    "models/mart/customers.sql": "-- @kind: table\nselect id, name from raw.customers",
+    "models/sync/crm.sql": (
+        "-- Who we write to\n"
+        "-- @kind: merge\n"
+        "-- @unique_key: ID\n"
+        "-- @sink: crm_push('eu')\n"
+        "\n"
+        "select id, name\n"
+        "from mart.customers;\n"
+        "-- the end\n"
+    ),
+}
+
+
+def test_a_project_is_read_whole(load):
+    project = load(SHOP)
+    assert ["raw.customers", "mart.customers", "sync.crm"] == list(project.models)
+    assert ["crm_push"] == list(project.sink_files)
+    assert () == project.warnings
+
+
+def test_a_model_has_all_that_its_file_says(load):
+    project = load(SHOP)
+    model = project.models["sync.crm"]
+    customers = ModelInput(model="mart.customers")
+    expected = Model(
+        name="sync.crm",
+        path=project.root / "models" / "sync" / "crm.sql",
+        file="models/sync/crm.sql",
+        kind=KINDS["merge"],
+        sql="select id, name\nfrom mart.customers",
+        sql_line=6,
+        definition=model.definition,
+        inputs=(customers,),
+        references=(Reference(start=21, end=35, input=customers, alias="customers"),),
+        key_columns=("id",),  # as the query spells it
+        sink=SinkUse(name="crm_push", arguments=("eu",), sync_id="sync.crm", line=4),
+    )
+    assert expected == model
+
+
+def test_a_project_may_have_no_models(load):
+    assert {} == load({}).models
+
+
+def test_names_are_told_apart_without_regard_to_case(load):
+    project = load({"models/Mart/A.sql": "select 1 as x", "models/mart/B.sql": "select * from MART.a"})
+    assert (ModelInput(model="mart.a"),) == project.models["mart.b"].inputs
+    assert "Mart.A" == project.models["mart.a"].name
+
+
+def test_a_source_is_read_from_the_settings(load):
+    project = load(
+        {
+            "pyproject.toml": '[tool.ondatra.sources]\ncrm = "main.crm"\nold = "data/old"\n',
+            "data/old/t/part-0.parquet": "",
+            "models/a/b.sql": "select d.id from crm.deals d join old.t on true",
+        }
+    )
+    expected = (
+        SourceInput(source="crm", table="deals", location="main.crm"),
+        SourceInput(source="old", table="t", location="data/old"),
+    )
+    assert (expected, ()) == (project.models["a.b"].inputs, project.warnings)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf-- @tag: a\r\n\r\nselect id,\r\n  name\r\nfrom x.y\r\n",
+        b"-- @tag: a\n\nselect id,\n  name\nfrom x.y\n",
+        b"-- @tag: a\r\rselect id,\r  name\rfrom x.y\r",
+    ],
+)
+def test_marks_and_line_ends_of_other_systems_change_nothing(load, content):
+    """A checkout on Windows is the same project."""
+    project = load({"models/a/b.sql": content, "models/x/y.sql": "select 1 as id, 2 as name"})
+    model = project.models["a.b"]
+    assert ("select id,\n  name\nfrom x.y", 3, ("a",)) == (model.sql, model.sql_line, model.tags)
+
+
+def test_what_is_not_a_model_is_left_alone(load):
+    files = {
+        "models/README.md": "",
+        "models/mart/notes.txt": "",
+        "models/.ipynb_checkpoints/a.sql": "nonsense",
+        "models/mart/.a.sql.swp": "",
+        "models/mart/.b.sql": "nonsense",
+        "models/mart/A.SQL": "select 1 as x",
+    }
+    assert ["mart.a"] == list(load(files).models)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"models/a.sql": "select 1"},
+            "models/a.sql:1: a model is exactly one folder deep; move it to models/FOLDER/NAME.sql",
+        ),
+        (
+            {"models/a/b/c.sql": "select 1"},
+            "models/a/b/c.sql:1: a model is exactly one folder deep; move it to ",
+        ),
+        (
+            {"models/a/b c.sql": "select 1"},
+            "models/a/b c.sql:1: 'b c' can't be part of a model's name; rename it with ",
+        ),
+        (
+            {"models/a.b/c.sql": "select 1"},
+            "models/a.b/c.sql:1: 'a.b' can't be part of a model's name; rename it with ",
+        ),
+        (
+            {"models/csv/a.sql": "select 1"},
+            "models/csv/a.sql:1: 'csv' can't be a folder of models; rename it",
+        ),
+        (
+            {"models/ondatra/a.sql": "select 1"},
+            "models/ondatra/a.sql:1: 'ondatra' can't be a folder of models",
+        ),
+        (
+            {"models/a/b__invalid.sql": "select 1"},
+            "models/a/b__invalid.sql:1: a model can't end in __invalid; rename it",
+        ),
+        ({"models/a/b.sql": ""}, "models/a/b.sql:1: there is no query; write a SELECT below the header"),
+        (
+            {"models/a/b.sql": "-- @tag: a\n-- @tag: b\n"},
+            "models/a/b.sql:3: there is no query; write a SELECT below ",
+        ),
+        (
+            {"models/a/b.sql": b"-- @tag: a\nselect '\xe9'"},
+            "models/a/b.sql:2: the file is not UTF-8; save it as UTF-8",
+        ),
+        (
+            {"models/a/b.sql": "-- x\nselect 1;\nselect 2"},
+            "models/a/b.sql:3: a second statement begins here; keep one ",
+        ),
+        ({"models/a/b.sql": "-- x\n\nselect\nfrom from"}, "models/a/b.sql:4: the SQL can't be parsed: "),
+        (
+            {"models/a/b.sql": "-- @tag: a\ndrop table x.y"},
+            "models/a/b.sql:2: DROP is not a query; write one SELECT",
+        ),
+        (
+            {"models/a/b.sql": "-- @knd: merge\nselect 1"},
+            "models/a/b.sql:1: @knd is not a header; did you mean 'kind'?",
+        ),
+        (
+            {"models/a/b.sql": "select 1\n-- @kind: merge"},
+            "models/a/b.sql:2: @kind stands below the query; move it above",
+        ),
+        (
+            {"models/a/b.sql": "\nselect 1 -- @kind: merge\n, 2"},
+            "models/a/b.sql:2: @kind stands below the query",
+        ),
+        (
+            {"models/a/b.sql": "-- x\nselect *\nfrom a.c"},
+            "models/a/b.sql:3: nothing makes a.c; did you mean a.b?",
+        ),
+        (
+            {"models/a/b.sql": "-- @tag: a\nselect\n  1 as _change_type"},
+            "models/a/b.sql:3: a column can't be called '_change_type'; rename it with AS",
+        ),
+        (
+            {"models/a/b.sql": "select 1 as a,\n 2 as A"},
+            "models/a/b.sql:2: column 'A' comes twice; rename one of them with AS",
+        ),
+        (
+            {"models/a/b.sql": "-- @kind: merge\n-- @unique_key: custmer\nselect 1 as customer, 2 as b"},
+            "models/a/b.sql:2: the query has no column 'custmer'; did you mean 'customer'? the columns are b, ",
+        ),
+        (
+            {"models/a/b.sql": "-- @column: a = x\n-- @column: c = y\nselect 1 as a, 2 as b"},
+            "models/a/b.sql:2: the query has no column 'c'; the columns are a, b",
+        ),
+        (
+            {"models/a/b.sql": "-- @sink: crm\nselect 1 as a"},
+            "models/a/b.sql:1: @sink 'crm' has no lib/crm.star; there are no sinks yet",
+        ),
+        (
+            {"pyproject.toml": '[tool.ondatra.sources]\nA = "x.y"', "models/a/b.sql": "select 1 as a"},
+            "pyproject.toml:1: [tool.ondatra.sources] 'A' is also models/A; rename the source",
+        ),
+        (
+            {"pyproject.toml": '[tool.ondatra.sources]\ncsv = "x.y"'},
+            "pyproject.toml:1: [tool.ondatra.sources] 'csv' is also a file format; rename the source",
+        ),
+    ],
+)
+def test_a_problem_says_where_what_and_what_to_do(problems, files, expected):
+    (line,) = problems(files)
+    assert line.startswith(expected)
+
+
+def test_two_models_of_one_name_are_refused(problems):
+    """Spark's tables are the same, whatever the case."""
+    files = {"models/mart/a.sql": "select 1 as x", "models/mart/A.sql": "select 1 as x"}
+    expected = [
+        "models/mart/a.sql:1: models/mart/A.sql is the same model; rename one: names differ by more than case"
+    ]
+    assert expected == problems(files)
+
+
+def test_a_cycle_is_shown_with_its_path(problems):
+    files = {
+        "models/m/a.sql": "-- @tag: x\nselect *\nfrom m.b",
+        "models/m/b.sql": "select * from m.c",
+        "models/m/c.sql": "select * from m.a",
+        "models/m/d.sql": "select * from m.a",
+    }
+    expected = ["models/m/a.sql:3: a cycle: m.a reads m.b reads m.c reads m.a; take one of these inputs away"]
+    assert expected == problems(files)
+
+
+def test_a_model_cannot_read_itself(problems):
+    expected = ["models/m/a.sql:1: a cycle: m.a reads m.a; take one of these inputs away"]
+    assert expected == problems({"models/m/a.sql": "select * from m.a"})
+
+
+def test_every_cycle_is_shown(problems):
+    files = {
+        "models/m/a.sql": "select * from m.b",
+        "models/m/b.sql": "select * from m.a",
+        "models/n/a.sql": "select * from n.b",
+        "models/n/b.sql": "select * from n.a",
+    }
+    assert ["models/m/a.sql:1", "models/n/a.sql:1"] == [line.partition(": ")[0] for line in problems(files)]
+
+
+def test_one_sync_id_is_one_sync(problems):
+    """Its queue and its records are kept by it."""
+    files = {
+        "lib/crm.star": "",
+        "models/a/b.sql": "-- @sink: crm\n-- @sync_id: A.C\nselect 1 as x",
+        "models/a/c.sql": "-- @tag: x\n-- @sink: crm\nselect 1 as x",
+    }
+    expected = ["models/a/c.sql:2: sync id 'a.c' is also that of models/a/b.sql; give it an own @sync_id"]
+    assert expected == problems(files)
+
+
+def test_a_long_name_needs_a_sync_id(problems):
+    name = "x" * 99
+    files = {"lib/crm.star": "", f"models/a/{name}.sql": "-- @sink: crm\nselect 1 as x"}
+    expected = [
+        f"models/a/{name}.sql:1: the model's name is too long for a sync id (101 of 100); add a @sync_id"
+    ]
+    assert expected == problems(files)
+
+
+def test_everything_wrong_is_said_at_once(problems):
+    files = {
+        "models/a.sql": "select 1",
+        "models/a/b.sql": "-- @knd: x\n-- @owner: y\nselect * from z.z",
+        "models/a/c.sql": b"\xff",
+        "models/a/d.sql": "-- @kind: merge\nselect (",
+        "models/a/e.sql": "select * from a.e",
+    }
+    expected = [
+        "models/a.sql:1",
+        "models/a/b.sql:1",
+        "models/a/b.sql:2",
+        "models/a/b.sql:3",
+        "models/a/c.sql:1",
+        "models/a/d.sql:1",
+        "models/a/d.sql:2",
+        "models/a/e.sql:1",
+    ]
+    assert expected == [line.partition(": ")[0] for line in problems(files)]
+
+
+def test_a_broken_model_is_no_missing_input(problems):
+    """Its readers aren't wrong: one mistake, one message."""
+    files = {"models/a/b.sql": "-- @kind: mrge\nselect (", "models/a/c.sql": "select * from a.b"}
+    assert {"models/a/b.sql"} == {line.partition(":")[0] for line in problems(files)}
+
+
+def test_a_folder_without_models_is_no_project(tmp_path):
+    with pytest.raises(ProjectError) as caught:
+        load_project(tmp_path, read_settings(tmp_path, {}))
+    expected = "models:1: there is no such folder; stand in a project, or make one: ondatra init DIR"
+    assert expected == str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_a_problem(write, tmp_path):
+    root = write({"models/a/b.sql": "select 1"})
+    (root / "models" / "a" / "b.sql").chmod(0)
+    with pytest.raises(ProjectError, match=r"models/a/b.sql:1: the file can't be read: Permission denied"):
+        load_project(root, read_settings(root, {}))
+
+
+def test_a_link_to_nothing_is_no_model(write):
+    root = write({})
+    (root / "models" / "a").mkdir()
+    (root / "models" / "a" / "b.sql").symlink_to(root / "nothing")
+    assert {} == load_project(root, read_settings(root, {})).models
+
+
+@pytest.mark.parametrize(
+    ("read", "there"),
+    [
+        ("csv.`data/a b.csv`", True),
+        ("csv.`data/*.csv`", True),
+        ("csv.`data`", True),
+        ("csv.`data/b.csv`", False),
+        ("json.`data/*.json`", False),
+        ("json.`s3a://bucket/x.json`", True),  # nobody is asked
+        ("old.t", True),
+        ("old.u", False),
+        ("crm.t", True),  # in a catalog: nobody is asked
+    ],
+)
+def test_files_that_are_not_there_are_a_warning(load, read, there):
+    """Something may bring them before the model runs: the other 499 models aren't stopped by it."""
+    project = load(
+        {
+            "pyproject.toml": '[tool.ondatra.sources]\ncrm = "main.crm"\nold = "data/old"\n',
+            "data/a b.csv": "",
+            "data/old/t/x.parquet": "",
+            "models/a/b.sql": f"-- x\nselect *\nfrom {read}",
+        }
+    )
+    name = project.models["a.b"].inputs[0].name
+    remedy = "put it there before the model runs"
+    warning = Problem(file="models/a/b.sql", line=3, what=f"{name} isn't there", remedy=remedy)
+    assert (() if there else (warning,)) == project.warnings
+
+
+def test_a_file_may_be_outside_the_project(load, tmp_path):
+    (tmp_path / "x.csv").write_text("a\n")
+    project = load({"models/a/b.sql": f"select * from csv.`{tmp_path}/x.csv`"})
+    expected = (FileInput(format="csv", path=f"{tmp_path}/x.csv"),)
+    assert (expected, ()) == (project.models["a.b"].inputs, project.warnings)
+
+
+QUERY = "-- @kind: merge\n-- @unique_key: a\nselect a, b from x.y"
+
+
+def definition(load, text: str, *, settings: str = "") -> str:
+    files = {"pyproject.toml": settings, "models/m/a.sql": text, "models/x/y.sql": "select 1 as a, 2 as b"}
+    return load(files).models["m.a"].definition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-- @kind: merge\n-- @unique_key: A\n-- @description: new\n-- @tag: t\n\n\nselect a,  b from x.y;",
+        "-- @unique_key: a\n-- @kind: merge\nselect a, -- the a\n b from x.y -- end",
+        "-- @kind: merge\n-- @unique_key: a\n-- @partitioned_by: b\nselect /*+ coalesce(1) */ a, b from x.y",
+    ],
+)
+def test_words_about_a_model_do_not_change_its_definition(load, text):
+    """Else a comment would recompute the table."""
+    assert definition(load, QUERY) == definition(load, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-- @kind: merge\n-- @unique_key: b\nselect a, b from x.y",
+        "-- @kind: tracked\n-- @unique_key: a\nselect a, b from x.y",
+        "-- @kind: merge\n-- @unique_key: a\nselect a, b from x.y where 1 = 1",
+        "-- @kind: merge\n-- @unique_key: a\nselect a, 'b' b from x.y",
+    ],
+)
+def test_what_changes_the_result_changes_the_definition(load, text):
+    assert definition(load, QUERY) != definition(load, text)
+
+
+def test_sparks_sql_settings_are_part_of_the_definition(load):
+    """ANSI mode on or off: the same query gives other rows. Memory doesn't."""
+    plain = definition(load, QUERY)
+    memory = '[tool.ondatra.spark]\nconf."spark.driver.memory" = "4g"'
+    ansi = '[tool.ondatra.spark]\nconf."spark.sql.ansi.enabled" = "false"'
+    assert plain == definition(load, QUERY, settings=memory)
+    assert plain != definition(load, QUERY, settings=ansi)
+
+
+def snapshot(root: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+def test_loading_writes_nothing(write):
+    """`validate` may run anywhere, and Dagster loads often."""
+    root = write(SHOP)
+    before = snapshot(root)
+    load_project(root, read_settings(root, {}))
+    assert before == snapshot(root)
+
+
+def test_loading_needs_nothing_heavy():
+    """Each command and each Dagster process loads the project before it knows what there is to do."""
+    code = (
+        "import sys, ondatra_dagster.project.load, ondatra_dagster.project.selection\n"
+        "heavy = {'dagster', 'pyspark', 'delta', 'httpx', 'pyarrow', 'starlark', 'sqlite3', 'sqlite_utils'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]" == answer.stdout.strip()
+
+
+def test_500_models_are_read_in_a_second_and_a_half(write):
+    """The promise; in processor time, so that a busy machine doesn't break it."""
+    query = """with c as (
+  select id, email, upper(trim(first_name)) || ' ' || last_name as full_name from {left} where active = true
+), o as (
+  select customer_id, count(*) as orders, sum(amount) as revenue from {right} group by customer_id
+) -- a comment
+select c.id, c.email, c.full_name, coalesce(o.orders, 0) as orders, coalesce(o.revenue, 0) as revenue,
+  case when o.revenue > 1000 then 'gold' when o.revenue > 100 then 'silver' else 'basic' end as plan
+from c left join o on o.customer_id = c.id where c.email is not null order by 1
+"""
+    header = "-- @kind: merge\n-- @unique_key: id\n-- @description: A model among many\n\n"
+    names = [f"s{number // 50}.m{number}" for number in range(500)]
+    files = {
+        f"models/{name.replace('.', '/')}.sql": header
+        + query.format(
+            left=names[number - 1] if number else "csv.`x`",
+            right=names[number // 2 - 1] if number > 1 else "csv.`x`",
+        )
+        for number, name in enumerate(names)
+    }
+    root = write({**files, "x": ""})
+    began = time.process_time()
+    project = load_project(root, read_settings(root, {}))
+    took = time.process_time() - began
+    assert names == list(project.models)
+    assert took <= 1.5

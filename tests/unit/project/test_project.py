@@ -1,0 +1,114 @@
+"""A project that was read, and what can be asked of it."""
+
+import pytest
+
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.selection import select
+
+CHAIN = {
+    "lib/crm.star": "",
+    "models/raw/a.sql": "-- @tag: daily\nselect 1 as id",
+    "models/raw/b.sql": "-- @owner: team:shop\nselect 2 as id",
+    "models/mart/c.sql": "select raw.a.id from raw.a join raw.b on true",
+    "models/Sync/D.sql": (
+        "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm\n-- @sync_id: the-crm\nselect * from mart.c"
+    ),
+    "models/sync/e.sql": "-- @kind: tracked\n-- @unique_key: id\nselect * from mart.c, raw.b",
+}
+
+
+@pytest.fixture
+def project(load):
+    return load(CHAIN)
+
+
+def test_models_come_after_what_they_read(project):
+    assert ["raw.a", "raw.b", "mart.c", "sync.d", "sync.e"] == list(project.models)
+
+
+@pytest.mark.parametrize("name", ["sync.d", "Sync.D", "SYNC/d"])
+def test_a_model_is_found_however_it_is_spelled(project, name):
+    assert "Sync.D" == project.model(name).name
+
+
+def test_an_unknown_model_is_said_with_the_nearest(project):
+    with pytest.raises(SelectionError) as caught:
+        project.model("sync.f")
+    expected = "there is no model 'sync.f'; did you mean 'sync.e'? the models are Sync.D, mart.c, raw.a, "
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize("name", ["the-crm", "THE-CRM", "sync.d"])
+def test_a_sync_is_found_by_its_id_and_by_its_model(project, name):
+    """People remember either."""
+    assert "Sync.D" == project.sync(name).name
+
+
+def test_a_model_without_a_sink_is_no_sync(project):
+    with pytest.raises(SelectionError) as caught:
+        project.sync("sync.e")
+    assert "there is no sync 'sync.e'; the syncs are the-crm" == str(caught.value)
+
+
+def test_what_a_model_is_made_from_and_into(project):
+    assert {"mart.c", "raw.a", "raw.b"} == project.upstream("sync.d")
+    assert {"mart.c", "sync.d", "sync.e"} == project.downstream("raw.b")
+    assert set() == project.upstream("raw.a")
+
+
+def test_models_with_sinks_are_listed(project):
+    assert ["Sync.D"] == [model.name for model in project.with_sinks()]
+
+
+@pytest.mark.parametrize(
+    ("selections", "expected"),
+    [
+        ([], []),
+        (["*"], ["mart.c", "raw.a", "raw.b", "sync.d", "sync.e"]),
+        (["sync.d"], ["sync.d"]),
+        (["Sync/D"], ["sync.d"]),
+        (["sync.*"], ["sync.d", "sync.e"]),
+        (["*.c"], ["mart.c"]),
+        (["raw.?"], ["raw.a", "raw.b"]),
+        (["+mart.c"], ["mart.c", "raw.a", "raw.b"]),
+        (["mart.c+"], ["mart.c", "sync.d", "sync.e"]),
+        (["raw.a+"], ["mart.c", "raw.a", "sync.d", "sync.e"]),
+        (["raw.a+1"], ["mart.c", "raw.a"]),
+        (["1+sync.d"], ["mart.c", "sync.d"]),
+        (["+mart.c+"], ["mart.c", "raw.a", "raw.b", "sync.d", "sync.e"]),
+        (["raw.a", "sync.e"], ["raw.a", "sync.e"]),
+        (["key:mart/c"], ["mart.c"]),
+        (['key:"mart/c"+1'], ["mart.c", "sync.d", "sync.e"]),
+        (["group:sync"], ["sync.d", "sync.e"]),
+        (["kind:tracked"], ["sync.e"]),
+        (["tag:daily"], ["raw.a"]),
+        (["+kind:merge"], ["mart.c", "raw.a", "raw.b", "sync.d"]),
+        (["owner:team:shop+1"], ["mart.c", "raw.b", "sync.e"]),
+    ],
+)
+def test_models_are_selected(project, selections, expected):
+    assert expected == sorted(select(project, selections))
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ("mart.d", "no model is meant by 'mart.d'; did you mean 'mart.c'? the models are "),
+        ("x*", "no model is meant by 'x*'; the models are "),
+        (
+            "colour:red",
+            "'colour:red' selects by an unknown attribute; the attributes are group, key, kind, owner, tag",
+        ),
+        ("", "'' is not a selection; write mart.orders, +mart.orders or mart.*"),
+        ("a b", "'a b' is not a selection; write mart.orders, +mart.orders or mart.*"),
+    ],
+)
+def test_a_selection_that_means_nothing_is_refused(project, selection, expected):
+    """A run of nothing would look like a run that went well."""
+    with pytest.raises(SelectionError) as caught:
+        select(project, [selection])
+    assert str(caught.value).startswith(expected)
+
+
+def test_everything_of_an_empty_project_is_nothing(load):
+    assert set() == select(load({}), ["*"])
