@@ -1,0 +1,78 @@
+"""SQLite files as the rest relies on them."""
+
+import sqlite3
+import stat
+
+import pytest
+
+from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.store.database import Schema, connect, read_only
+
+ONE = Schema("test", (("one", "create table t (x); create index t_x on t (x)"),))
+TWO = Schema("test", (*ONE.steps, ("two", "alter table t add column y")))
+
+
+def test_a_file_and_its_folder_are_private(tmp_path):
+    """Queues hold customers' rows."""
+    path = tmp_path / "state" / "a.sqlite"
+    with connect(path, ONE) as store:
+        store.run("insert into t values (1)")
+        modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
+    assert {"a.sqlite": 0o600, "a.sqlite-wal": 0o600, "a.sqlite-shm": 0o600} == modes
+    assert 0o700 == stat.S_IMODE(path.parent.stat().st_mode)
+
+
+def test_an_older_file_opens_in_a_newer_program(tmp_path):
+    """Upgrades keep what waits to be delivered."""
+    with connect(tmp_path / "a.sqlite", ONE) as store:
+        store.run("insert into t values (1)")
+    with connect(tmp_path / "a.sqlite", TWO) as store:
+        assert [(1, None)] == store.rows("select * from t")
+
+
+def test_a_newer_file_is_refused_with_a_sentence(tmp_path):
+    """An old program would write what the new one can't read."""
+    connect(tmp_path / "a.sqlite", TWO).close()
+    with pytest.raises(StateError, match=r"written by a newer ondatra \(it has two\); upgrade this one"):
+        connect(tmp_path / "a.sqlite", ONE)
+
+
+def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path):
+    """A stack trace would not tell which file to look at."""
+    (tmp_path / "a.sqlite").write_text("not a database" * 100)
+    with pytest.raises(StateError, match=r"a\.sqlite can't be opened"):
+        connect(tmp_path / "a.sqlite", ONE)
+
+
+def test_a_failed_transaction_leaves_nothing(tmp_path):
+    """State and its record stand or fall together."""
+    with connect(tmp_path / "a.sqlite", ONE) as store:
+        with pytest.raises(sqlite3.OperationalError), store.immediate():
+            store.run_many("insert into t values (json(?))", [("1",), ("no json",)])
+        assert [] == store.rows("select * from t")
+        with store.immediate():
+            store.run("insert into t values (2)")
+        assert [(2,)] == store.rows("select * from t")
+
+
+def test_a_writer_that_can_not_wait_longer_says_so(tmp_path):
+    """ "database is locked" doesn't tell whom to wait for."""
+    with (
+        connect(tmp_path / "a.sqlite", ONE) as one,
+        connect(tmp_path / "a.sqlite", ONE, wait_seconds=0) as two,
+        one.immediate(),
+        pytest.raises(BusyError, match="written by another process"),
+        two.immediate(),
+    ):
+        pass
+
+
+def test_a_reader_sees_the_last_commit_and_can_not_write(tmp_path):
+    """Status must not disturb a delivery."""
+    with connect(tmp_path / "a.sqlite", ONE) as store:
+        store.run("insert into t values (1)")
+        with store.immediate(), read_only(tmp_path / "a.sqlite") as reader:
+            store.run("insert into t values (2)")
+            assert [(1,)] == reader.rows("select * from t")
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                reader.run("insert into t values (3)")
