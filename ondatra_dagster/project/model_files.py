@@ -31,17 +31,15 @@ def find_models(root: Path, report: Report) -> list[ModelFile]:
         file = path.relative_to(root).as_posix()
         model = ModelFile(".".join((path.parent.name, path.stem)), path, file)
         wrong = _wrong_name(path, folder)
-        other = found.get(model.name.casefold())
+        other = found.get(_shared_name(model))
         if wrong:
             report(_problem(file, *wrong))
         elif other:
-            report(
-                _problem(
-                    file, f"{other.file} is the same model", "rename one: names differ by more than case"
-                )
-            )
+            same = other.name.casefold() == model.name.casefold()
+            what = f"{other.file} is {'the same model' if same else 'the same name in Dagster'}"
+            report(_problem(file, what, "rename one of them"))
         else:
-            found[model.name.casefold()] = model
+            found[_shared_name(model)] = model
     return list(found.values())
 
 
@@ -64,6 +62,11 @@ def read_text(model: ModelFile, report: Report) -> str | None:
         report(_problem(model.file, "the file is not UTF-8", "save it as UTF-8", line=line))
         return None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _shared_name(model: ModelFile) -> str:
+    """What no two models may share: Spark looks past case, and Dagster takes a.b__c and a__b.c for one."""
+    return model.name.replace(".", "__").casefold()
 
 
 def _sql_files(folder: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """A statement as tokens: exactly one, without its hints; and the comments that stand between its words."""
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 
 from sqlglot.dialects.databricks import Databricks
@@ -8,6 +9,9 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 DIALECT = Databricks()  # a superset of Spark's
+logging.getLogger("sqlglot").addHandler(
+    logging.NullHandler()
+)  # what it warns of is refused here with a sentence
 
 
 class QueryError(ValueError):

@@ -186,7 +186,7 @@ def test_what_is_not_a_model_is_left_alone(load):
         ),
         (
             {"models/a/b.sql": "-- @kind: merge\n-- @unique_key: custmer\nselect 1 as customer, 2 as b"},
-            "models/a/b.sql:2: the query has no column 'custmer'; did you mean 'customer'? the columns are b, ",
+            "models/a/b.sql:2: the query has no column 'custmer'; did you mean 'customer'? the columns are",
         ),
         (
             {"models/a/b.sql": "-- @column: a = x\n-- @column: c = y\nselect 1 as a, 2 as b"},
@@ -214,9 +214,14 @@ def test_a_problem_says_where_what_and_what_to_do(problems, files, expected):
 def test_two_models_of_one_name_are_refused(problems):
     """Spark's tables are the same, whatever the case."""
     files = {"models/mart/a.sql": "select 1 as x", "models/mart/A.sql": "select 1 as x"}
-    expected = [
-        "models/mart/a.sql:1: models/mart/A.sql is the same model; rename one: names differ by more than case"
-    ]
+    expected = ["models/mart/a.sql:1: models/mart/A.sql is the same model; rename one of them"]
+    assert expected == problems(files)
+
+
+def test_two_models_of_one_name_in_dagster_are_refused(problems):
+    """It puts the parts of a name together with two underscores."""
+    files = {"models/a/b__c.sql": "select 1 as x", "models/a__b/c.sql": "select 1 as x"}
+    expected = ["models/a__b/c.sql:1: models/a/b__c.sql is the same name in Dagster; rename one of them"]
     assert expected == problems(files)
 
 

@@ -1,6 +1,8 @@
 """A query, read once."""
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ondatra_dagster.project.query import parse_query
 from ondatra_dagster.project.tokens import QueryError
@@ -173,3 +175,48 @@ def test_names_and_texts_are_deterministic(text):
 def test_comments_between_words_are_kept_with_their_lines():
     query = parse_query("select 1, -- one\n  '-- not' -- two\n-- three\n")
     assert [(1, " -- one\n  "), (2, " -- two\n-- three\n")] == list(query.comments)
+
+
+WORDS = [
+    *("select", "from", "where", "a.b", "`c`", "(", ")", ",", "*", ".", ";", "with", "as", "table", "union"),
+    *(
+        "tablesample",
+        "values",
+        "'x'",
+        '"',
+        "--",
+        "\n",
+        "/*",
+        "*/",
+        "/*+",
+        "csv.`x`",
+        "lateral",
+        "order",
+        "by",
+    ),
+    *("1", "::", "[", "]", "{", "}", "->", "|>", "@", "$", "?", "%", "é", "😀", "\\", "'", "case", "end"),
+    *("version", "of", "pivot", "insert", "describe"),
+]
+
+
+def line_of(text: str) -> int:
+    """Where the text's problem is; 1 when it has none."""
+    try:
+        parse_query(text)
+    except QueryError as error:
+        return error.line
+    return 1
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
+@example("show tables")
+def test_any_text_is_a_query_or_a_problem(text):
+    """Whatever stands in a file, its user gets a sentence and no trace."""
+    assert 1 <= line_of(text) <= text.count("\n") + 1
+
+
+def test_the_parser_does_not_speak_by_itself(capfd):
+    """What it would say on stderr is said in a problem."""
+    refusal("show tables")
+    assert "" == capfd.readouterr().err
