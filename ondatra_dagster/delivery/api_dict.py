@@ -118,10 +118,11 @@ def _variable(node: ast.expr, problems: Problems) -> Variable:
         raise WrongLiteralError(
             node, "a secret stands in the file", 'name the variable that holds it: {"env": "NAME"}'
         )
+    before = len(problems)
     given = read_fields(node, problems, {"env": _variable_name}, "a variable")
-    if "env" not in given:
+    if "env" not in given and len(problems) == before:
         raise WrongLiteralError(node, "the variable has no name", 'write {"env": "NAME"}')
-    return Variable(given["env"])
+    return Variable(given.get("env", ""))
 
 
 def _text_or_variable(node: ast.expr, problems: Problems) -> Text:

@@ -37,6 +37,7 @@ Headers = dict[bytes, bytes]
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
 _HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(rb"[^\x00\r\n]*")
+_LONGEST_SECONDS = 86_400
 # what frames the message is the client's business: a wrong one would smuggle a second request
 _OWN_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
 
@@ -199,7 +200,7 @@ def _mapping(name: str, value: object) -> Mapping[str, object]:
 def _seconds(timeout: object, default: float) -> float:
     if timeout is None:
         return default
-    if isinstance(timeout, int | float) and timeout > 0:
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < _LONGEST_SECONDS:
         return float(timeout)
     raise RefusedError(f"timeout= takes a number of seconds, not {timeout!r:.50}")
 

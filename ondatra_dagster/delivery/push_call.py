@@ -117,6 +117,12 @@ def _is_deeper(value: Json, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(member, levels - 1) for member in members)
 
 
+def _checked_json(text: object) -> tuple[int, Json]:
+    if not isinstance(text, str):
+        raise WrongUseError(f"json.decode takes a text, not {text!r:.100}")
+    return _json(text)
+
+
 current: ContextVar[PushCall | None] = ContextVar("push_call", default=None)
 
 
@@ -130,6 +136,7 @@ def host_functions() -> Mapping[str, Callable[..., Any]]:
     }
     words = {name: _kept(function) for name, function in WORDS.items()}
     words["host_base64_encode"] = _kept(_encode_base64)
+    words["host_json"] = _kept(_checked_json)
     return words | {name: _in_a_call(function) for name, function in of_a_call.items()}
 
 

@@ -26,7 +26,7 @@ _WORDS = (
     *("md5", "sha1", "sha256", "sha512", "hmac_sha256"),
 )
 # stands as one line before a file's own, so lines in messages are one too high
-_PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, _WORDS))})\n'.replace("'", '"')
+_PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, _WORDS))}, json = "checked_json")\n'.replace("'", '"')
 _CALLER = """
 load("{prelude}", "deliver")
 load("{file}", "push")

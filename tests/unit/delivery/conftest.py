@@ -65,11 +65,17 @@ def _handler(api: LoopbackApi) -> type[http.server.BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is what some tests are about."""
+
+
 @pytest.fixture
 def loopback() -> Iterator[LoopbackApi]:
     api = LoopbackApi()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(api))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(api))
     api.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

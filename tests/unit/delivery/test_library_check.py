@@ -1,0 +1,86 @@
+"""What load and validate say of a library and its use, without running it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.delivery.library_check import check_library, check_use
+from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model, SinkUse
+
+Lib = Callable[..., Path]
+
+
+def a_model(*arguments: str, kind: str = "merge") -> Model:
+    sink = SinkUse(name="crm", arguments=arguments, sync_id="sync.crm", line=4)
+    path = Path("models/sync/crm.sql")
+    return Model(
+        name="sync.crm",
+        path=path,
+        file=str(path),
+        kind=KINDS[kind],
+        sql="",
+        sql_line=6,
+        definition="",
+        sink=sink,
+    )
+
+
+def a_config(**push: object) -> PushConfig:
+    settings = PushSettings(**push)  # type: ignore[arg-type]
+    return PushConfig(name="crm", file="lib/crm.star", destination="x", object="x", push=settings)
+
+
+def test_a_check_does_not_run_the_file(lib: Lib) -> None:
+    """Loading definitions has no side effects and costs little."""
+    check = check_library(lib(crm="x = 1 // 0\ndef push(rows):\n    pass"), secrets={}.get)
+
+    assert check.config is not None
+    assert [] == [*check.problems, *check.warnings]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"crm": "def push(rows):\n    while True:\n        pass"},
+        {"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "try:\n    pass\nexcept:\n    pass"},
+    ],
+)
+def test_a_check_knows_what_starlark_lacks(lib: Lib, files: dict[str, str]) -> None:
+    """The file is Python grammar, but not all of it; files that it loads count too."""
+    check = check_library(lib(**files), secrets={}.get)
+
+    assert (None, 1) == (check.config, len(check.problems))
+
+
+def test_a_variable_that_is_not_set_is_a_warning(lib: Lib) -> None:
+    """It may be set where the sync runs."""
+    text = 'API = {"auth": {"env": "KEY"}, "env": ["SET"]}\ndef push(rows):\n    pass'
+    check = check_library(lib(crm=text), secrets={"SET": "x", "KEY": ""}.get)
+
+    (warning,) = check.warnings
+    assert "lib/crm.star:1: the variable KEY is not set" in str(warning)
+    assert check.config is not None
+
+
+def test_a_use_that_fits_has_no_problems() -> None:
+    """No kind named means all kinds."""
+    assert () == tuple(check_use(a_config(args=("team",)), a_model("red")))
+    assert () == tuple(check_use(a_config(supported_kinds=("merge",)), a_model()))
+
+
+def test_a_use_with_other_arguments_is_refused() -> None:
+    """In the model's file, with the form that fits."""
+    (problem,) = check_use(a_config(args=("team", "list_id")), a_model("red"))
+
+    what = "models/sync/crm.sql:4: @sink gives crm 1 arguments, but it takes 2"
+    assert f"{what}; write @sink: crm('team', 'list_id')" == str(problem)
+
+
+def test_a_kind_that_the_library_does_not_take_is_refused() -> None:
+    """It would meet change types that it wasn't written for."""
+    (problem,) = check_use(a_config(supported_kinds=("tracked",)), a_model())
+
+    assert "models/sync/crm.sql:4: crm doesn't take models of kind merge; it takes tracked" == str(problem)
