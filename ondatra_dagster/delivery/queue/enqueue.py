@@ -5,7 +5,7 @@ So a million rows don't stand in one transaction, and a crash in between leaves 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 
@@ -22,8 +22,8 @@ FORGET_UNSEEN = "delete from unit where version > :watermark and state = 'pendin
 KNOWN_KEYS = "select key from unit where key in (select value from json_each(?))"
 ANY_UNIT = "select 1 from unit limit 1"
 ADD_UNIT = """
-insert into unit (key, version, base, target, rows, phase, state, since)
-values (?, ?, ?, ?, ?, ?, 'pending', ?)
+insert into unit (key, version, base, tried, target, rows, phase, state, since)
+values (?, ?, ?, ?, ?, ?, ?, 'pending', ?)
 """
 STAGE = """
 insert into staged values (?, ?, ?)
@@ -44,10 +44,13 @@ where id = ?
 DROP = "delete from unit where id = ?"
 
 
-def enqueue(queue: Queue, segment: Segment, *, now: float) -> int:
+def enqueue(
+    queue: Queue, segment: Segment, *, now: float, is_held: Callable[[str], bool] | None = None
+) -> int:
     """Make a segment's changes visible and move the watermark to its end; the number of keys it touched.
 
-    Enqueueing the same versions again changes nothing.
+    Enqueueing the same versions again changes nothing. Keys that `is_held` names are with the API already, in
+    some form: their rows go out as updates.
     """
     if segment.upto <= queue.watermark:
         return 0
@@ -55,7 +58,7 @@ def enqueue(queue: Queue, segment: Segment, *, now: float) -> int:
     keys = 0
     for chunk in _chunks(_folded(queue, segment), CHUNK_KEYS):
         with queue.store.immediate():
-            _stage(queue, chunk, now)
+            _stage(queue, chunk, now, is_held)
         keys += len(chunk)
     with queue.store.immediate():
         _apply_staged(queue, now)
@@ -81,10 +84,10 @@ def _chunks(folded: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
         yield chunk
 
 
-def _stage(queue: Queue, folded: list[Folded], now: float) -> None:
+def _stage(queue: Queue, folded: list[Folded], now: float, is_held: Callable[[str], bool] | None) -> None:
     known = _known_keys(queue, folded)
     new = (each for each in folded if each.key not in known)
-    queue.store.run_many(ADD_UNIT, _new_units(queue, new, now))
+    queue.store.run_many(ADD_UNIT, _new_units(queue, new, now, is_held))
     again = [(each.key, each.version, each.target) for each in folded if each.key in known]
     if again:
         queue.store.run_many(STAGE, again)
@@ -98,12 +101,17 @@ def _known_keys(queue: Queue, folded: Iterable[Folded]) -> set[str]:
 
 
 def _new_units(
-    queue: Queue, folded: Iterable[Folded], now: float
-) -> Iterator[tuple[str, int, str, str, int, int, float]]:
+    queue: Queue, folded: Iterable[Folded], now: float, is_held: Callable[[str], bool] | None
+) -> Iterator[tuple[str, int, str, str | None, str, int, int, float]]:
     for key, version, base, target in folded:
+        if is_held and is_held(key):
+            # what the API has of it isn't known, only that it has it
+            rows = _rows_to_send(queue, target, target, target)
+            yield key, version, target, target, target, rows, phase(queue, target), now
+            continue
         rows = 1 if not base and queue.shape is Shape.ROW else _rows_to_send(queue, base, None, target)
         if rows and (base or target):
-            yield key, version, base, target, rows, phase(queue, target), now
+            yield key, version, base, None, target, rows, phase(queue, target), now
 
 
 def _rows_to_send(queue: Queue, base: str, tried: str | None, target: str) -> int:

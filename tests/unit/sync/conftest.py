@@ -157,9 +157,8 @@ class Desk:
     def history(self) -> History:
         return History(self.state / "history.sqlite")
 
-    def run(self) -> RunSummary:
-        self.now += 1
-        ports = Ports(
+    def ports(self) -> Ports:
+        return Ports(
             source=self.contacts.source,
             feed=self.contacts,
             push=lambda: contextlib.nullcontext(self.api),
@@ -168,7 +167,10 @@ class Desk:
             clock=lambda: self.now,
             random=random.Random(7),
         )
-        return run_sync(self.sync, ports, Occasion(trigger="test"))
+
+    def run(self) -> RunSummary:
+        self.now += 1
+        return run_sync(self.sync, self.ports(), Occasion(trigger="test"))
 
     def statuses(self) -> list[tuple[str, str, str]]:
         """Every published record: identifier, change type, status."""
