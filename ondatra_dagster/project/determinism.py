@@ -27,6 +27,8 @@ def is_deterministic(tokens: Sequence[Token]) -> bool:
 def _is_unsteady(tokens: Sequence[Token], place: int) -> bool:
     token = tokens[place]
     word = token.text.casefold()
+    if token.token_type is TokenType.IDENTIFIER:  # a name in backquotes
+        return False
     if token.token_type is TokenType.STRING:
         named = place > 0 and tokens[place - 1].text.casefold() in DATE_WORDS
         return named and word.strip() in UNSTEADY_TEXTS

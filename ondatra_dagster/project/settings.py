@@ -133,8 +133,8 @@ def _dot_env(root: Path) -> dict[str, str]:
     """What .env says, as it stands: a password may have a $ in it."""
     try:
         written = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SettingsError(".env:1: the file is not UTF-8; save it as UTF-8") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(_unreadable(".env", error)) from error
     return {name: value for name, value in written.items() if value is not None}
 
 
@@ -144,14 +144,28 @@ def _from_file(root: Path) -> Iterator[_Given]:
         text = (root / "pyproject.toml").read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return
-    except UnicodeDecodeError as error:
-        raise SettingsError("pyproject.toml:1: the file is not UTF-8; save it as UTF-8") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(_unreadable("pyproject.toml", error)) from error
+    for name, value in _named(_section(text)):
+        yield _Given(f"pyproject.toml:{_line_of(name, text)}", name, value)
+
+
+def _section(text: str) -> Mapping[str, object]:
+    """What stands in [tool.ondatra]."""
     try:
-        written = tomllib.loads(text).get("tool", {}).get("ondatra", {})
+        tool = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"pyproject.toml: {error}; correct the file") from error
-    for name, value in _named(written):
-        yield _Given(f"pyproject.toml:{_line_of(name, text)}", name, value)
+    section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
+    if not isinstance(section, dict):
+        raise SettingsError("pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]")
+    return section
+
+
+def _unreadable(file: str, error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, OSError):
+        return f"{file}: the file can't be read: {error.strerror}; make it readable"
+    return f"{file}:1: the file is not UTF-8; save it as UTF-8"
 
 
 def _named(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -30,7 +30,7 @@ def read_statement(text: str) -> list[Token]:
         tokens = DIALECT.tokenize(text)
     except TokenError as error:
         remedy = "close the quote or comment that is still open"
-        raise QueryError(1, "the query can't be read to its end", remedy) from error
+        raise QueryError(_open_line(text), "the query can't be read to its end", remedy) from error
     # sqlglot makes a table of /*+ broadcast(b) */; and a hint changes no row
     tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
@@ -39,6 +39,18 @@ def read_statement(text: str) -> list[Token]:
         raise QueryError(1, "there is no query", "write a SELECT below the header")
     _refuse_second_statement(tokens)
     return tokens
+
+
+def _open_line(text: str) -> int:
+    """The line from which nothing can be read any more: sqlglot doesn't tell."""
+    lines = text.splitlines(keepends=True)
+    for readable in range(len(lines) - 1, 0, -1):
+        try:
+            DIALECT.tokenize("".join(lines[:readable]))
+        except TokenError:
+            continue
+        return readable + 1
+    return 1
 
 
 def _refuse_second_statement(tokens: Sequence[Token]) -> None:

@@ -86,6 +86,11 @@ def test_an_open_quote_is_a_problem(text):
     assert (1, what, "close the quote or comment that is still open") == refusal(text)
 
 
+def test_an_open_quote_is_found_where_it_opens():
+    """Below a text of several lines that is closed, and however much follows."""
+    assert 5 == refusal("select 'a\nb\nc',\n1,\n'open,\n2,\n3\nfrom a.b\n")[0]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
@@ -163,6 +168,7 @@ def test_clocks_and_chance_are_not_deterministic(text):
         "select now, uuid, rand from a.b",
         "select 'now()', `rand`, \"uuid()\" from a.b -- now()",
         "select unix_timestamp(x) from a.b",
+        "select `current_date`, `uuid`(x) from a.b",
         "select date '2024-01-01', 'today' from a.b",
         "select * from a.b tablesample (10 percent) repeatable (3)",
         "select user, version from a.b",

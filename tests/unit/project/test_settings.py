@@ -228,12 +228,24 @@ def test_everything_wrong_is_said_together(tmp_path):
             "pyproject.toml:1: the file is not UTF-8; save it as UTF-8",
         ),
         ("pyproject.toml", b"[tool", "pyproject.toml: Expected ']'"),
+        ("pyproject.toml", b"tool = 1", "pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]"),
+        (
+            "pyproject.toml",
+            b"tool.ondatra = 1",
+            "pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]",
+        ),
         (".env", b"KEY=\xe9", ".env:1: the file is not UTF-8; save it as UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     assert refusal(tmp_path)[0].startswith(expected)
+
+
+def test_a_folder_in_a_files_place_is_a_sentence(tmp_path):
+    (tmp_path / "pyproject.toml").mkdir()
+    expected = ["pyproject.toml: the file can't be read: Is a directory; make it readable"]
+    assert expected == refusal(tmp_path)
 
 
 def test_a_byte_order_mark_does_no_harm(tmp_path):
