@@ -78,3 +78,21 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 
 
 Reader: TypeAlias = Callable[[object], str | dict[str, str]]
+
+READERS: Mapping[str, Reader] = {
+    "warehouse": read_text,
+    "spark.master": read_text,
+    "spark.remote": read_text,
+    "spark.conf": read_conf,
+    "sinks": read_sinks,
+    "tracking": read_text,
+    "organization": read_folder_name,
+    "workspace": read_folder_name,
+    "sources": read_sources,
+    "jars": read_text,
+    "maven_mirror": read_text,
+    "java_home": read_text,
+}
+PREFIX = "ONDATRA_"
+TABLES = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
+VARIABLES = {PREFIX + name.upper().replace(".", "_"): name for name in READERS}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project import settings
+from ondatra_dagster.project import setting_values, settings
 from ondatra_dagster.project.settings import Secrets, SparkSettings, read_settings
 
 
@@ -101,9 +101,9 @@ def test_a_variable_wins_over_the_file(tmp_path, variable, value, name, expected
     assert getattr(read_settings(root, {variable: value}), name) == expected
 
 
-def test_every_setting_has_its_variable(tmp_path):
+def test_every_setting_has_its_variable():
     """What can be said in the file can be said where there is no file to edit."""
-    assert set(settings.VARIABLES.values()) == set(settings.READERS)
+    assert set(setting_values.VARIABLES.values()) == set(setting_values.READERS)
 
 
 def test_spark_has_variables(tmp_path):
