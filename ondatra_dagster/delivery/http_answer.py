@@ -19,6 +19,7 @@ class Answer:
     text: str
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     refused: bool = False  # by us: no try can make it better
+    uncertain: bool = False  # no success, but nobody answered at some try: it may have been done all the same
 
     @property
     def ok(self) -> bool:

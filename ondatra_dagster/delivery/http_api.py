@@ -39,7 +39,7 @@ class CallLog:
     """What became of the calls of one batch; answers from the journal count as they did the first time."""
 
     calls: int = 0
-    unanswered: int = 0  # may have arrived all the same
+    unanswered: int = 0  # without success, and at some try without an answer: may have been done all the same
     outages: int = 0  # ended in no answer, 408, 429 or 5xx
     requests: int = 0  # sent, tries included
     replayed: int = 0  # answered from the journal
@@ -53,11 +53,8 @@ class CallLog:
     def count(self, answer: Answer) -> None:
         self.calls += 1
         self.last_status = answer.status_code
-        if answer.refused:
-            # an answer that couldn't be taken leaves open what became of the call
-            self.unanswered += answer.status_code != NO_ANSWER
-        else:
-            self.unanswered += answer.status_code == NO_ANSWER
+        self.unanswered += answer.uncertain
+        if not answer.refused:
             self.outages += is_retryable(answer.status_code)
 
 
@@ -180,25 +177,29 @@ class BatchCalls:
         slot = self._journal.next_slot(prepared.digest)
         if known := self._journal.answer(slot):
             self.log.replayed += 1
-            return Answer(known.status_code, known.text, known.headers, refused=known.refused)
+            return Answer(*known)
         answer = self._send(prepared, slot)
         if answer.status_code != NO_ANSWER:
             text = self._api.redactor.redact(answer.text)
             self._journal.note_answer(
-                slot, Answered(answer.status_code, text, dict(answer.headers), answer.refused)
+                slot,
+                Answered(answer.status_code, text, dict(answer.headers), answer.refused, answer.uncertain),
             )
         return answer
 
     def _send(self, prepared: Prepared, slot: Slot) -> Answer:
+        uncertain = self._journal.is_rerun
         for tries in itertools.count(1):
             self.log.requests += 1
             answer = self._api.send(self._with_key(prepared, slot))
+            # no answer at all, or one that couldn't be taken, leaves open what became of the try
+            uncertain = uncertain or answer.shown_status == NO_ANSWER
             if answer.refused or not is_retryable(answer.status_code) or tries > self._api.config.retry:
                 break
             if answer.status_code != NO_ANSWER:
                 self._journal.note_failure(slot)
             self._api.pause(answer, tries)
-        return answer
+        return dataclasses.replace(answer, uncertain=True) if uncertain and not answer.ok else answer
 
     def _with_key(self, prepared: Prepared, slot: Slot) -> Prepared:
         if prepared.method not in _WITH_IDEMPOTENCY_KEY:

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -25,6 +25,7 @@ class Answered(NamedTuple):
     text: str
     headers: dict[str, str]
     refused: bool = False  # it couldn't be taken as it came
+    uncertain: bool = False  # an earlier try may have been taken
 
 
 class Slot(NamedTuple):
@@ -45,6 +46,7 @@ class Journal:
         self._settled: Counter[str] = Counter()  # calls of parts of the batch that have ended
         self._seen: Counter[str] = Counter()
         self._file: int | None = None
+        self.is_rerun = False  # a call without an answer may have been sent by the process that died
         if path:
             self._open(path)
 
@@ -115,6 +117,7 @@ class Journal:
         good = self._load(path)
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._file, good)
+        self.is_rerun = good > 0
         if not good:
             self._write([self._seed])
 
@@ -140,17 +143,17 @@ class Journal:
         self.begin()
         return good
 
-    def _take(self, fields: list[object]) -> None:
+    def _take(self, fields: list[Any]) -> None:
         match fields:
             case ["settled", dict(counts)]:
                 self._settled.update(counts)
             case [str(request), int(occurrence)]:
                 self._failures[Slot(request, occurrence)] += 1
-            case [str(request), int(occurrence), int(status), str(text), dict(headers), bool(refused)]:
-                self._answers[Slot(request, occurrence)] = Answered(status, text, headers, refused)
+            case [str(request), int(occurrence), *answered] if len(answered) == len(Answered._fields):
+                self._answers[Slot(request, occurrence)] = Answered(*answered)
 
 
-def _lines(content: bytes) -> Iterator[tuple[int, list[object]]]:
+def _lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
     """Each whole line with the offset of its end, up to the first that can't be read."""
     end = 0
     for line in content.splitlines(keepends=True):

@@ -258,6 +258,35 @@ def test_a_connection_fault_is_tried_again_and_then_told() -> None:
     assert CallLog(calls=1, unanswered=1, outages=1, requests=2, last_status=0) == calls.log
 
 
+@pytest.mark.parametrize(
+    ("last", "unanswered"), [(httpx.Response(200), 0), (httpx.Response(500), 1), (httpx.Response(409), 1)]
+)
+def test_an_unanswered_try_leaves_open_what_was_done(last: httpx.Response, unanswered: int) -> None:
+    """Only a success tells for sure; a 409 may well say that the first try came through."""
+    server = Server(httpx.ReadTimeout("late"), last)
+    calls = calls_of(server, retry=1)
+    calls.call(a_post())
+
+    assert unanswered == calls.log.unanswered
+
+
+def test_a_call_that_failed_after_a_crash_may_have_been_done_before_it(tmp_path: Path) -> None:
+    """It may be the one that was under way; and the journal remembers what stayed open."""
+    server = Server(httpx.Response(409))
+    api = an_api(server)
+    path = tmp_path / "crm.journal"
+    first = api.begin(Journal.open(path, "seed"))
+    first.call(a_post(json="1"))
+    again = api.begin(Journal.open(path, "seed"))
+    for body in ("1", "2"):
+        again.call(a_post(json=body))
+    third = api.begin(Journal.open(path, "seed"))
+    for body in ("1", "2"):
+        third.call(a_post(json=body))
+
+    assert [0, 1, 1] == [calls.log.unanswered for calls in (first, again, third)]
+
+
 def test_the_server_may_say_when() -> None:
     """Retry-After is waited out."""
     slept: list[float] = []
