@@ -1,7 +1,7 @@
 """What pyproject.toml's [tool.ondatra], the environment and .env say, as one value.
 
-This is the only place that reads the environment, .env included. A variable wins over .env, .env wins over pyproject.toml.
-What .env says stays here: it is never put into the environment, where every child process could see it.
+This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml. What
+.env says stays here: it is never put into the environment, where every child process could see it.
 """
 
 import dataclasses
