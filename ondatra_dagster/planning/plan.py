@@ -89,6 +89,8 @@ class QueueState(Protocol):
     @property
     def due(self) -> int: ...
     @property
+    def next_due_at(self) -> float | None: ...
+    @property
     def can_send(self) -> bool: ...
 
 
@@ -182,8 +184,8 @@ def plan_sync(
 ) -> SyncStep:
     """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
     need, reason = Need.NONE, "nothing is new, and nothing is due"
-    if project.settings.sinks == "off":
-        reason = "sinks are off"
+    if project.settings.sinks != "on":
+        reason = f"sinks are {project.settings.sinks}"
     elif sure := next(_work(model, look, sink.sync_id), None):
         need, reason = Need.SURE, sure
     elif runs_first:

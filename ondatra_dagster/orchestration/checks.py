@@ -1,0 +1,68 @@
+"""The checks of models and sinks as Dagster's own. What they say is judged elsewhere."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.naming import op_name, sink_key
+from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import JUDGES, CheckVerdict, Severity
+
+DESCRIPTIONS = {
+    "rejects": "Rows that the API refused for good, and dead letters",
+    "undelivered": "Rows that wait, and why nothing came of them",
+    "invalid_records": "Rows that were set aside before the write: their key is null, or comes twice",
+}
+SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
+
+
+def sink_checks(sync: Sync) -> dg.AssetChecksDefinition:
+    """A sink's checks: each can be run alone, and then looks at the queue as it is."""
+    key = sink_key(sync.model)
+    specs = [dg.AssetCheckSpec(name, asset=key, description=DESCRIPTIONS[name]) for name in JUDGES]
+
+    @dg.multi_asset_check(name=op_name(key, "checks"), specs=specs, can_subset=True)
+    def checks(
+        context: dg.AssetCheckExecutionContext, ondatra: dg.ResourceParam[Engine]
+    ) -> Iterator[dg.AssetCheckResult]:
+        wanted = {check.name for check in context.selected_asset_check_keys}
+        with failures(ondatra, sync.id):
+            for verdict in ondatra.verdicts(sync):
+                if verdict.check in wanted:
+                    yield check_result(key, verdict)
+
+    return checks
+
+
+def check_result(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckResult:
+    """A verdict as a check step gives it."""
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=verdict.check,
+        passed=verdict.severity is Severity.PASS,
+        severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
+        description=verdict.description,
+        metadata=_metadata(verdict),
+    )
+
+
+def check_evaluation(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckEvaluation:
+    """A verdict as the sink's own step gives it: when that fails, the checks' step doesn't run."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=verdict.check,
+        passed=verdict.severity is Severity.PASS,
+        severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
+        description=verdict.description,
+        metadata=_metadata(verdict),
+    )
+
+
+def _metadata(verdict: CheckVerdict) -> shown.Metadata:
+    counts = {
+        name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)
+    }
+    return {**counts, **({"samples": shown.samples_table(verdict.samples)} if verdict.samples else {})}

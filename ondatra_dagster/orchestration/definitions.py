@@ -1,0 +1,55 @@
+"""All of a project's Dagster definitions, from its folder: what ondatra_project/definitions.py asks for.
+
+What one asset, check or sensor is, is in the modules beside. Loading starts no JVM, opens no network and
+writes nothing.
+"""
+
+import logging
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+from ondatra_dagster.orchestration.checks import sink_checks
+from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
+from ondatra_dagster.orchestration.model_assets import model_asset
+from ondatra_dagster.orchestration.naming import model_key
+from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.resources import ENGINE, OpenEngine, engine_resource
+from ondatra_dagster.orchestration.sensors import sink_sensor
+from ondatra_dagster.orchestration.sink_assets import sink_asset
+from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
+from ondatra_dagster.project.kinds import KINDS
+
+log = logging.getLogger(__name__)
+
+
+def build_definitions(root: Path, *, with_executor: bool = True) -> dg.Definitions:
+    """The definitions of the project at `root`; raises ProjectError with all that is wrong with its files.
+
+    Leave the executor out to merge them with definitions that have one; it must keep a run in one process.
+    """
+    workspace = load_workspace(root)
+    for warning in workspace.warnings:
+        log.warning("%s", warning)
+    return definitions_of(workspace, with_executor=with_executor)
+
+
+def definitions_of(
+    workspace: Workspace, *, opened: OpenEngine = open_engine, with_executor: bool = True
+) -> dg.Definitions:
+    """The definitions of a project that is loaded already."""
+    models, syncs = workspace.project.models.values(), workspace.syncs.values()
+    keys = {model.id: model_key(model) for model in models}
+    io_managers = {io_manager_key(kind): IO_MANAGERS[kind.name] for kind in KINDS.values()}
+    with warnings.catch_warnings():
+        # code references are in preview: no reason to say so once an asset to who can't change it
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.Definitions(
+            assets=[*(model_asset(model, spellings=keys) for model in models), *map(sink_asset, syncs)],
+            asset_checks=[sink_checks(sync) for sync in syncs],
+            sensors=[sink_sensor(workspace, sync) for sync in syncs],
+            resources={ENGINE: engine_resource(workspace, opened), **io_managers},
+            executor=dg.in_process_executor if with_executor else None,
+        )

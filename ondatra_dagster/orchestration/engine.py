@@ -1,0 +1,201 @@
+"""What the doors of a run call: plan, compute, write, push, judge. One for each process that runs something.
+
+No Dagster here, and Spark behind a port: it starts when the first model or feed asks for it, not before.
+"""
+
+import dataclasses
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ondatra_dagster.changes import Column, identifier
+from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.orchestration import sync_runs
+from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.noop_cache import Unchanged
+from ondatra_dagster.planning.plan import ModelStep, plan_model
+from ondatra_dagster.planning.versions import table_version
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.ports import Feed
+from ondatra_dagster.sync.run import Occasion
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
+
+
+class InvalidSample(Protocol):
+    """A row that was set aside."""
+
+    @property
+    def key(self) -> tuple[str | None, ...]: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Written(Protocol):
+    """What the warehouse says of a write."""
+
+    @property
+    def changed(self) -> bool: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def table_id(self) -> str: ...
+    @property
+    def rows(self) -> int | None: ...
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def invalid(self) -> Mapping[str, int]: ...  # rows that were set aside, by reason
+    @property
+    def invalid_samples(self) -> Sequence[InvalidSample]: ...
+    @property
+    def inserted(self) -> int: ...
+    @property
+    def updated(self) -> int: ...
+    @property
+    def deleted(self) -> int: ...
+
+
+class Tables(Protocol):
+    """The warehouse, as far as a run asks for it."""
+
+    def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
+        """What the model's query gives from its inputs at these versions: a DataFrame."""
+
+    def write(self, model: Model, frame: Any, note: CommitNote) -> Written: ...
+    def feed(self, model: Model) -> Feed: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """A model's result on its way to its IO manager."""
+
+    step: ModelStep
+    frame: Any
+    run_id: str
+    started: float
+
+
+class Engine:
+    """A project at work."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        tables: Tables,
+        *,
+        progress: Progress | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.workspace = workspace
+        self.tables = tables
+        self._progress = progress or Silence()
+        self._clock = clock
+        self._written: dict[str, Written] = {}
+
+    def plan_model(self, model: Model) -> ModelStep:
+        """Whether the model has to be computed now, when all that it reads has had its turn."""
+        return plan_model(self.workspace.project, model, self.workspace.look())
+
+    def keep(self, step: ModelStep) -> ModelResult:
+        """End a model's turn in which there was nothing to do."""
+        table = step.table
+        if table is None:
+            raise ValueError(f"{step.model.name} has no table to keep")
+        result = ModelResult(
+            model=step.model,
+            changed=False,
+            reason=step.reason,
+            run_type="skip",
+            table_version=table_version(table),
+            version=table.version,
+            rows=table.note.rows if table.note else None,
+            columns=table.columns,
+        )
+        self._progress.model_ended(result)
+        return result
+
+    def compute(self, step: ModelStep, *, run_id: str) -> Computed:
+        """The rows that the model's query gives now."""
+        started = self._clock()
+        frame = self.tables.compute(step.model, step.inputs)
+        return Computed(step=step, frame=frame, run_id=run_id, started=started)
+
+    def write(self, computed: Computed) -> ModelResult:
+        """Bring the model's table to what was computed, and end its turn."""
+        step, model = computed.step, computed.step.model
+        note = CommitNote(definition=model.definition, inputs=step.inputs, run_id=computed.run_id)
+        written = self.tables.write(model, computed.frame, note)
+        version = f"{written.table_id}@{written.version}"
+        if not written.changed:
+            unchanged = Unchanged(definition=model.definition, inputs=step.inputs, table_version=version)
+            self.workspace.noop_cache.remember(model.id, unchanged)
+        result = ModelResult(
+            model=model,
+            changed=written.changed,
+            reason=step.reason,
+            run_type="incremental" if step.table else "backfill",
+            table_version=version,
+            version=written.version,
+            rows=written.rows,
+            columns=written.columns,
+            inserted=written.inserted,
+            updated=written.updated,
+            deleted=written.deleted,
+            seconds=self._clock() - computed.started,
+        )
+        self._written[model.id] = written
+        self._progress.model_ended(result)
+        return result
+
+    def invalid_rows(self, model: Model) -> CheckVerdict:
+        """What the check of a model's keys says: of this run, or of the newest that wrote."""
+        written = self._written.get(model.id)
+        if written:
+            return invalid_verdict(written.invalid, written.invalid_samples)
+        return invalid_verdict({"set aside": self.workspace.invalid_count(model.id)})
+
+    def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
+        """Bring the sync's destination as far as it goes now."""
+        result = sync_runs.push(self.workspace, sync, self.tables.feed(sync.model), occasion)
+        self._progress.sync_ended(result)
+        return result
+
+    def records_address(self, result: SyncResult) -> str | None:
+        """Where the records of a sync's run are; None when it left none."""
+        run_id = result.summary.run_id
+        return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
+
+    def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
+        """What the sync's checks say now, of its last run and its queue as it stands."""
+        return sync_runs.standing_verdicts(self.workspace, sync)
+
+    def explain(self, name: str, error: Exception) -> str:
+        """A failure as a sentence; one that nobody foresaw leaves its trace in the log folder."""
+        message = str(error) if isinstance(error, OndatraError) else self._unforeseen(error)
+        self._progress.failed(name, message)
+        return message
+
+    def _unforeseen(self, error: Exception) -> str:
+        path = self.workspace.settings.state / "logs" / "errors.log"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+        return f"{type(error).__name__}: {error}; the whole trace is in {path}"
+
+
+def invalid_verdict(counts: Mapping[str, int], samples: Sequence[InvalidSample] = ()) -> CheckVerdict:
+    """The verdict on rows that were set aside before a write."""
+    total = sum(counts.values())
+    return CheckVerdict(
+        check="invalid_records",
+        severity=Severity.WARN if total else Severity.PASS,
+        description=f"{total} rows are set aside for their key"
+        if total
+        else "every row has a key of its own",
+        counts=dict(counts),
+        samples=tuple({"key": identifier(sample.key), "reason": sample.reason} for sample in samples),
+    )

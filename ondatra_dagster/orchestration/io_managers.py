@@ -1,0 +1,52 @@
+"""One IO manager a kind: the door through which a computed model gets to its table.
+
+How a kind writes is in warehouse/kinds. Models find their inputs by name, pinned to versions, so nothing is
+ever loaded through here.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.engine import Computed, Engine
+from ondatra_dagster.orchestration.resources import ENGINE, failures
+from ondatra_dagster.project.kinds import KINDS, Kind
+
+
+def io_manager_key(kind: Kind) -> str:
+    return f"{ENGINE}_{kind.name}"
+
+
+class KindIOManager(dg.IOManager):
+    """Writes a model of one kind, and says what came of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def handle_output(self, context: dg.OutputContext, obj: Computed) -> None:
+        """Bring the model's table to what was computed."""
+        with failures(self._engine, obj.step.model.name):
+            result = self._engine.write(obj)
+            set_data_version(context, result.table_version)
+            context.add_output_metadata(shown.model_metadata(result))
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Nobody calls this."""
+        raise NotImplementedError("models read tables by their names, not through an IO manager")
+
+
+def set_data_version(context: dg.OutputContext, version: str) -> None:
+    """Dagster's data version of an asset that is just being written; half private there, so only here."""
+    context.step_context.set_data_version(context.asset_key, dg.DataVersion(version))
+
+
+def _io_manager(kind: Kind) -> dg.IOManagerDefinition:
+    @dg.io_manager(required_resource_keys={ENGINE}, description=f"Writes models of kind {kind.name}")
+    def io_manager(context: dg.InitResourceContext) -> KindIOManager:
+        return KindIOManager(getattr(context.resources, ENGINE))
+
+    return io_manager
+
+
+IO_MANAGERS = {kind.name: _io_manager(kind) for kind in KINDS.values()}

@@ -1,0 +1,63 @@
+"""One asset a model. It plans anew when its turn comes: what it reads may have changed in this very run."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.checks import DESCRIPTIONS, check_result
+from ondatra_dagster.orchestration.engine import Computed, Engine
+from ondatra_dagster.orchestration.io_managers import io_manager_key
+from ondatra_dagster.orchestration.naming import model_key, op_name
+from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.project.model import Model, ModelInput
+
+DEFINITION_SHOWN = 16  # letters of a digest that tell one definition from another
+
+
+def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.AssetsDefinition:
+    """The asset of a model; `spellings` has the key of each model by its id."""
+    key = model_key(model)
+
+    @dg.multi_asset(name=op_name(key), specs=[_spec(model, spellings)], check_specs=_checks(model))
+    def build(
+        context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
+    ) -> Iterator[dg.MaterializeResult[Computed] | dg.AssetCheckResult]:
+        with failures(ondatra, model.name):
+            step = ondatra.plan_model(model)
+            if step.will_run:
+                computed = ondatra.compute(step, run_id=context.run_id)
+                yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
+            else:
+                kept = ondatra.keep(step)
+                version = dg.DataVersion(kept.table_version)
+                yield dg.MaterializeResult(
+                    asset_key=key, data_version=version, metadata=shown.model_metadata(kept)
+                )
+            if _checks(model):
+                yield check_result(key, ondatra.invalid_rows(model))
+
+    return build
+
+
+def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:
+    reads = [spellings[read.model] for read in model.inputs if isinstance(read, ModelInput)]
+    return dg.AssetSpec(
+        model_key(model),
+        deps=reads,
+        group_name=model.key_path[0],
+        kinds={"spark", "delta", model.kind.name},
+        owners=list(model.owners),
+        tags=dict(tag.partition("=")[::2] for tag in model.tags),
+        description=model.description,
+        metadata=shown.spec_metadata(model),
+        code_version=model.definition[:DEFINITION_SHOWN],
+    ).with_io_manager_key(io_manager_key(model.kind))
+
+
+def _checks(model: Model) -> list[dg.AssetCheckSpec]:
+    """Rows can be set aside only for their key."""
+    if not model.kind.needs_key:
+        return []
+    name = "invalid_records"
+    return [dg.AssetCheckSpec(name, asset=model_key(model), description=DESCRIPTIONS[name])]

@@ -1,0 +1,95 @@
+"""An engine with the real warehouse behind it: Spark's code is loaded when something is computed or read."""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ondatra_dagster.changes import InvalidRow, Segment
+from ondatra_dagster.orchestration.engine import Engine, Written
+from ondatra_dagster.orchestration.progress import Progress
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import invalid_path, table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.settings import Settings
+
+if TYPE_CHECKING:
+    from ondatra_dagster.warehouse.change_feed import ChangeFeed
+    from ondatra_dagster.warehouse.spark_session import Warehouse
+
+
+@contextlib.contextmanager
+def open_engine(workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+    """The engine of a project; what it started ends with it."""
+    with SparkTables(workspace.settings) as tables:
+        yield Engine(workspace, tables, progress=progress)
+
+
+class SparkTables:
+    """The tables of a project, in the warehouse that its settings name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._warehouse: Warehouse | None = None
+
+    @property
+    def warehouse(self) -> "Warehouse":
+        if self._warehouse is None:
+            from ondatra_dagster.warehouse.spark_session import Warehouse
+
+            self._warehouse = Warehouse(self._settings)
+        return self._warehouse
+
+    def start_early(self) -> None:
+        """Let Spark come up while something else is being done."""
+        self.warehouse.start_early()
+
+    def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
+        from ondatra_dagster.warehouse.model_run import evaluate
+
+        return evaluate(self.warehouse, model, versions)
+
+    def write(self, model: Model, frame: Any, note: CommitNote) -> Written:
+        from ondatra_dagster.warehouse.model_run import write_model
+
+        return write_model(self.warehouse, model, frame, note)
+
+    def feed(self, model: Model) -> "TableFeed":
+        return TableFeed(self, model, table_path(self._settings, model.id))
+
+    def __enter__(self) -> "SparkTables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._warehouse:
+            self._warehouse.close()
+
+
+class TableFeed:
+    """The change feed of one model's table; nothing is started before somebody reads."""
+
+    def __init__(self, tables: SparkTables, model: Model, path: str) -> None:
+        self._tables = tables
+        self._model = model
+        self._path = path
+
+    @functools.cached_property
+    def _feed(self) -> "ChangeFeed":
+        from ondatra_dagster.warehouse.change_feed import ChangeFeed
+
+        return ChangeFeed(warehouse=self._tables.warehouse)
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        model = self._model
+        yield from self._feed.segments(
+            self._path,
+            key_columns=model.key_columns,
+            by_key=model.kind.delivers_by_key,
+            after=after,
+            upto=upto,
+        )
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        path = invalid_path(self._path)
+        yield from self._feed.invalid(path, key_columns=self._model.key_columns, after=after, upto=upto)

@@ -1,0 +1,58 @@
+"""What a run tells while it goes on, as values, and who listens. How it is shown belongs to cli."""
+
+import dataclasses
+from typing import Protocol
+
+from ondatra_dagster.changes import Column
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """How one model's turn ended."""
+
+    model: Model
+    changed: bool
+    reason: str  # why it was computed, or why not
+    run_type: str  # full, incremental, skip
+    table_version: str  # as planning.versions spells it
+    version: int
+    rows: int | None  # in the table now; None when nobody counted
+    columns: tuple[Column, ...]
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """How one sync's turn ended, and what its checks say of it."""
+
+    sync: Sync
+    summary: RunSummary
+    verdicts: tuple[CheckVerdict, ...]
+
+    @property
+    def errors(self) -> tuple[CheckVerdict, ...]:
+        """The verdicts for which the run fails."""
+        return tuple(verdict for verdict in self.verdicts if verdict.severity is Severity.ERROR)
+
+
+class Progress(Protocol):
+    """Hears of each model and sync as it ends."""
+
+    def model_ended(self, result: ModelResult) -> None: ...
+    def sync_ended(self, result: SyncResult) -> None: ...
+    def failed(self, name: str, message: str) -> None: ...
+
+
+class Silence:
+    """Nobody listens: Dagster's own page tells all."""
+
+    def model_ended(self, result: ModelResult) -> None: ...
+    def sync_ended(self, result: SyncResult) -> None: ...
+    def failed(self, name: str, message: str) -> None: ...

@@ -1,0 +1,40 @@
+"""The one resource that all our assets share: the engine, opened when a run begins and closed when it ends.
+
+In process, a run has one of it, and with it at most one JVM.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TypeAlias
+
+import dagster as dg
+
+from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.workspace import Workspace
+
+ENGINE = "ondatra"  # the resource's key, and the prefix of our other keys
+OpenEngine: TypeAlias = Callable[[Workspace], AbstractContextManager[Engine]]
+
+
+def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> dg.ResourceDefinition:
+    """The engine of the project; Spark isn't started by opening it."""
+
+    @dg.resource(description="The project's engine: one a run, with at most one Spark session")
+    def engine(_: dg.InitResourceContext) -> Iterator[Engine]:
+        with opened(workspace) as ready:
+            yield ready
+
+    return engine
+
+
+@contextlib.contextmanager
+def failures(engine: Engine, name: str) -> Iterator[None]:
+    """What goes wrong inside is told as a sentence, and fails the step with it."""
+    try:
+        yield
+    except dg.Failure:
+        raise
+    except Exception as error:  # the edge: nobody above this explains it
+        raise dg.Failure(description=engine.explain(name, error), allow_retries=False) from error

@@ -1,0 +1,102 @@
+"""What Dagster's page shows of a model and of a sync: results as metadata. No payloads, no secrets."""
+
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from ondatra_dagster.changes import Column, Json
+from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
+
+SAMPLES = 20
+Metadata = dict[str, dg.MetadataValue]
+
+
+def spec_metadata(model: Model) -> Metadata:
+    """What is known of a model before it runs."""
+    return {
+        "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
+        "file": dg.MetadataValue.text(model.file),
+        "dagster/code_references": dg.CodeReferencesMetadataValue(
+            code_references=[
+                dg.LocalFileCodeReference(file_path=str(model.path), line_number=1, label=model.file)
+            ]
+        ),
+    }
+
+
+def model_metadata(result: ModelResult) -> Metadata:
+    """What came of a model's turn."""
+    numbers = {
+        "dagster/row_count": result.rows,
+        "version": result.version,
+        "inserted": result.inserted,
+        "updated": result.updated,
+        "deleted": result.deleted,
+    }
+    described = dict(result.model.column_descriptions)
+    return {
+        **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
+        "run type": dg.MetadataValue.text(result.run_type),
+        "reason": dg.MetadataValue.text(result.reason),
+        "dagster/column_schema": dg.MetadataValue.table_schema(_schema(result.columns, described)),
+    }
+
+
+def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
+    """What came of a sync's turn; `records` is where its records are."""
+    summary = result.summary
+    shown: Metadata = {"counts": grid_table(summary)}
+    if summary.message:
+        shown["message"] = dg.MetadataValue.text(summary.message)
+    if summary.queue:
+        oldest = summary.queue.oldest_since
+        shown["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
+        shown["dead letters"] = dg.MetadataValue.int(summary.queue.dead)
+        shown["oldest seconds"] = dg.MetadataValue.float(
+            round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
+        )
+    for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED):
+        shown[cell.value] = dg.MetadataValue.int(summary.grid.count(cell))
+    if summary.samples:
+        shown["sample rejects"] = samples_table(
+            {"key": sample.key, "change": sample.change_type, "reason": sample.reason}
+            for sample in summary.samples
+        )
+    if records:
+        shown["records"] = dg.MetadataValue.path(records)
+    return shown
+
+
+def grid_table(summary: RunSummary) -> dg.MetadataValue:
+    """What became of how many rows."""
+    cells = summary.grid.cells
+    return _table(
+        [
+            {"rows": cell.value, **{operation.value: cells[cell, operation] for operation in Operation}}
+            for cell in Cell
+        ]
+    )
+
+
+def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
+    """A few rows as a table."""
+    rows = [
+        {name: value if isinstance(value, int | float) else str(value) for name, value in sample.items()}
+        for sample in samples
+    ]
+    return _table(rows[:SAMPLES])
+
+
+def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
+
+
+def _schema(columns: Iterable[Column], described: Mapping[str, str]) -> dg.TableSchema:
+    return dg.TableSchema(
+        [
+            dg.TableColumn(name=column.name, type=column.type, description=described.get(column.name))
+            for column in columns
+        ]
+    )

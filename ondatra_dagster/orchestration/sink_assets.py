@@ -1,0 +1,64 @@
+"""One asset a sync, push/<model path>: what a model's rows are at their destination."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.checks import check_evaluation
+from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
+from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.sync.run import Occasion
+from ondatra_dagster.sync.sync import Sync
+
+TRIGGER = "ondatra/trigger"  # a run's tag: who asked for it
+
+
+def sink_asset(sync: Sync) -> dg.AssetsDefinition:
+    """The asset that a run of the sync materializes."""
+    key = sink_key(sync.model)
+
+    @dg.multi_asset(name=op_name(key), specs=[_spec(sync)])
+    def push(
+        context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
+        with failures(ondatra, sync.id):
+            result = ondatra.push(sync, occasion(context.run))
+            metadata = shown.sync_metadata(result, ondatra.records_address(result))
+            if result.errors:
+                yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
+                sentence = "; ".join(verdict.description for verdict in result.errors)
+                raise dg.Failure(sentence, metadata=metadata, allow_retries=False)
+            yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+    return push
+
+
+def occasion(run: dg.DagsterRun) -> Occasion:
+    """What made the run happen, from its tags."""
+    tags = run.tags
+    trigger = tags.get(TRIGGER) or tags.get("dagster/sensor_name") or tags.get("dagster/schedule_name")
+    return Occasion(trigger=trigger or "Dagster", dagster_run_id=run.run_id)
+
+
+def _spec(sync: Sync) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        sink_key(sync.model),
+        deps=[model_key(sync.model)],
+        group_name="push",
+        kinds={"starlark"},
+        owners=list(sync.model.owners),
+        description=f"Rows of {sync.model.name} at {sync.config.destination}: {sync.config.object}",
+        metadata={
+            "sync": dg.MetadataValue.text(sync.id),
+            "file": dg.MetadataValue.text(sync.config.file),
+            "dagster/code_references": dg.CodeReferencesMetadataValue(
+                code_references=[
+                    dg.LocalFileCodeReference(
+                        file_path=str(sync.library), line_number=1, label=sync.config.file
+                    )
+                ]
+            ),
+        },
+    )

@@ -1,0 +1,118 @@
+"""One sync run with everything it needs from outside filled in, and what its checks say of it."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+from ondatra_dagster.delivery.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters
+from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.orchestration.progress import SyncResult
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning.delta_log import read_table_state, table_path
+from ondatra_dagster.store.database import read_only
+from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.summary import SAMPLES, Grid, RunSummary, Sample, summary_of
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
+from ondatra_dagster.tracking.facts import facts_of
+
+
+def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> SyncResult:
+    """Run the sync, where the settings let it."""
+    if workspace.settings.sinks != "on":
+        summary = _nothing(sync, f"sinks are {workspace.settings.sinks}: nothing was sent")
+        return SyncResult(sync=sync, summary=summary, verdicts=())
+    try:
+        summary = run_sync(sync, ports(workspace, sync, feed), occasion)
+    except OndatraError as error:
+        return _failed(workspace, sync, str(error))
+    if summary.has_done_something:
+        workspace.tracking.write_facts(facts_of(each.ends for each in workspace.syncs.values()))
+    return SyncResult(sync=sync, summary=summary, verdicts=judge(summary, sync.limits))
+
+
+def _failed(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
+    """A run that ended early: the checks see what was there before, and why nothing came of it."""
+    summary = dataclasses.replace(_standing(workspace, sync), run_id=None, message=message)
+    verdicts = tuple(
+        dataclasses.replace(verdict, severity=Severity.ERROR, description=message)
+        if verdict.check == "undelivered"
+        else verdict
+        for verdict in judge(summary, sync.limits)
+    )
+    return SyncResult(sync=sync, summary=summary, verdicts=verdicts)
+
+
+def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
+    """What the sync run asks for, filled with the real things."""
+    settings = workspace.settings
+    context = PushContext(
+        sync_id=sync.id,
+        kind=sync.model.kind.name,
+        key_columns=sync.model.key_columns,
+        arguments=sync.sink.arguments,
+    )
+    return Ports(
+        source=lambda: source_state(workspace, sync),
+        feed=feed,
+        push=lambda: open_pusher(
+            sync.library, context, secrets=settings.secret, rates=settings.state / "rates.sqlite"
+        ),
+        tracking=workspace.tracking,
+        history=workspace.history,
+    )
+
+
+def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
+    """The model's table as its log tells; None when there is none yet."""
+    table = read_table_state(table_path(workspace.settings, sync.model.id))
+    if table is None:
+        return None
+    return SourceState(
+        table_id=table.table_id,
+        version=table.version,
+        invalid_version=workspace.invalid_version(sync.model.id),
+        columns=table.columns,
+    )
+
+
+def standing_verdicts(workspace: Workspace, sync: Sync) -> tuple[CheckVerdict, ...]:
+    """What the checks say of the newest run, with the queue and the dead letters as they are now."""
+    return judge(_standing(workspace, sync), sync.limits)
+
+
+def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
+    past = workspace.history.runs(sync.id, limit=1)
+    if not past:
+        return _nothing(sync, "the sync has never run")
+    samples = [_sample(letter) for letter in letters(sync, limit=SAMPLES)]
+    return summary_of(past[0], workspace.queue(sync.id), samples, seen_at=datetime.now(UTC))
+
+
+def letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:
+    """The sync's dead letters, oldest first, for those who only look."""
+    if not sync.queue.exists():
+        return []
+    with read_only(sync.queue) as store:
+        return list(dead_letters(store, sync.shape, limit=limit, since=since))
+
+
+def _sample(letter: DeadLetter) -> Sample:
+    change_type = letter.sends[-1][0].value if letter.sends else ""
+    return Sample(letter.key, change_type, letter.error)
+
+
+def _nothing(sync: Sync, message: str) -> RunSummary:
+    now = datetime.now(UTC)
+    return RunSummary(
+        sync_id=sync.id,
+        run_id=None,
+        started_at=now,
+        ended_at=now,
+        version_from=None,
+        version_to=None,
+        grid=Grid(),
+        queue=None,
+        message=message,
+    )

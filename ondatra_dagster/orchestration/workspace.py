@@ -1,0 +1,168 @@
+"""A project with its syncs, as every door finds it: commands, assets, sensors. No Dagster, no Spark.
+
+Loading reads the user's files and nothing else. What a run does with it belongs to engine.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.library_check import LibraryCheck, check_library, check_use
+from ondatra_dagster.delivery.queue.states import QueueState, queue_state
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
+from ondatra_dagster.planning.noop_cache import NoopCache
+from ondatra_dagster.planning.plan import NEVER, Look, Plan, make_plan, plan_sync
+from ondatra_dagster.planning.versions import table_version, tables_of
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model_files import find_sinks
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings import Settings, read_settings
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import History
+from ondatra_dagster.tracking.store import TrackingStore
+
+
+class SyncWork(NamedTuple):
+    """Whether a sync has something to do."""
+
+    is_there: bool
+    reason: str
+    name: str  # the same while the work is the same
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """One project, read whole and without a problem."""
+
+    project: Project
+    syncs: Mapping[str, Sync]  # by sync id, in the order of their models
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        return self.project.settings
+
+    def sync(self, name: str) -> Sync:
+        """The sync of that id, or of the model of that name; raises SelectionError."""
+        sink = self.project.sync(name).sink
+        return self.syncs[sink.sync_id if sink else name]
+
+    def sync_of(self, model: Model) -> Sync | None:
+        return self.syncs[model.sink.sync_id] if model.sink else None
+
+    @functools.cached_property
+    def history(self) -> History:
+        return History(self.settings.state / "history.sqlite")
+
+    @functools.cached_property
+    def tracking(self) -> TrackingStore:
+        settings = self.settings
+        return TrackingStore(
+            settings.tracking, organization=settings.organization, workspace=settings.workspace
+        )
+
+    @property
+    def noop_cache(self) -> NoopCache:
+        return NoopCache(self.settings.state / "cache.sqlite")
+
+    def queue(self, sync_id: str) -> QueueState | None:
+        """How the sync's queue stands; None when it never ran."""
+        return queue_state(self.syncs[sync_id].queue, now=time.time())
+
+    def invalid_version(self, model_id: str) -> int:
+        """The version of the table of the model's rows that were set aside."""
+        state = self._invalid(model_id)
+        return NEVER if state is None else state.version
+
+    def invalid_count(self, model_id: str) -> int:
+        """How many rows the newest write of the model set aside."""
+        state = self._invalid(model_id)
+        return (state.note.rows or 0) if state and state.note else 0
+
+    def _invalid(self, model_id: str) -> TableState | None:
+        return read_table_state(invalid_path(table_path(self.settings, model_id)))
+
+    def look(self) -> Look:
+        """The world as it is now."""
+        return Look(
+            tables=tables_of(self.settings),
+            invalid_versions=self.invalid_version,
+            queues=self.queue,
+            unchanged=self.noop_cache.read(),
+        )
+
+    def sync_work(self, sync: Sync) -> SyncWork:
+        """What the sync has to do now, when its model isn't computed first."""
+        look = self.look()
+        step = plan_sync(self.project, sync.model, sync.sink, look)
+        table, queue = look.tables(sync.model.id), look.queues(sync.id)
+        version = table_version(table) if table else "no table"
+        due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
+        name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")
+        return SyncWork(is_there=step.will_run, reason=step.reason, name=name)
+
+    def plan(self, selection: Collection[str] | None = None) -> Plan:
+        """What a run of the whole project, or of the selected model ids, has to do."""
+        return make_plan(self.project, self.look(), selection=selection)
+
+
+def load_workspace(root: Path) -> Workspace:
+    """The project at `root` with its syncs; raises SettingsError, or ProjectError with all that is wrong."""
+    settings = read_settings(root)
+    problems: list[Problem] = []
+    project: Project | None = None
+    try:
+        project = load_project(settings.root, settings)
+    except ProjectError as error:
+        problems += error.problems
+    checks = _check_sinks(project, settings)
+    for check in checks.values():
+        problems += check.problems
+    if project:
+        problems += _misuses(project, checks)
+    if project is None or problems:
+        raise ProjectError(problems)
+    unset = [warning for check in checks.values() for warning in check.warnings]
+    return Workspace(
+        project=project, syncs=_syncs(project, checks), warnings=(*project.warnings, *sorted(unset))
+    )
+
+
+def _check_sinks(project: Project | None, settings: Settings) -> dict[str, LibraryCheck]:
+    """What is known of the sinks that are used; of all when the models don't tell which those are."""
+    files = find_sinks(settings.root)
+    if project:
+        used = {model.sink.name for model in project.with_sinks() if model.sink}
+        files = {name: path for name, path in files.items() if name in used}
+    else:
+        files = {name: path for name, path in files.items() if _has_push(path)}
+    return {name: check_library(path, secrets=settings.secret) for name, path in files.items()}
+
+
+def _has_push(path: Path) -> bool:
+    """Whether it is a sink: else it is there for others to load."""
+    return "def push(" in path.read_text(encoding="utf-8", errors="replace")
+
+
+def _misuses(project: Project, checks: Mapping[str, LibraryCheck]) -> Iterator[Problem]:
+    for model in project.with_sinks():
+        config = checks[model.sink.name].config if model.sink else None
+        if config:
+            yield from check_use(config, model)
+
+
+def _syncs(project: Project, checks: Mapping[str, LibraryCheck]) -> dict[str, Sync]:
+    return {
+        model.sink.sync_id: Sync(
+            model=model, sink=model.sink, config=config, library=path, state=project.settings.state
+        )
+        for model in project.with_sinks()
+        if model.sink
+        and (config := checks[model.sink.name].config)
+        and (path := project.sink_files[model.sink.name])
+    }
