@@ -1,0 +1,159 @@
+"""What changed in a table between two versions, in pages that fit into memory."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster import changes
+from ondatra_dagster.changes import Change, ChangeType, FeedPage, InvalidRow, Layout, Segment
+from ondatra_dagster.planning.delta_log import changed_bytes, feed_segments, invalid_path
+from ondatra_dagster.planning.delta_schema import REASON, ROWID
+from ondatra_dagster.warehouse.column_types import visible
+from ondatra_dagster.warehouse.comparison import column_of
+from ondatra_dagster.warehouse.payloads import array_texts, identifiers, json_columns, object_texts
+from ondatra_dagster.warehouse.spark_errors import explained_at
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+TYPE, VERSION, PAGE = "_change_type", "_commit_version", "__ondatra_page"
+FEED_COLUMNS = frozenset({TYPE, VERSION, "_commit_timestamp"})
+PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, and ten times that in memory
+CHANGE_TYPES = {change_type.value: change_type for change_type in ChangeType}
+# what goes before what comes, an update's old image before its new one
+PLACES = (ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE, ChangeType.INSERT)
+
+
+class _Order(NamedTuple):
+    together: list[Column]  # rows that are equal in these are never on two pages, but for one row's own
+    within: list[Column]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFeed:
+    """The change feed of one model's table. Spark starts when a page is asked for, not before.
+
+    By key, all changes of a key stand together, oldest first. Else they stand in the order of versions, what
+    goes before what comes, and a row that came and went in between isn't there.
+    """
+
+    warehouse: Warehouse
+    table: str
+    key_columns: tuple[str, ...]
+    by_key: bool  # else the delivery key is the rowid
+    page_bytes: int = PAGE_BYTES
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        """The versions in (after, upto], cut where a column went or changed; None: the table at `upto`."""
+        if after is None:
+            yield Segment(-1, upto, self._snapshot_pages(upto))
+            return
+        for start, end in feed_segments(self.table, after=after, upto=upto):
+            yield Segment(start, end, self._change_pages(start, end))
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        """The rows that were newly set aside in (after, upto], which are versions of the table beside."""
+        table = invalid_path(self.table)
+        for start, end in feed_segments(table, after=after, upto=upto):
+            with explained_at(table):
+                rows = self._read_changes(table, start, end).where(F.col(TYPE) == ChangeType.INSERT.value)
+                names = _names(rows)
+                chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, REASON)))
+                order = _Order([F.col(VERSION), F.col(ROWID)], [F.col(VERSION), F.col(ROWID)])
+                for arrow in self._arrow_pages(chosen, order, changed_bytes(table, after=start, upto=end)):
+                    yield from _invalid_rows(arrow, names, self._places(names))
+
+    def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
+        with explained_at(self.table):
+            read = self.warehouse.session.read.format("delta").option("versionAsOf", version)
+            rows = read.load(self.table).withColumns(
+                {TYPE: F.lit(ChangeType.INSERT.value), VERSION: F.lit(version).cast("bigint")}
+            )
+            yield from self._pages(rows, changed_bytes(self.table, after=-1, upto=version))
+
+    def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
+        with explained_at(self.table):
+            rows = self._read_changes(self.table, after, upto)
+            if not self.by_key and upto - after > 1:
+                rows = _without_passing_rows(rows)
+            yield from self._pages(rows, changed_bytes(self.table, after=after, upto=upto))
+
+    def _read_changes(self, table: str, after: int, upto: int) -> DataFrame:
+        read = self.warehouse.session.read.format("delta").option("readChangeFeed", "true")
+        return read.option("startingVersion", after + 1).option("endingVersion", upto).load(table)
+
+    def _pages(self, rows: DataFrame, size: int) -> Iterator[FeedPage]:
+        names = _names(rows)
+        layout = Layout(
+            tuple(
+                changes.Column(field.name, field.dataType.simpleString())
+                for field in rows.schema.fields
+                if field.name in names
+            )
+        )
+        chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, TYPE)))
+        for arrow in self._arrow_pages(chosen, self._order(), size):
+            if arrow.num_rows:
+                yield FeedPage(layout, _changes(arrow, len(names), self._places(names)))
+
+    def _order(self) -> _Order:
+        """How changes stand: all of a key together, or as they have to be sent."""
+        within = [F.col(VERSION), F.array_position(F.lit(list(PLACES)), F.col(TYPE)), F.col(ROWID)]
+        if not self.by_key:
+            return _Order(within, within)
+        keys = [column_of(name) for name in self.key_columns]
+        return _Order(keys, [*keys, *within])
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        """Where the delivery key's columns stand among the payload's; none: it is the rowid."""
+        folded = [name.casefold() for name in names]
+        return [folded.index(name.casefold()) for name in self.key_columns] if self.by_key else []
+
+    def _arrow_pages(self, rows: DataFrame, order: _Order, size: int) -> Iterator[pa.Table]:
+        """The rows in order; toArrow holds a whole answer in memory, so a large one is asked for in parts."""
+        parts = -(-size // self.page_bytes)
+        if parts <= 1:
+            yield rows.orderBy(*order.within).toArrow()
+            return
+        ranged = rows.repartitionByRange(parts, *order.together).sortWithinPartitions(*order.within)
+        numbered = ranged.withColumn(PAGE, F.spark_partition_id()).persist()
+        try:
+            for part in range(parts):
+                yield numbered.where(F.col(PAGE) == part).drop(PAGE).toArrow()
+        finally:
+            numbered.unpersist()
+
+
+def _names(rows: DataFrame) -> list[str]:
+    """The model's own columns."""
+    return [field.name for field in visible(rows.schema) if field.name not in FEED_COLUMNS]
+
+
+def _without_passing_rows(rows: DataFrame) -> DataFrame:
+    """Of each row what its changes come to: the last of an odd number of them, nothing of an even one."""
+    of_row = Window.partitionBy(ROWID)
+    counted = rows.withColumns(
+        {
+            "__ondatra_times": F.count(F.lit(1)).over(of_row),
+            "__ondatra_last": F.max(VERSION).over(of_row),
+        }
+    )
+    is_last = (F.col("__ondatra_times") % 2 == 1) & (F.col(VERSION) == F.col("__ondatra_last"))
+    return counted.where(is_last).drop("__ondatra_times", "__ondatra_last")
+
+
+def _changes(arrow: pa.Table, width: int, key_places: Sequence[int]) -> list[Change]:
+    columns = json_columns(arrow.select(range(width)))
+    rowids, versions, types = (arrow.column(width + place).to_pylist() for place in range(3))
+    keys = identifiers([columns[place] for place in key_places]) if key_places else map(str, rowids)
+    change_types = map(CHANGE_TYPES.__getitem__, types)
+    return list(map(Change, keys, rowids, change_types, versions, array_texts(columns)))
+
+
+def _invalid_rows(arrow: pa.Table, names: Sequence[str], key_places: Sequence[int]) -> Iterator[InvalidRow]:
+    columns = json_columns(arrow.select(range(len(names))))
+    rowids, versions, reasons = (arrow.column(len(names) + place).to_pylist() for place in range(3))
+    keys = identifiers([columns[place] for place in key_places])
+    yield from map(InvalidRow, keys, reasons, versions, rowids, object_texts(names, columns))

@@ -1,0 +1,157 @@
+"""The columns that a query gives beside those that its table has: what may be, and what has to be changed.
+
+Only types and names are looked at here. How a table is altered is in delta_tables.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    VarcharType,
+)
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.delta_schema import is_hidden
+from ondatra_dagster.project.columns import is_reserved
+from ondatra_dagster.project.references import quoted
+
+UNFIT = {  # by the first word of the type's name
+    "void": "give it a type: CAST(NULL AS STRING)",
+    "interval": "CAST it to STRING",
+    "variant": "turn it into text with to_json(…), or into columns",
+    "geography": "turn it into text or binary",
+    "geometry": "turn it into text or binary",
+    "time": "CAST it to STRING",
+}
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+DIGITS = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """What a table needs before it can take the rows of a query."""
+
+    added: tuple[StructField, ...] = ()
+    dropped: tuple[str, ...] = ()
+    widened: tuple[StructField, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped or self.widened)
+
+
+def visible(schema: StructType) -> list[StructField]:
+    """The model's own columns."""
+    return [field for field in schema.fields if not is_hidden(field.name)]
+
+
+def check_columns(schema: StructType) -> None:
+    """Raise WarehouseError with every column that a table can't have."""
+    problems = [problem for field in schema.fields for problem in _problems(field)]
+    names = [field.name.casefold() for field in schema.fields]
+    problems += [
+        f"column {name!r} comes more than once; name each with AS"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    if not names:
+        problems.append("the query has no columns; select at least one")
+    if problems:
+        raise WarehouseError("; ".join(problems))
+
+
+def alteration(table: Sequence[StructField], query: Sequence[StructField]) -> Alteration:
+    """What has to be changed for the table to take the query's rows; raises WarehouseError if it can't."""
+    ours = {field.name.casefold(): field for field in table}
+    theirs = {field.name.casefold(): field for field in query}
+    widened = []
+    refused = []
+    for name in ours.keys() & theirs.keys():
+        old, new = ours[name].dataType, theirs[name].dataType
+        if fits(new, into=old):
+            continue
+        if _may_widen(old, new):
+            widened.append(StructField(ours[name].name, new))
+        else:
+            refused.append(
+                f"column {ours[name].name!r} was {ddl(old)} and would be {ddl(new)}: CAST it to {ddl(old)},"
+                " or give it another name with AS"
+            )
+    if refused:
+        raise WarehouseError("; ".join(sorted(refused)))
+    return Alteration(
+        added=tuple(field for field in query if field.name.casefold() not in ours),
+        dropped=tuple(field.name for field in table if field.name.casefold() not in theirs),
+        widened=tuple(sorted(widened, key=lambda field: field.name)),
+    )
+
+
+def fits(new: DataType, *, into: DataType) -> bool:
+    """Whether every value of a type is one of another just as it stands."""
+    return ddl(new) == ddl(into) or _may_widen(new, into)
+
+
+def ddl(of: DataType) -> str:
+    """The type as a statement names it: names of fields are quoted, and nothing is cut short."""
+    if isinstance(of, StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {ddl(field.dataType)}' for field in of.fields)}>"
+    if isinstance(of, ArrayType):
+        return f"array<{ddl(of.elementType)}>"
+    if isinstance(of, MapType):
+        return f"map<{ddl(of.keyType)}, {ddl(of.valueType)}>"
+    if isinstance(of, CharType | VarcharType):
+        return "string"
+    return of.simpleString()
+
+
+def _may_widen(old: DataType, new: DataType) -> bool:
+    """Whether a wider type holds all values of the narrower, by the rules of Delta's type widening."""
+    if isinstance(old, INTEGERS):
+        if isinstance(new, INTEGERS):
+            return INTEGERS.index(type(old)) < INTEGERS.index(type(new))
+        if isinstance(new, DecimalType):
+            return new.precision - new.scale >= DIGITS[type(old)]
+        return isinstance(new, DoubleType) and not isinstance(old, LongType)
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+    if isinstance(old, FloatType):
+        return isinstance(new, DoubleType)
+    return isinstance(old, DateType) and isinstance(new, TimestampNTZType)
+
+
+def _problems(field: StructField) -> Iterator[str]:
+    if is_reserved(field.name):
+        yield f"column {field.name!r} can't be a model's: rename it with AS"
+    for part in _parts(field.dataType):
+        written = part.simpleString()
+        word = re.split(r"[ (]", written)[0]
+        if word in UNFIT:
+            yield f"column {field.name!r} is of type {written}, which a table can't have; {UNFIT[word]}"
+
+
+def _parts(of: DataType) -> Iterator[DataType]:
+    """The plain types in a type."""
+    if isinstance(of, ArrayType):
+        yield from _parts(of.elementType)
+    elif isinstance(of, MapType):
+        yield from _parts(of.keyType)
+        yield from _parts(of.valueType)
+    elif isinstance(of, StructType):
+        for field in of.fields:
+            yield from _parts(field.dataType)
+    else:
+        yield of

@@ -1,0 +1,107 @@
+"""When two rows are the same, for every type that a table can have.
+
+Spark's own `<=>` and hashes can't look into maps, pass over nulls inside arrays and structs, and take 1 for
+true. So a nested value is compared by a canonical form, in which each part says whether it is there, and what
+is hashed says where each value stands. NaN equals NaN and -0.0 equals 0.0, as in Spark.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from ondatra_dagster.project.references import quoted
+
+SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows
+
+
+def column_of(name: str, table: str | None = None) -> Column:
+    """A column by its name, whatever is in it."""
+    return F.col(f"{table}.{quoted(name)}" if table else quoted(name))
+
+
+def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
+    """Whether the rows of two aliases are equal in all fields; a null equals a null."""
+    same = F.lit(True)  # noqa: FBT003 - a value in a query
+    for field in fields:
+        ours, theirs = (canonical(column_of(field.name, alias), field.dataType) for alias in (left, right))
+        same = same & ours.eqNullSafe(theirs)
+    return same
+
+
+def same_keys(names: Sequence[str], left: str, right: str) -> Column:
+    """Whether two aliases have the same key, in which a null may stand."""
+    same = F.lit(True)  # noqa: FBT003 - a value in a query
+    for name in names:
+        same = same & column_of(name, left).eqNullSafe(column_of(name, right))
+    return same
+
+
+def canonical(value: Column, of: DataType) -> Column:
+    """The value in a form that compares and hashes as the value should; plain types stay as they are."""
+    if isinstance(of, StructType):
+        parts = [
+            part for field in of.fields for part in _with_presence(value.getField(field.name), field.dataType)
+        ]
+        named = [part.alias(f"p{place}") for place, part in enumerate(parts)]
+        return F.when(value.isNotNull(), F.struct(F.lit(len(parts)).alias("n"), *named))
+    if isinstance(of, ArrayType):
+        return _canonical_array(value, of.elementType)
+    if isinstance(of, MapType):
+        entries = F.transform(
+            F.map_entries(value),
+            lambda entry: F.struct(
+                canonical(entry["key"], of.keyType).alias("k"),
+                *_named_presence(entry["value"], of.valueType),
+            ),
+        )
+        return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), F.array_sort(entries).alias("e")))
+    return value
+
+
+def row_hashes(fields: Sequence[StructField]) -> list[Column]:
+    """Two hashes of a row. A column that is null leaves no trace, so adding one changes no hash."""
+    parts: list[Column] = []
+    for field in fields:
+        value = column_of(field.name)
+        parts.append(F.when(value.isNotNull(), F.lit(field.name.casefold())))
+        parts.append(canonical(value, field.dataType))
+    return [F.xxhash64(F.lit(salt), *parts) for salt in SALTS]
+
+
+def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
+    """The frame with a hash or two a row, and the aggregates that sum them up in any order."""
+    names = [f"__ondatra_hash_{salt}" for salt in SALTS]
+    hashed = frame.withColumns(dict(zip(names, row_hashes(fields), strict=True)))
+    # as decimals: the sum of many 64-bit numbers is no 64-bit number
+    sums = [F.sum(F.col(name).cast("decimal(38,0)")).alias(name) for name in names]
+    return hashed, [F.count(F.lit(1)).alias("__ondatra_rows"), *sums]
+
+
+def content_hash() -> Column:
+    """The content of a group as one short text, out of the aggregates of content_sums."""
+    sums = [F.col(f"__ondatra_hash_{salt}").cast("string") for salt in SALTS]
+    return F.md5(F.concat_ws(":", F.col("__ondatra_rows").cast("string"), *sums))
+
+
+def fingerprint(frame: DataFrame, fields: Sequence[StructField]) -> tuple[int, str]:
+    """How many rows the frame has, and a text that is the same for the same rows in any order."""
+    hashed, sums = content_sums(frame, fields)
+    rows, *totals = hashed.agg(*sums).collect()[0]
+    return rows, ":".join(str(int(total or 0)) for total in totals)
+
+
+def _canonical_array(value: Column, element: DataType) -> Column:
+    elements = F.transform(value, lambda item: F.struct(*_named_presence(item, element)))
+    return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), elements.alias("e")))
+
+
+def _with_presence(value: Column, of: DataType) -> tuple[Column, Column]:
+    """A part of a nested value: whether it is null, and what it is. Hashes pass over what is null."""
+    return value.isNull(), canonical(value, of)
+
+
+def _named_presence(value: Column, of: DataType) -> tuple[Column, Column]:
+    is_null, what = _with_presence(value, of)
+    return is_null.alias("is_null"), what.alias("v")

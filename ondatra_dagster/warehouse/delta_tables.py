@@ -1,0 +1,205 @@
+"""A model's Delta table: how it is made, altered, read and written to. What is written is up to the kinds.
+
+Every write is one commit, which carries its note.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import TableState, read_table_state
+from ondatra_dagster.planning.delta_schema import ROWID
+from ondatra_dagster.project.references import quoted
+from ondatra_dagster.warehouse.column_types import Alteration, alteration, ddl, visible
+from ondatra_dagster.warehouse.comparison import column_of
+
+PROPERTIES = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.columnMapping.mode": "name",  # for names with spaces, and to drop or rename without a rewrite
+    "delta.deletedFileRetentionDuration": "interval 3650 days",  # only `maintain` frees space
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+KIND, KEY, STALE_HASHES = "ondatra.kind", "ondatra.key", "ondatra.stale_hashes"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+MATCHED, UNMATCHED = "__ondatra_matched", "__ondatra_unmatched"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a table is, once and for all."""
+
+    kind: str
+    key_columns: tuple[str, ...]
+    own_columns: tuple[str, ...] = ()  # the kind's, hidden, as DDL beside the rowid
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {KIND: self.kind, KEY: orjson.dumps([name.casefold() for name in self.key_columns]).decode()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A table that is ready to take the rows of a query."""
+
+    session: SparkSession
+    path: str
+    schema: StructType
+    key_columns: tuple[str, ...]  # as the table spells them
+    state: TableState
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The model's columns."""
+        return visible(self.schema)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written; one that was emptied since counts as written."""
+        return self.state.version == 0 and not self.state.metrics.get("numOutputRows")
+
+    @property
+    def trusts_hashes(self) -> bool:
+        """Whether the hashes that were kept are of the columns as they are now."""
+        return STALE_HASHES not in self.state.properties
+
+    def rows(self) -> DataFrame:
+        """All rows as they are now, with the hidden columns."""
+        return self.session.read.format("delta").load(self.path)
+
+    def append(self, rows: DataFrame, note: CommitNote) -> None:
+        rows.write.format("delta").mode("append").option("userMetadata", note.dump()).save(self.path)
+
+    def overwrite(self, rows: DataFrame, note: CommitNote) -> None:
+        rows.write.format("delta").mode("overwrite").option("userMetadata", note.dump()).save(self.path)
+
+    def merge(self, rows: DataFrame, note: CommitNote, *, matched: str) -> None:
+        """Insert the rows without a rowid; the others update theirs, or delete it, as `matched` says."""
+        names = [quoted(name) for name in rows.columns if name != ROWID]
+        values = ", ".join(f"s.{name}" for name in names)
+        then = f"update set {', '.join(f't.{name} = s.{name}' for name in names)}"
+        rows.createOrReplaceTempView(f"{MATCHED}_rows")
+        with _commit_metadata(self.session, note):
+            self.session.sql(
+                f"merge into {path_table(self.path)} t using {MATCHED}_rows s on t.{ROWID} = s.{ROWID}"
+                f" when matched then {then if matched == 'update' else 'delete'}"
+                f" when not matched then insert ({', '.join(names)}) values ({values})"
+            ).collect()
+
+
+def open_target(
+    session: SparkSession,
+    path: str,
+    query: Sequence[StructField],
+    identity: Identity,
+    *,
+    before_change: Callable[[], object] = lambda: None,
+) -> Target:
+    """The table at `path`, made or altered so that it takes the query's rows; WarehouseError if it can't.
+
+    `before_change` is called where something would be made or altered, and may raise to prevent it.
+    """
+    state = read_table_state(path)
+    if state is None:
+        before_change()
+        _create(session, path, query, identity)
+        return _target(session, path, identity)
+    _check(state, identity)
+    target = _target(session, path, identity)
+    change = alteration(target.fields, query)
+    if not change:
+        return target
+    before_change()
+    _alter(session, path, change)
+    return _target(session, path, identity)
+
+
+def aligned(frame: DataFrame, target: Target) -> DataFrame:
+    """The query's rows in the table's columns, order and types."""
+    given = {field.name.casefold(): field for field in frame.schema.fields}
+    columns = []
+    for field in target.fields:
+        own = given[field.name.casefold()]
+        value = column_of(own.name)
+        if ddl(own.dataType) != ddl(field.dataType):
+            value = value.cast(field.dataType)
+        columns.append(value.alias(field.name))
+    return frame.select(*columns)
+
+
+def path_table(path: str) -> str:
+    return f"delta.{quoted(path)}"
+
+
+def _target(session: SparkSession, path: str, identity: Identity) -> Target:
+    state = read_table_state(path)
+    if state is None:
+        raise WarehouseError(f"{path} is gone: something removed it while it was being written; run again")
+    schema = session.read.format("delta").load(path).schema
+    spelled = {field.name.casefold(): field.name for field in schema.fields}
+    return Target(
+        session=session,
+        path=path,
+        schema=schema,
+        key_columns=tuple(spelled[name.casefold()] for name in identity.key_columns),
+        state=state,
+    )
+
+
+def _create(session: SparkSession, path: str, query: Sequence[StructField], identity: Identity) -> None:
+    columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in query]
+    columns += [f"{ROWID} bigint generated always as identity", *identity.own_columns]
+    session.sql(
+        f"create table {path_table(path)} ({', '.join(columns)}) using delta"
+        f" tblproperties ({_literals({**PROPERTIES, **identity.properties})})"
+    ).collect()
+
+
+def _check(state: TableState, identity: Identity) -> None:
+    """Refuse another kind or key than the one that the table was made for."""
+    for name, wanted in identity.properties.items():
+        had = state.properties.get(name, wanted)
+        if had != wanted:
+            what = name.rpartition(".")[2]
+            raise WarehouseError(
+                f"the table was made with the {what} {had}, and the model now says {wanted}:"
+                f" put the {what} back, or give the model another name"
+            )
+
+
+def _alter(session: SparkSession, path: str, change: Alteration) -> None:
+    """Bring the table's columns in line; rows that are there stay as they are."""
+    table = f"alter table {path_table(path)}"
+    if change.dropped or change.widened:
+        properties = {STALE_HASHES: "true", "delta.enableTypeWidening": "true"}
+        session.sql(f"{table} set tblproperties ({_literals(properties)})").collect()
+    if change.added:
+        added = ", ".join(f"{quoted(field.name)} {ddl(field.dataType)}" for field in change.added)
+        session.sql(f"{table} add columns ({added})").collect()
+    for field in change.widened:
+        session.sql(f"{table} alter column {quoted(field.name)} type {ddl(field.dataType)}").collect()
+    if change.dropped:
+        dropped = ", ".join(quoted(name) for name in change.dropped)
+        session.sql(f"{table} drop columns ({dropped})").collect()
+
+
+def _literals(properties: dict[str, str]) -> str:
+    def text(value: str) -> str:
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    return ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
+
+
+@contextlib.contextmanager
+def _commit_metadata(session: SparkSession, note: CommitNote) -> Iterator[None]:
+    """The note for the commits made inside; it would stick to every later one, so it is taken back."""
+    session.conf.set(USER_METADATA, note.dump())
+    try:
+        yield
+    finally:
+        session.conf.unset(USER_METADATA)

@@ -1,0 +1,75 @@
+"""What a query reads, as views that stay what they are while the query runs."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
+from ondatra_dagster.planning.delta_schema import is_hidden
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.sources import is_folder
+from ondatra_dagster.warehouse.comparison import column_of
+
+_numbers = itertools.count(1)
+
+
+def pin_inputs(
+    session: SparkSession, settings: Settings, model: Model, versions: Mapping[str, str]
+) -> dict[str, str]:
+    """A view for each input at its version, by the input's name; no name of the user's can mean one."""
+    return {source.name: _view(_read(session, settings, source, versions), model) for source in model.inputs}
+
+
+def _view(rows: DataFrame, model: Model) -> str:
+    name = f"ondatra_{re.sub(r'[^a-z0-9]', '_', model.id)}_{next(_numbers)}"
+    rows.createOrReplaceTempView(name)
+    return name
+
+
+def _read(session: SparkSession, settings: Settings, source: Input, versions: Mapping[str, str]) -> DataFrame:
+    version = versions.get(source.name)
+    if isinstance(source, ModelInput):
+        return _without_hidden(_read_table(session, table_path(settings, source.model), source.name, version))
+    if isinstance(source, FileInput):
+        path = source.path if "://" in source.path else str(settings.root / source.path)
+        return session.read.format(source.format).options(**dict(source.options)).load(path)
+    return _read_source(session, settings, source, version)
+
+
+def _read_source(
+    session: SparkSession, settings: Settings, source: SourceInput, version: str | None
+) -> DataFrame:
+    if not is_folder(source, settings):
+        return session.table(f"{source.location}.`{source.table.replace('`', '``')}`")
+    path = settings.root / source.location / source.table
+    if read_table_state(path) is not None:
+        return _read_table(session, str(path), source.name, version)
+    return session.read.format("parquet").load(str(path))
+
+
+def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:
+    state = read_table_state(Path(path))
+    if state is None:
+        raise WarehouseError(f"{name} has no table yet; run it first")
+    return session.read.format("delta").option("versionAsOf", _log_version(state, version)).load(path)
+
+
+def _log_version(state: TableState, version: str | None) -> int:
+    """The commit to read: the version itself, or a later one that changed no rows but maybe columns."""
+    if version is None or version == f"{state.table_id}@{state.version}":
+        return state.log_version
+    table_id, _, number = version.rpartition("@")
+    if table_id != state.table_id:
+        raise WarehouseError(
+            f"a table was replaced while this run was under way (it was {table_id}); run again"
+        )
+    return int(number)
+
+
+def _without_hidden(rows: DataFrame) -> DataFrame:
+    return rows.select(*(column_of(name) for name in rows.columns if not is_hidden(name)))

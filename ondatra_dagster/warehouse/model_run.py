@@ -1,0 +1,145 @@
+"""One model's run: its query over pinned inputs, and its result written as its kind says."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import MapType, StructType
+
+from ondatra_dagster.changes import Column
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import read_table_state
+from ondatra_dagster.planning.delta_schema import CONTENT_HASH, REASON
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.references import rewrite
+from ondatra_dagster.warehouse import invalid_rows
+from ondatra_dagster.warehouse.column_types import check_columns, visible
+from ondatra_dagster.warehouse.comparison import column_of
+from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, open_target
+from ondatra_dagster.warehouse.inputs import pin_inputs
+from ondatra_dagster.warehouse.kinds.writers import WRITERS
+from ondatra_dagster.warehouse.process_locks import writing
+from ondatra_dagster.warehouse.spark_errors import explained
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+SAMPLES = 20
+OWN_COLUMNS = {"tracked": (f"{CONTENT_HASH} string",)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidSample:
+    key: tuple[str | None, ...]
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a model's write did."""
+
+    changed: bool  # False: there was no commit
+    table_id: str
+    version: int  # the last commit that changed rows
+    rows: int  # in the table now
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    invalid: Mapping[str, int] = dataclasses.field(
+        default_factory=dict
+    )  # NULL and DUPLICATE → rows set aside now
+    invalid_samples: Sequence[InvalidSample] = ()
+    columns: tuple[Column, ...] = ()
+
+
+def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> DataFrame:
+    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
+
+    Its text is the user's own, only the names of inputs are replaced.
+    """
+    with explained(model):
+        views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
+        return warehouse.session.sql(rewrite(model.sql, model.references, views))
+
+
+def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote) -> Written:
+    """Bring the model's table to what the frame holds, in one commit at most; raises WarehouseError."""
+    with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
+        check_columns(frame.schema)
+        _check_key(model, frame.schema)
+        target = _open(warehouse, model, frame)
+        aside = _Aside(target, note)
+        effect = WRITERS[model.kind.name](aligned(frame, target), target, note, aside)
+        state = read_table_state(target.path) or target.state
+        return Written(
+            changed=effect.changed,
+            table_id=state.table_id,
+            version=state.version,
+            rows=effect.rows,
+            inserted=effect.inserted,
+            updated=effect.updated,
+            deleted=effect.deleted,
+            invalid=aside.counts,
+            invalid_samples=aside.samples,
+            columns=state.columns,
+        )
+
+
+@contextlib.contextmanager
+def _releasing(frame: DataFrame) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        frame.unpersist()
+
+
+class _Aside:
+    """Takes the rows that a kind can't write, and remembers how many and some of them."""
+
+    def __init__(self, target: Target, note: CommitNote) -> None:
+        self._target = target
+        self._note = note
+        self.counts: Mapping[str, int] = {}
+        self.samples: Sequence[InvalidSample] = ()
+
+    def __call__(self, rows: DataFrame, counts: Mapping[str, int]) -> None:
+        self.counts = dict(counts)
+        if counts:
+            self.samples = _samples(rows, self._target.key_columns)
+        invalid_rows.set_aside(self._target.session, self._target, rows, counts, self._note)
+
+
+def _open(warehouse: Warehouse, model: Model, frame: DataFrame) -> Target:
+    identity = Identity(
+        kind=model.kind.name,
+        key_columns=model.key_columns,
+        own_columns=OWN_COLUMNS.get(model.kind.name, ()),
+    )
+    return open_target(
+        warehouse.session,
+        warehouse.table_path(model.id),
+        visible(frame.schema),
+        identity,
+        # a query that fails leaves the table as it was: it has to show itself before columns change
+        before_change=lambda: frame.persist().count(),
+    )
+
+
+def _check_key(model: Model, schema: StructType) -> None:
+    """Refuse a key that the query doesn't give, or that can't be compared."""
+    given = {field.name.casefold(): field for field in schema.fields}
+    for name in model.key_columns:
+        if name.casefold() not in given:
+            there = ", ".join(field.name for field in schema.fields)
+            raise WarehouseError(
+                f"the key {name!r} is no column of the query, which has {there}; select it too"
+            )
+        if isinstance(given[name.casefold()].dataType, MapType):
+            raise WarehouseError(f"the key {name!r} is a map, which can't be one; choose another column")
+
+
+def _samples(rows: DataFrame, key_columns: tuple[str, ...]) -> tuple[InvalidSample, ...]:
+    keys = [column_of(name).cast("string").alias(f"k{place}") for place, name in enumerate(key_columns)]
+    found = rows.select(F.array(*keys).alias("key"), REASON).limit(SAMPLES).collect()
+    return tuple(InvalidSample(key=tuple(row["key"]), reason=row[REASON]) for row in found)

@@ -1,0 +1,89 @@
+"""What a machine needs once before Spark starts: Delta's jars, and an archive of the JVM's classes."""
+
+import datetime
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.settings import Settings, SparkSettings, read_settings
+from ondatra_dagster.warehouse.change_feed import ChangeFeed
+from ondatra_dagster.warehouse.class_archive import archive_path
+from ondatra_dagster.warehouse.jars import fetch_jars
+from ondatra_dagster.warehouse.java import Java, find_java
+from ondatra_dagster.warehouse.model_run import evaluate, write_model
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+# one of everything that a run does, so that the archive has the classes for it
+EXERCISES = ("select 1 as id, 'a' as text, 1.5 as amount", "select 1 as id, 'b' as text, 2.5 as amount")
+
+
+def main() -> int:
+    """Set the machine up; what fails is one sentence, and the exit code 1."""
+    try:
+        settings = read_settings(Path.cwd())
+        java = find_java(settings.java_home)
+        jars = fetch_jars(settings.jars, java=java, mirror=settings.maven_mirror)
+        archive = archive_path(java, jars)
+        if not archive.exists():
+            _make_archive(archive, settings, java)
+    except OndatraError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"Delta's jars are in {settings.jars}\n")
+    return 0
+
+
+def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
+    """Let a JVM of the kind that runs have do a run's work and write down which classes that took."""
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".archiving-") as folder:
+        root = Path(folder)
+        made = root / archive.name
+        own = Settings(
+            root=root,
+            state=root / "state",
+            warehouse=str(root / "warehouse"),
+            tracking=str(root / "tracking"),
+            jars=settings.jars,
+            java_home=java.executable.parent.parent,
+            spark=SparkSettings(master="local[1]"),
+        )
+        with Warehouse(own, java_options=[f"-XX:ArchiveClassesAtExit={made}"]) as warehouse:
+            for model in _exercises():
+                _do(warehouse, model)
+        if made.exists():
+            made.rename(archive)
+
+
+def _exercises() -> Iterator[Model]:
+    for kind in KINDS.values():
+        for sql in EXERCISES:
+            yield Model(
+                name=f"exercise.{kind.name}",
+                path=Path("exercise.sql"),
+                file="exercise.sql",
+                kind=kind,
+                sql=sql,
+                sql_line=1,
+                definition="",
+                key_columns=("id",) if kind.needs_key else (),
+            )
+
+
+def _do(warehouse: Warehouse, model: Model) -> None:
+    run_id = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-set-up"
+    note = CommitNote(definition="", inputs={}, run_id=run_id)
+    written = write_model(warehouse, model, evaluate(warehouse, model, {}), note)
+    feed = ChangeFeed(
+        warehouse=warehouse,
+        table=warehouse.table_path(model.id),
+        key_columns=model.key_columns,
+        by_key=model.kind.delivers_by_key,
+    )
+    for segment in feed.segments(written.version - 1, written.version):
+        for _ in segment.pages:
+            pass

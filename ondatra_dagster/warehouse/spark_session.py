@@ -1,0 +1,174 @@
+"""The one Spark session of a process: started when it is first needed, silent, and ended with the process.
+
+Where Spark runs is a setting. What is done with it belongs to model_run and change_feed.
+"""
+
+import dataclasses
+import logging
+import os
+import re
+import shlex
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.warehouse.class_archive import archive_path
+from ondatra_dagster.warehouse.jars import delta_jars
+from ondatra_dagster.warehouse.java import find_java
+from ondatra_dagster.warehouse.process_locks import SessionLocks
+from ondatra_dagster.warehouse.spark_jvm import Jvm, Launch, start_jvm
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+RESULTS = {"spark.sql.session.timeZone": "UTC"}  # what changes the answer of a query
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+LOCAL = {  # for work that one machine does: what costs time before the first row is off
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+LOCAL_OPTIONS = ("-Xss4m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+MEMORY = "2g"
+END_SECONDS = 20
+NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
+
+
+class Warehouse:
+    """Spark and the folder of tables, for one process. `session` starts it."""
+
+    def __init__(self, settings: Settings, *, java_options: Sequence[str] = ()) -> None:
+        self.settings = settings
+        self._java_options = tuple(java_options)
+        self._session: SparkSession | None = None
+        self._jvm: Jvm | None = None
+        self._locks: SessionLocks | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def started(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> SparkSession:
+        with self._starting:
+            if self._session is None:
+                self._session = self._start()
+            return self._session
+
+    def start_early(self) -> None:
+        """Let Spark come up while something else is being done; who asks for `session` waits for it."""
+        threading.Thread(target=self._try_to_start, name="start-spark", daemon=True).start()
+
+    def table_path(self, model_id: str) -> str:
+        return table_path(self.settings, model_id)
+
+    @property
+    def locks(self) -> Path:
+        return self.settings.state / "locks"
+
+    def close(self) -> None:
+        """End the session and its JVM; nothing happens when none was started."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+        if self._jvm is not None:
+            self._jvm.end(wait_seconds=END_SECONDS)
+            self._jvm = None
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else the next session looks for this JVM
+        if self._locks is not None:
+            self._locks.release()
+            self._locks = None
+
+    def __enter__(self) -> "Warehouse":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _try_to_start(self) -> None:
+        try:
+            _ = self.session
+        except WarehouseError:
+            logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
+
+    def _start(self) -> SparkSession:
+        _silence_pyspark()
+        self.settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.settings.spark.remote:
+            conf: dict[str, bool | float | int | str | None] = {**RESULTS, **self.settings.spark.conf}
+            return SparkSession.builder.remote(self.settings.spark.remote).config(map=conf).create()
+        return self._start_driver()
+
+    def _start_driver(self) -> SparkSession:
+        launch = _driver(self.settings, self._java_options)
+        locks = SessionLocks(self.locks / "sessions")
+        try:
+            self._jvm = start_jvm(dataclasses.replace(launch, held_files=[locks.for_jvm]))
+        finally:
+            locks.jvm_has_started()  # or never will
+        self._locks = locks
+        gateway = self._jvm.connect()
+        context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+        return SparkSession(context)
+
+
+def _driver(settings: Settings, java_options: Sequence[str]) -> Launch:
+    """How the driver is started: alone, or as the client of the cluster that spark.master names."""
+    java = find_java(settings.java_home)
+    jars = delta_jars(settings.jars)
+    conf = _driver_conf(settings, jars)
+    local = LOCAL_OPTIONS if settings.spark.master.startswith("local") else ()
+    own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
+    memory = conf.get("spark.driver.memory", MEMORY)
+    archive = archive_path(java, jars)
+    archived = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() and not java_options else ()
+    return Launch(
+        java=java,
+        conf=conf,
+        log=settings.state / "logs" / "spark.log",
+        jars=jars,
+        options=(f"-Xmx{memory}", *local, *archived, "-Xlog:disable", "-Xlog:all=off", *java_options, *own),
+    )
+
+
+def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
+    """Spark's settings for a driver of our own; the user's win over ours."""
+    master = settings.spark.master
+    if master.startswith("local"):
+        here = {
+            **LOCAL,
+            "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"),
+            "spark.sql.shuffle.partitions": str(_cores(master)),
+        }
+    else:
+        here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
+    ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA, **RESULTS}
+    return {**ours, **settings.spark.conf}
+
+
+def _cores(master: str) -> int:
+    """How many tasks a local master runs at a time: local, local[4], local[*]."""
+    named = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if named is None or named.group(1) is None:
+        return 1
+    return os.cpu_count() or 1 if named.group(1) == "*" else int(named.group(1))
+
+
+def _silence_pyspark() -> None:
+    for name in NOISY_LOGGERS:
+        logging.getLogger(name).disabled = True
