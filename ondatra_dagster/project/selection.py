@@ -1,7 +1,8 @@
 """Which models are meant by what a user types: Dagster's selection syntax over model names.
 
     mart.customers   +mart.customers   mart.customers+   2+mart.customers+1   mart.*   *
-    key:mart/customers   group:mart   kind:merge   tag:daily   owner:team:crm
+    key:"mart/customers"   group:mart   kind:merge   tag:daily   owner:team:crm
+    sync.* and not (tag:slow or kind:tracked)
 
 Several selections are put together. Nothing here says what is done with a model.
 """
@@ -16,6 +17,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.suggestions import correction
 
+WORD = re.compile(r"[()]|[^\s()]+")
 TERM = re.compile(r"(?P<up>\d*\+)?(?P<core>[^+\s]+)(?P<down>\+\d*)?")
 ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
     "key": lambda model, pattern: _matches(model.id, pattern.replace("/", ".")),
@@ -27,19 +29,75 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 
 def select(project: Project, selections: Iterable[str]) -> set[str]:
-    """The ids of all models that the selections mean; raises SelectionError for one that means none."""
-    reads = project.graph()
-    read_by = graph.turned_round(reads)
-    selected: set[str] = set()
-    for written in selections:
-        term = TERM.fullmatch(written.strip())
+    """The ids of all models that the selections mean; raises SelectionError for one that can't be meant."""
+    edges = _Edges(project.graph())
+    return {id_ for written in selections for id_ in _Selection(written, project, edges).read()}
+
+
+class _Edges:
+    """Who reads whom, both ways."""
+
+    def __init__(self, reads: graph.Graph) -> None:
+        self.up = reads
+        self.down = graph.turned_round(reads)
+
+
+class _Selection:
+    """One selection, read from left to right: `or` binds least, then `and`, then `not`."""
+
+    def __init__(self, written: str, project: Project, edges: _Edges) -> None:
+        self.written = written
+        self.project = project
+        self.edges = edges
+        self.words = WORD.findall(written)
+
+    def read(self) -> set[str]:
+        chosen = self._any()
+        if self.words:
+            raise self._unreadable()
+        return chosen
+
+    def _any(self) -> set[str]:
+        chosen = self._all()
+        while self._takes("or"):
+            chosen = chosen | self._all()
+        return chosen
+
+    def _all(self) -> set[str]:
+        chosen = self._one()
+        while self._takes("and"):
+            chosen = chosen & self._one()
+        return chosen
+
+    def _one(self) -> set[str]:
+        if self._takes("not"):
+            return set(self.project.models) - self._one()
+        if self._takes("("):
+            chosen = self._any()
+            if not self._takes(")"):
+                raise self._unreadable()
+            return chosen
+        return self._term()
+
+    def _term(self) -> set[str]:
+        term = TERM.fullmatch(self.words.pop(0)) if self.words else None
         if term is None:
-            raise SelectionError(f"{written!r} is not a selection; write mart.orders, +mart.orders or mart.*")
-        chosen = _chosen(project, term["core"])
-        selected |= chosen
-        for id_ in chosen:
-            selected |= _around(reads, id_, term["up"]) | _around(read_by, id_, term["down"])
-    return selected
+            raise self._unreadable()
+        chosen = _chosen(self.project, term["core"])
+        around = [_around(self.edges.up, id_, term["up"]) for id_ in chosen]
+        around += [_around(self.edges.down, id_, term["down"]) for id_ in chosen]
+        return chosen.union(*around)
+
+    def _takes(self, word: str) -> bool:
+        if self.words and self.words[0].casefold() == word:
+            self.words.pop(0)
+            return True
+        return False
+
+    def _unreadable(self) -> SelectionError:
+        return SelectionError(
+            f"{self.written!r} is not a selection; write mart.orders, +mart.orders or mart.*"
+        )
 
 
 def _chosen(project: Project, core: str) -> set[str]:

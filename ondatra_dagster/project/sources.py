@@ -72,7 +72,7 @@ def is_there(file: FileInput | SourceInput, settings: Settings) -> bool:
         return not is_folder(file, settings) or (settings.root / file.location / file.table).is_dir()
     if "://" in file.path:
         return True
-    return bool(glob.glob(str(settings.root / file.path)))  # noqa: PTH207 - an absolute path may be a pattern
+    return bool(glob.glob(file.path, root_dir=settings.root))  # noqa: PTH207 - may be absolute, and a pattern
 
 
 def is_folder(source: SourceInput, settings: Settings) -> bool:

@@ -84,6 +84,13 @@ def test_models_with_sinks_are_listed(project):
         (["tag:daily"], ["raw.a"]),
         (["+kind:merge"], ["mart.c", "raw.a", "raw.b", "sync.d"]),
         (["owner:team:shop+1"], ["mart.c", "raw.b", "sync.e"]),
+        (["sync.* and kind:merge"], ["sync.d"]),
+        (["sync.* and not kind:merge"], ["sync.e"]),
+        (["raw.a or raw.b and tag:daily"], ["raw.a"]),
+        (["(raw.a or raw.b) and owner:*"], ["raw.b"]),
+        (["not +mart.c"], ["sync.d", "sync.e"]),
+        (["NOT(raw.* OR mart.c)"], ["sync.d", "sync.e"]),
+        (["raw.a and raw.b"], []),
     ],
 )
 def test_models_are_selected(project, selections, expected):
@@ -100,7 +107,11 @@ def test_models_are_selected(project, selections, expected):
             "'colour:red' selects by an unknown attribute; the attributes are group, key, kind, owner, tag",
         ),
         ("", "'' is not a selection; write mart.orders, +mart.orders or mart.*"),
-        ("a b", "'a b' is not a selection; write mart.orders, +mart.orders or mart.*"),
+        ("raw.a and", "'raw.a and' is not a selection; write "),
+        ("(raw.a", "'(raw.a' is not a selection; write "),
+        ("raw.a)", "'raw.a)' is not a selection; write "),
+        ("+", "'+' is not a selection; write "),
+        ("raw.a raw.b", "'raw.a raw.b' is not a selection; write mart.orders, +mart.orders or mart.*"),
     ],
 )
 def test_a_selection_that_means_nothing_is_refused(project, selection, expected):
