@@ -225,3 +225,5 @@ _API: Mapping[str, Reader] = {
     "object": read_text,
     "push": _push,
 }
+API_KEYS = tuple(_API)
+PUSH_KEYS = tuple(_PUSH)

@@ -21,12 +21,12 @@ from ondatra_dagster.delivery.push_source import PushSource, read_source
 from ondatra_dagster.errors import Problem, ProjectError, PushContractError
 
 _PRELUDE = "@ondatra"
-_WORDS = (
+WORDS = (
     *("print", "sleep", "env", "http", "time", "base64", "url_quote"),
     *("md5", "sha1", "sha256", "sha512", "hmac_sha256"),
 )
 # stands as one line before a file's own, so lines in messages are one too high
-_PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, _WORDS))}, json = "checked_json")\n'.replace("'", '"')
+_PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, WORDS))}, json = "checked_json")\n'.replace("'", '"')
 _CALLER = """
 load("{prelude}", "deliver")
 load("{file}", "push")

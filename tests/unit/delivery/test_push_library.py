@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -388,6 +389,23 @@ def test_what_the_host_raises_comes_out_as_itself(lib: Lib, raised: BaseExceptio
     with pytest.raises(type(raised)) as error:
         result_of(lib, text, server=server)
     assert raised is error.value
+
+
+def test_ctrl_c_ends_a_computation_as_itself(lib: Lib) -> None:
+    """In the middle of Starlark, with no word of ours in sight."""
+    library = load_library(lib(crm="def push(rows):\n    for a in range(1000000000):\n        a + 1"))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            push(library)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_an_endless_computation_is_ended(lib: Lib) -> None:
