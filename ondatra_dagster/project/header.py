@@ -28,11 +28,9 @@ WORDS = {
     "kind": Word(values.read_kind),
     "unique_key": Word(values.read_names),
     "group_key": Word(values.read_names),
-    "partitioned_by": Word(values.read_names),
     "sink": Word(values.read_sink),
     "sync_id": Word(values.read_sync_id, needs_sink=True),
     "max_rejects": Word(values.read_limit, needs_sink=True),
-    "max_deletes": Word(values.read_limit, needs_sink=True),
     "max_lag": Word(values.read_lag, needs_sink=True),
     "description": Word(values.read_text),
     "owner": Word(values.read_owner, repeats=True),
@@ -61,7 +59,6 @@ class Header:
 
     kind: Kind = KINDS["table"]
     key_columns: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
     sink: SinkUse | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()
@@ -99,7 +96,6 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
     header = Header(
         kind=kind,
         key_columns=key_columns,
-        partitioned_by=reading.one("partitioned_by", ()),
         sink=_sink(reading, model, sinks),
         description=reading.one("description", None),
         owners=reading.all("owner"),
@@ -156,7 +152,7 @@ class _Reading:
 
     def named_columns(self) -> Iterator[tuple[str, int]]:
         """Every column that the header names, with the line that names it."""
-        for word in (*KEY_WORDS, "partitioned_by"):
+        for word in KEY_WORDS:
             for names, line in self._values.get(word, ()):
                 yield from ((name, line) for name in names)
         for (name, _), line in self._values.get("column", ()):
@@ -203,8 +199,7 @@ def _sink(reading: _Reading, model: str, sinks: Collection[str]) -> SinkUse | No
         sync_id=reading.one("sync_id", model),
         line=reading.line("sink"),
         max_rejects=reading.one("max_rejects", None),
-        max_deletes=reading.one("max_deletes", None),
-        max_lag=reading.one("max_lag", "24h"),
+        max_lag_seconds=reading.one("max_lag", 24.0 * 3600),
     )
 
 

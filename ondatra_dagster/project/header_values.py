@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ondatra_dagster.project.kinds import KINDS, Kind
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.project.suggestions import correction
 
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 NAME = r"`(?:[^`]|``)+`|[^`,]+"
 QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
 SINK = re.compile(rf"(?P<name>\w+)\s*(?:\(\s*(?P<arguments>(?:{QUOTED})(?:\s*,\s*(?:{QUOTED}))*)?\s*\))?")
@@ -86,19 +88,19 @@ def read_column(value: str) -> tuple[str, str]:
     return _unquoted(found[1]), found[2]
 
 
-def read_limit(value: str) -> str:
+def read_limit(value: str) -> Limit:
     """A number of rows, or a percentage: 10, 5%, 0.5%."""
     found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
     if found is None or float(found[2] or 0) > 100:
         raise BadHeaderError(f"{value!r} is not a limit", "write a number of rows, 10, or a percentage, 5%")
-    return value.replace(" ", "")
+    return Limit(float(found[1])) if found[1] else Limit(float(found[2]) / 100, is_share=True)
 
 
-def read_lag(value: str) -> str:
-    """A length of time: 90s, 30m, 24h, 7d."""
+def read_lag(value: str) -> float:
+    """A length of time in seconds: 90s, 30m, 24h, 7d."""
     if not re.fullmatch(r"[1-9]\d*[smhd]", value):
         raise BadHeaderError(f"{value!r} is not a length of time", "write 30m, 24h or 7d")
-    return value
+    return float(value[:-1]) * SECONDS[value[-1]]
 
 
 def _unquoted(name: str) -> str:

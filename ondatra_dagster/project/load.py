@@ -71,7 +71,6 @@ def _model(draft: Draft, found: Found, settings: Settings) -> Model:
         references=found.references,
         is_deterministic=query.is_deterministic,
         key_columns=key_columns,
-        partitioned_by=tuple(draft.columns.find(name) or name for name in header.partitioned_by),
         sink=header.sink,
         description=header.description,
         owners=header.owners,

@@ -60,6 +60,17 @@ class Reference:
     is_qualifier: bool = False  # mart.customers.id: the part before the column
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """A number of rows, or a share of them."""
+
+    amount: float
+    is_share: bool = False
+
+    def of(self, rows: int) -> float:
+        return self.amount * rows if self.is_share else self.amount
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SinkUse:
     """A model's @sink line."""
@@ -68,9 +79,8 @@ class SinkUse:
     arguments: tuple[str, ...]
     sync_id: str
     line: int
-    max_rejects: str | None = None
-    max_deletes: str | None = None
-    max_lag: str = "24h"
+    max_rejects: Limit | None = None
+    max_lag_seconds: float = 24 * 3600
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +98,6 @@ class Model:
     references: tuple[Reference, ...] = ()
     is_deterministic: bool = True  # the same inputs give the same rows: False always runs
     key_columns: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
     sink: SinkUse | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()

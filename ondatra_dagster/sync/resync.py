@@ -41,7 +41,7 @@ def _is_held(key: str, held: set[str] | None, never_held: set[str]) -> bool:
 
 
 def _held(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> tuple[set[str] | None, set[str]]:
-    """The keys that the API has, as the records tell; None when the queue knows better: all but the others."""
+    """The keys that the API has, as the records tell; None when the queue knows: all but the others."""
     if (queue.meta("base_url") or sync.config.base_url or "") != (sync.config.base_url or ""):
         return set(), set()  # another API
     if queue.meta("table_id") != source.table_id:

@@ -46,4 +46,4 @@ class Sync:
 
     @property
     def limits(self) -> Limits:
-        return Limits()
+        return Limits(max_rejects=self.sink.max_rejects, max_lag_seconds=self.sink.max_lag_seconds)

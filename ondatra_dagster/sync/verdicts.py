@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import Cell, RunSummary
 
 HOUR_SECONDS = 3600.0
@@ -33,14 +34,11 @@ class CheckVerdict:
 class Limits:
     """What a model's header allows; None is no limit."""
 
-    max_rejects: float | None = None  # rows, or a share of those attempted when `max_rejects_is_share`
-    max_rejects_is_share: bool = False
+    max_rejects: Limit | None = None
     max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
 
     def allowed_rejects(self, attempted: int) -> float:
-        if self.max_rejects is None:
-            return math.inf
-        return self.max_rejects * attempted if self.max_rejects_is_share else self.max_rejects
+        return math.inf if self.max_rejects is None else self.max_rejects.of(attempted)
 
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:

@@ -4,7 +4,7 @@ import pytest
 
 from ondatra_dagster.project.header import Header, header_end, header_lines, read_header
 from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.project.model import SinkUse
+from ondatra_dagster.project.model import Limit, SinkUse
 
 
 def header_of(text: str, *, sinks: tuple[str, ...] = ("crm_push", "erp_push")) -> tuple[Header, list[str]]:
@@ -22,11 +22,9 @@ def test_a_whole_header():
     text = """
 -- @kind: merge
 -- @unique_key: customer_id, region
--- @partitioned_by: region
 -- @sink: crm_push('eu', "it's")
 -- @sync_id: crm.2024
 -- @max_rejects: 5%
--- @max_deletes: 100
 -- @max_lag: 7d
 -- @description: Who buys: everyone
 -- @owner: anna@example.com
@@ -39,15 +37,13 @@ def test_a_whole_header():
     expected = Header(
         kind=KINDS["merge"],
         key_columns=("customer_id", "region"),
-        partitioned_by=("region",),
         sink=SinkUse(
             name="crm_push",
             arguments=("eu", "it's"),
             sync_id="crm.2024",
-            line=5,
-            max_rejects="5%",
-            max_deletes="100",
-            max_lag="7d",
+            line=4,
+            max_rejects=Limit(0.05, is_share=True),
+            max_lag_seconds=7 * 86400,
         ),
         description="Who buys: everyone",
         owners=("anna@example.com", "team:crm"),
@@ -56,9 +52,8 @@ def test_a_whole_header():
         named_columns=(
             ("customer_id", 3),
             ("region", 3),
-            ("region", 4),
-            ("email", 15),
-            ("Full Name", 16),
+            ("email", 13),
+            ("Full Name", 14),
         ),
     )
     assert (expected, []) == header_of(text)
@@ -157,9 +152,15 @@ def test_key_columns_may_have_any_name():
         ("-- @tag: a b", "1: @tag 'a b' is not a tag; write name or name=value, each up to 63 of "),
         ("-- @tag: " + "x" * 64, "1: @tag 'xxx"),
         ("-- @column: email", "1: @column 'email' has no description; write @column: name = what it holds"),
-        ("-- @partitioned_by: a,,b", "1: 'a,,b' is not a list of columns; write names between commas: a, b"),
-        ("-- @partitioned_by: a,", "1: 'a,' is not a list of columns; write names between commas: a, b"),
-        ("-- @partitioned_by: a, A", "1: 'a, A' names a column twice; name each column once"),
+        (
+            "-- @kind: merge\n-- @unique_key: a,,b",
+            "2: 'a,,b' is not a list of columns; write names between commas: a, b",
+        ),
+        (
+            "-- @kind: merge\n-- @unique_key: a,",
+            "2: 'a,' is not a list of columns; write names between commas: a, b",
+        ),
+        ("-- @kind: merge\n-- @unique_key: a, A", "2: 'a, A' names a column twice; name each column once"),
     ],
 )
 def test_a_bad_header_says_where_what_and_what_to_do(text, expected):
@@ -186,11 +187,11 @@ def test_a_limit_is_a_number_or_a_percentage(written):
     assert expected == problem_of(f"-- @sink: crm_push\n-- @max_rejects: {written}")
 
 
-@pytest.mark.parametrize(("written", "expected"), [("0", "0"), ("10", "10"), ("5 %", "5%"), ("0.5%", "0.5%")])
-def test_limits_are_kept_as_texts(written, expected):
-    header, _ = header_of(f"-- @sink: crm_push\n-- @max_deletes: {written}")
+@pytest.mark.parametrize(("written", "expected"), [("0", 0), ("10", 10), ("5 %", 10), ("0.5%", 1)])
+def test_a_limit_tells_how_many_of_the_rows_it_allows(written, expected):
+    header, _ = header_of(f"-- @sink: crm_push\n-- @max_rejects: {written}")
     assert header.sink is not None
-    assert expected == header.sink.max_deletes
+    assert expected == header.sink.max_rejects.of(200)
 
 
 @pytest.mark.parametrize("written", ["1", "1w", "h", "0h", "1.5h", "-1h"])
