@@ -180,12 +180,13 @@ class BatchCalls:
             return Answer(*known)
         answer = self._send(prepared, slot)
         if answer.status_code != NO_ANSWER:
-            text = self._api.redactor.redact(answer.text)
-            self._journal.note_answer(
-                slot,
-                Answered(answer.status_code, text, dict(answer.headers), answer.refused, answer.uncertain),
-            )
+            self._journal.note_answer(slot, self._kept(answer))
         return answer
+
+    def _kept(self, answer: Answer) -> Answered:
+        redact = self._api.redactor.redact
+        headers = {name: redact(value) for name, value in answer.headers.items()}
+        return Answered(answer.status_code, redact(answer.text), headers, answer.refused, answer.uncertain)
 
     def _send(self, prepared: Prepared, slot: Slot) -> Answer:
         uncertain = self._journal.is_rerun

@@ -80,7 +80,7 @@ class RequestBuilder:
         self._base_url = config.base_url
         self._timeout_seconds = config.timeout_seconds
         self._home = _origin(httpx.URL(config.base_url)) if config.base_url else None
-        self._allow_hosts = frozenset(host.lower() for host in config.allow_hosts)
+        self._allow_hosts = frozenset(re.sub(r"[\[\]]", "", host.lower()) for host in config.allow_hosts)
         given = {name: _resolve(value, secret) for name, value in config.headers}
         self._home_headers = _DEFAULT_HEADERS | _encoded({**_auth_headers(config.auth, secret), **given})
         self._home_query = ""

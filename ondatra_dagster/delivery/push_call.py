@@ -14,7 +14,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http_api import BatchCalls
 from ondatra_dagster.delivery.http_request import Call
 from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_words import WORDS, WrongUseError, base64_encode
+from ondatra_dagster.delivery.push_words import WORDS, WrongUseError
 
 logger = logging.getLogger(__name__)
 
@@ -135,17 +135,8 @@ def host_functions() -> Mapping[str, Callable[..., Any]]:
         "host_print": PushCall.print,
     }
     words = {name: _kept(function) for name, function in WORDS.items()}
-    words["host_base64_encode"] = _kept(_encode_base64)
     words["host_json"] = _kept(_checked_json)
     return words | {name: _in_a_call(function) for name, function in of_a_call.items()}
-
-
-def _encode_base64(text: object) -> str:
-    encoded = base64_encode(text)
-    if call := current.get():
-        # credentials that push() puts together itself are as secret as what they are made of
-        call.http.redactor.learn_derived(str(text), encoded)
-    return encoded
 
 
 def _in_a_call(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -143,7 +143,9 @@ def load_library(path: Path) -> PushLibrary:
         needed = {wanted: modules[name] for wanted, name in file.loads.items()}
         try:
             modules[file.name] = _evaluate(file.tree, needed)
-        except starlark.StarlarkError as error:
+        except BaseException as error:
+            if not _is_starlarks(error):
+                raise
             raise _in_file(str(error), file.name) from error
     caller = starlark.parse("@caller", _CALLER.format(prelude=_PRELUDE, file=source.config.file), _dialect())
     return PushLibrary(source, _evaluate(caller, modules), frozenset(modules) - {_PRELUDE})
@@ -203,7 +205,7 @@ def _found(lib: Path, wanted: str, place: _Place, open_files: tuple[str, ...]) -
 
 def _text(path: Path, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise _Place(name, 1).refuse(f"can't be read: {error}", "make it a readable UTF-8 file") from error
 

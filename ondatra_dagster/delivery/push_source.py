@@ -24,7 +24,7 @@ class PushSource:
 def read_source(path: Path, file: str) -> tuple[PushSource | None, Sequence[Problem]]:
     """The file as a value, or None and all that is wrong with it; `file` is its name in messages."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         tree = ast.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         return None, [_problem(file, 1, f"can't be read: {error}", "make it a readable UTF-8 file")]

@@ -1,6 +1,6 @@
 """Secrets never leave: every text on its way to a log, a message, a record or a page goes through here.
 
-By value, not by name: a secret is found wherever it stands, also as base64, quoted for an address or in JSON.
+By value, not by name: a secret is found wherever it stands, also in base64, quoted for an address or in JSON.
 """
 
 import base64
@@ -38,12 +38,6 @@ class Redactor:
         """The text with each secret masked."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
-    def learn_derived(self, origin: str, derived: str) -> str:
-        """`derived`, which is a secret too when what it was made from has one."""
-        if self._pattern and self._pattern.search(origin):
-            self.learn(derived)
-        return derived
-
 
 def _forms(secret: str) -> Iterable[str]:
     yield secret
@@ -53,5 +47,19 @@ def _forms(secret: str) -> Iterable[str]:
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield json.dumps(secret)[1:-1]
     yield repr(secret)[1:-1]
-    yield base64.b64encode(secret.encode()).decode().rstrip("=")
-    yield base64.urlsafe_b64encode(secret.encode()).decode().rstrip("=")
+    yield from _base64_forms(secret.encode())
+
+
+def _base64_forms(secret: bytes) -> Iterable[str]:
+    """How the secret looks inside of the base64 of something longer, at each of its three offsets.
+
+    Basic credentials are such: the base64 of user:password. The characters at its ends, which stand for its
+    neighbours too, are left out.
+    """
+    for offset in range(3):
+        padded = bytes(offset) + secret
+        inner = slice((offset * 8 + 5) // 6, len(padded) * 8 // 6)
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            form = encode(padded).decode()[inner]
+            if len(form) > SHORTEST:  # a shorter one may be part of any text
+                yield form

@@ -155,6 +155,15 @@ def test_an_absolute_address_on_base_urls_host_is_home() -> None:
     assert "Bearer s3cr3t-key" == server.requests[0].headers["authorization"]
 
 
+@pytest.mark.parametrize("host", ["Files.test", "files.test:443", "[::1]:8080"])
+def test_a_host_may_be_allowed_in_any_spelling(host: str) -> None:
+    """As people write them."""
+    server = Server()
+    url = "http://[::1]:8080/x" if host.startswith("[") else "https://FILES.test/x"
+
+    assert calls_of(server, allow_hosts=(host,)).call(a_post(url)).ok
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -392,7 +401,8 @@ def test_an_answer_that_can_not_be_read_is_no_success(headers: dict[str, str], b
 
 def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
     """The journal answers, also with what was no success; the counts are those of the first time."""
-    server = Server(httpx.Response(201, text="made s3cr3t-key"), httpx.Response(422, text="bad"))
+    echo = httpx.Response(201, text="made s3cr3t-key", headers={"X-Seen": "s3cr3t-key"})
+    server = Server(echo, httpx.Response(422, text="bad"))
     api = an_api(server, auth=BearerAuth(Variable("KEY")))
     path = tmp_path / "crm.journal"
     before = api.begin(Journal.open(path, "seed"))

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -24,16 +26,21 @@ def test_a_secret_is_masked_in_every_form(form: str) -> None:
     """An error message quotes an address, an API echoes JSON."""
     text = Redactor([SECRET]).redact(f"before {form} after")
 
-    assert text in {"before *** after", "before ***= after", "before ***== after"}
+    # the last characters of base64 may be left: they stand for less than a letter
+    assert re.fullmatch(r"before \*\*\*\w?=* after", text)
 
 
-def test_a_user_and_password_are_masked_together_and_apart() -> None:
-    """Basic credentials travel as base64 of both."""
-    redactor = Redactor(["marta", "hunter22"])
-    pair = base64.b64encode(b"marta:hunter22").decode()
-    redactor.learn(pair)
+@pytest.mark.parametrize("user", ["", "a", "ab", "abc", "marta"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_password_is_masked_in_basic_credentials(user: str, encode: Callable[[bytes], bytes]) -> None:
+    """They travel as the base64 of user:password, wherever in it the password begins."""
+    password = "hunter22?>~"
+    text = Redactor([password]).redact(encode(f"{user}:{password}:more".encode()).decode())
 
-    assert "*** *** ***" == redactor.redact(f"marta hunter22 {pair}")
+    assert "***" in text
+    longest = max(text.replace("***", " ").split(), key=len)
+    assert b"unter2" not in base64.b64decode(longest + "===", altchars=b"-_")
+    assert len(text) < len(encode(f"{user}:{password}:more".encode())) - 8
 
 
 def test_of_two_secrets_the_longer_one_goes_first() -> None:
@@ -45,15 +52,6 @@ def test_of_two_secrets_the_longer_one_goes_first() -> None:
 def test_a_short_value_is_left(short: str) -> None:
     """Masking 'eu' would spoil every message and hide nothing."""
     assert "1 neutral queue" == Redactor([short]).redact("1 neutral queue")
-
-
-def test_what_is_made_of_a_secret_is_one() -> None:
-    """A push function that builds its own Basic header has a secret of its own."""
-    redactor = Redactor(["s3cr3t"])
-    derived = redactor.learn_derived("me:s3cr3t", "bWU6czNjcjN0")
-
-    assert "***" == redactor.redact(derived)
-    assert "harmless" == redactor.redact(redactor.learn_derived("me:you", "harmless"))
 
 
 def test_a_redactor_shows_no_secret() -> None:
