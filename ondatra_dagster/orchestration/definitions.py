@@ -6,6 +6,7 @@ writes nothing.
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -36,7 +37,11 @@ def build_definitions(root: Path, *, with_executor: bool = True) -> dg.Definitio
 
 
 def definitions_of(
-    workspace: Workspace, *, opened: OpenEngine = open_engine, with_executor: bool = True
+    workspace: Workspace,
+    *,
+    opened: OpenEngine = open_engine,
+    with_executor: bool = True,
+    loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """The definitions of a project that is loaded already."""
     models, syncs = workspace.project.models.values(), workspace.syncs.values()
@@ -51,5 +56,6 @@ def definitions_of(
             asset_checks=[sink_checks(sync) for sync in syncs],
             sensors=[sink_sensor(workspace, sync) for sync in syncs],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},
+            loggers=loggers,
             executor=dg.in_process_executor if with_executor else None,
         )

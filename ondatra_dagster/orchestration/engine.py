@@ -67,6 +67,7 @@ class Tables(Protocol):
 
     def write(self, model: Model, frame: Any, note: CommitNote) -> Written: ...
     def feed(self, model: Model) -> Feed: ...
+    def start_early(self) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,10 @@ class Engine:
         self._progress = progress or Silence()
         self._clock = clock
         self._written: dict[str, Written] = {}
+
+    def start_early(self) -> None:
+        """Let what takes long to start come up while something else is being done."""
+        self.tables.start_early()
 
     def plan_model(self, model: Model) -> ModelStep:
         """Whether the model has to be computed now, when all that it reads has had its turn."""

@@ -1,8 +1,7 @@
 """An engine with the real warehouse behind it: Spark's code is loaded when something is computed or read."""
 
 import contextlib
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ondatra_dagster.changes import InvalidRow, Segment
@@ -10,9 +9,10 @@ from ondatra_dagster.orchestration.engine import Engine, Written
 from ondatra_dagster.orchestration.progress import Progress
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import invalid_path, table_path
+from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.sync.ports import Feed
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.change_feed import ChangeFeed
@@ -55,8 +55,18 @@ class SparkTables:
 
         return write_model(self.warehouse, model, frame, note)
 
-    def feed(self, model: Model) -> "TableFeed":
-        return TableFeed(self, model, table_path(self._settings, model.id))
+    def feed(self, model: Model) -> "LazyFeed":
+        return LazyFeed(lambda: self._feed(model))
+
+    def _feed(self, model: Model) -> "ChangeFeed":
+        from ondatra_dagster.warehouse.change_feed import ChangeFeed
+
+        return ChangeFeed(
+            warehouse=self.warehouse,
+            table=table_path(self._settings, model.id),
+            key_columns=model.key_columns,
+            by_key=model.kind.delivers_by_key,
+        )
 
     def __enter__(self) -> "SparkTables":
         return self
@@ -66,30 +76,14 @@ class SparkTables:
             self._warehouse.close()
 
 
-class TableFeed:
-    """The change feed of one model's table; nothing is started before somebody reads."""
+class LazyFeed:
+    """A change feed whose code is loaded when somebody reads: most runs of a sync don't."""
 
-    def __init__(self, tables: SparkTables, model: Model, path: str) -> None:
-        self._tables = tables
-        self._model = model
-        self._path = path
-
-    @functools.cached_property
-    def _feed(self) -> "ChangeFeed":
-        from ondatra_dagster.warehouse.change_feed import ChangeFeed
-
-        return ChangeFeed(warehouse=self._tables.warehouse)
+    def __init__(self, opened: Callable[[], Feed]) -> None:
+        self._opened = opened
 
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
-        model = self._model
-        yield from self._feed.segments(
-            self._path,
-            key_columns=model.key_columns,
-            by_key=model.kind.delivers_by_key,
-            after=after,
-            upto=upto,
-        )
+        yield from self._opened().segments(after, upto)
 
     def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        path = invalid_path(self._path)
-        yield from self._feed.invalid(path, key_columns=self._model.key_columns, after=after, upto=upto)
+        yield from self._opened().invalid(after, upto)

@@ -12,6 +12,7 @@ import dagster as dg
 
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.run_locks import lock_run
 from ondatra_dagster.orchestration.workspace import Workspace
 
 ENGINE = "ondatra"  # the resource's key, and the prefix of our other keys
@@ -22,9 +23,11 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
     """The engine of the project; Spark isn't started by opening it."""
 
     @dg.resource(description="The project's engine: one a run, with at most one Spark session")
-    def engine(_: dg.InitResourceContext) -> Iterator[Engine]:
-        with opened(workspace) as ready:
-            yield ready
+    def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
+        with contextlib.ExitStack() as stack:
+            if context.instance and context.run_id:
+                stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run_id))
+            yield stack.enter_context(opened(workspace))
 
     return engine
 

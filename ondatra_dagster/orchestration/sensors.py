@@ -6,6 +6,7 @@ from collections.abc import Callable
 import dagster as dg
 
 from ondatra_dagster.orchestration.naming import op_name, sink_key
+from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.wake import Wake, next_wake
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.sync import Sync
@@ -37,6 +38,7 @@ def sink_sensor(
         work = workspace.sync_work(sync)
         if not work.is_there:
             return dg.SkipReason(f"{sync.id}: {work.reason}")
+        close_abandoned_runs(context.instance, workspace.settings.state)
         if is_on_its_way(context.instance, key):
             return dg.SkipReason(f"{sync.id}: a run that pushes it is on its way")
         wake = next_wake(work.name, Wake.load(context.cursor), now=clock())

@@ -57,6 +57,7 @@ class SyncStep:
     model: Model
     need: Need
     reason: str
+    reads_table: bool = False  # there are versions that it hasn't looked at
 
     @property
     def will_run(self) -> bool:
@@ -184,17 +185,23 @@ def plan_sync(
 ) -> SyncStep:
     """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
     need, reason = Need.NONE, "nothing is new, and nothing is due"
+    news = backlog = None
     if project.settings.sinks != "on":
         reason = f"sinks are {project.settings.sinks}"
-    elif sure := next(_work(model, look, sink.sync_id), None):
-        need, reason = Need.SURE, sure
-    elif runs_first:
-        need, reason = Need.MAYBE, f"{model.name} may change"
-    return SyncStep(sync_id=sink.sync_id, model=model, need=need, reason=reason)
+    else:
+        queue = look.queues(sink.sync_id)
+        news = next(_news(model, look, queue), None)
+        backlog = _backlog(queue) if queue and queue.can_send else None
+        if sure := news or backlog:
+            need, reason = Need.SURE, sure
+        elif runs_first:
+            need, reason = Need.MAYBE, f"{model.name} may change"
+    return SyncStep(sync_id=sink.sync_id, model=model, need=need, reason=reason, reads_table=news is not None)
 
 
-def _work(model: Model, look: Look, sync_id: str) -> Iterator[str]:
-    table, queue = look.tables(model.id), look.queues(sync_id)
+def _news(model: Model, look: Look, queue: QueueState | None) -> Iterator[str]:
+    """What the model's tables have that the queue hasn't looked at."""
+    table = look.tables(model.id)
     if table is None:
         return
     if queue is None or queue.table_id is None:
@@ -206,8 +213,6 @@ def _work(model: Model, look: Look, sync_id: str) -> Iterator[str]:
         yield f"{_versions(queue.watermark, table.version)} of {model.name}"
     if look.invalid_versions(model.id) > queue.invalid_watermark:
         yield f"rows of {model.name} were newly set aside"
-    if queue.can_send:
-        yield _backlog(queue)
 
 
 def _versions(watermark: int, version: int) -> str:

@@ -1,0 +1,59 @@
+"""`ondatra history`: the newest sync runs."""
+
+import click
+
+from ondatra_dagster.changes import Json
+from ondatra_dagster.cli.here import open_workspace
+from ondatra_dagster.cli.output import moment, put_json, put_table, say
+from ondatra_dagster.sync.summary import Cell, grid_of
+from ondatra_dagster.tracking.history import PastRun
+
+HEAD = ("run", "sync", "started", "by", "versions", "delivered", "rejected", "failed", "result")
+
+
+@click.command("history")
+@click.argument("sync", required=False)
+@click.option("--limit", default=20, show_default=True, help="How many runs, the newest first.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a run on stdout.")
+def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Show the newest runs of SYNC, or of all syncs."""
+    workspace = open_workspace()
+    runs = workspace.history.runs(workspace.sync(sync).id if sync else None, limit=limit)
+    if as_json:
+        for run in runs:
+            put_json(_object(run))
+    elif runs:
+        put_table(HEAD, map(_row, runs))
+    else:
+        say("no sync has run yet")
+    return 0
+
+
+def _row(run: PastRun) -> tuple[object, ...]:
+    grid = grid_of(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
+    counts = [grid.count(cell) for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED)]
+    versions = f"{_version(run.version_from)}→{_version(run.version_to)}"
+    return (run.run_id, run.sync_id, moment(run.started_at), run.trigger, versions, *counts, run.result.value)
+
+
+def _version(version: int | None) -> str:
+    return "-" if version is None else str(version)
+
+
+def _object(run: PastRun) -> dict[str, Json]:
+    return {
+        "run": run.run_id,
+        "sync": run.sync_id,
+        "model": run.model,
+        "dagster_run": run.dagster_run_id,
+        "started_at": run.started_at.isoformat(),
+        "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+        "trigger": run.trigger,
+        "mode": run.mode.value,
+        "reason": run.reason,
+        "version_from": run.version_from,
+        "version_to": run.version_to,
+        "result": run.result.value,
+        "errors": list(run.first_errors),
+        **run.counts,
+    }

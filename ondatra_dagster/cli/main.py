@@ -1,0 +1,77 @@
+"""The command `ondatra`. Each verb is a module beside, loaded when it is called."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ondatra_dagster.errors import OndatraError, SelectionError
+
+VERBS = ("dead", "history", "init", "replay", "run", "status", "validate")
+FAILED = 1
+WRONG_INVOCATION = 2
+
+
+class Verbs(click.Group):
+    """Loads the module of a verb when that is asked for: a quick command shouldn't wait for a slow one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"ondatra_dagster.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - for the type checker
+        return command
+
+
+@click.command(cls=Verbs, help="SQL models become Delta tables, and just their changed rows reach your APIs.")
+@click.version_option(package_name="ondatra")
+def cli() -> None:
+    """Nothing is common to all verbs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb, and end the process with its exit code."""
+    sys.exit(code_of(arguments))
+
+
+def code_of(arguments: Sequence[str] | None = None) -> int:
+    """0: all went well; 1: something didn't; 2: wrong invocation. An error is a sentence on stderr."""
+    try:
+        code = cli.main(arguments, prog_name="ondatra", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; run it again to go on from here", err=True)
+        return FAILED
+    except SelectionError as error:
+        click.echo(str(error), err=True)
+        return WRONG_INVOCATION
+    except OndatraError as error:
+        click.echo(str(error), err=True)
+        return FAILED
+    except Exception as error:  # the edge: a trace is for us, a sentence for the user
+        click.echo(_unforeseen(error), err=True)
+        return FAILED
+    return code if isinstance(code, int) else 0
+
+
+def _unforeseen(error: Exception) -> str:
+    folder = Path.cwd() / ".ondatra" / "logs"
+    sentence = f"ondatra failed: {type(error).__name__}: {error}"
+    if not folder.parent.is_dir():
+        return "".join(traceback.format_exception(error))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "errors.log").open("a", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    return f"{sentence}; the whole trace is in {folder / 'errors.log'}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""How commands speak: people's text and tables on stderr or stdout, JSON one object a line on stdout."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import click
+import orjson
+
+from ondatra_dagster.changes import Json
+
+GAP = "  "
+
+
+def say(text: str) -> None:
+    """A line for the user, beside the output that a program may read."""
+    click.echo(text, err=True)
+
+
+def put_json(line: Mapping[str, Json]) -> None:
+    """An object for a program."""
+    click.echo(orjson.dumps(dict(line)).decode())
+
+
+def put_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns that stand under each other; numbers to the right."""
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    numbers = [
+        all(cell.lstrip("-").isdigit() or not cell for cell in column) for column in zip(*texts, strict=True)
+    ] or [False] * len(head)
+    for line in (list(head), *texts):
+        cells = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(line, widths, numbers, strict=True)
+        )
+        click.echo(GAP.join(cells).rstrip())
+
+
+def moment(value: datetime | None) -> str:
+    """A time as people of one place read it."""
+    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else ""
+
+
+def duration(seconds: float) -> str:
+    """About how long: 3 s, 5 min, 2.5 h, 3 days."""
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} days"
+
+
+def count(number: int, word: str) -> str:
+    """1 row, 2 rows."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell)

@@ -1,0 +1,52 @@
+"""`ondatra replay`: send dead letters again, and waiting rows now."""
+
+import time
+from datetime import UTC, datetime
+
+import click
+
+from ondatra_dagster.cli.here import open_workspace
+from ondatra_dagster.cli.letters import put_letters
+from ondatra_dagster.cli.output import count, say
+from ondatra_dagster.cli.run import run
+from ondatra_dagster.delivery.queue.letters import hasten, replay
+from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.orchestration.sync_runs import letters
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.sync.sync import Sync
+
+MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+
+
+@click.command("replay")
+@click.argument("sync")
+@click.option("--preview", is_flag=True, help="Show what would be sent, and send nothing.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many dead letters, the oldest first.")
+@click.option("--since", type=click.DateTime(MOMENTS), help="Only what died since then (local time).")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line on stdout.")
+def command(
+    sync: str,
+    preview: bool,  # noqa: FBT001 - click calls it by name
+    limit: int | None,
+    since: datetime | None,
+    as_json: bool,  # noqa: FBT001
+) -> int:
+    """Send the dead letters of SYNC with the newest values, and its waiting rows without waiting."""
+    workspace = open_workspace()
+    chosen = workspace.sync(sync)
+    died_since = since.astimezone(UTC) if since else None
+    if preview:
+        put_letters(letters(chosen, limit=limit, since=died_since), as_json=as_json)
+        return 0
+    revived, hastened = _revive(chosen, limit, died_since)
+    say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")
+    plan = workspace.plan({chosen.model.id})
+    return run(workspace, Plan(models=(), syncs=plan.syncs), as_json=as_json, trigger="ondatra replay")
+
+
+def _revive(sync: Sync, limit: int | None, since: datetime | None) -> tuple[int, int]:
+    """How many dead letters and waiting keys are pending now."""
+    if not sync.queue.exists():
+        return 0, 0
+    with open_queue(sync.queue, shape=sync.shape, replaces_rows=sync.model.kind.replaces_rows) as queue:
+        return replay(queue, now=time.time(), limit=limit, since=since), hasten(queue)

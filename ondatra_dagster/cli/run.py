@@ -1,0 +1,53 @@
+"""`ondatra run`: plan, then start Dagster in this process on what has work; with none it starts nothing."""
+
+import click
+
+from ondatra_dagster.cli.here import open_workspace
+from ondatra_dagster.cli.output import count, put_json, say
+from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.project.selection import select
+
+TRIGGER = "ondatra run"
+
+
+@click.command("run")
+@click.argument("selection", metavar="[SELECT]...", nargs=-1)
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
+def command(selection: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Bring tables and destinations up to date.
+
+    SELECT names models as Dagster does: mart.orders, +sync.crm, 'mart.*'. Their syncs run with them.
+    """
+    workspace = open_workspace()
+    for warning in workspace.warnings:
+        say(f"warning: {warning}")
+    chosen = select(workspace.project, selection) if selection else None
+    return run(workspace, workspace.plan(chosen), as_json=as_json)
+
+
+def run(workspace: Workspace, plan: Plan, *, as_json: bool, trigger: str = TRIGGER) -> int:
+    """Run a plan, telling of each model and sync as it ends; the exit code."""
+    if not plan.has_work:
+        _say_idle(plan, as_json=as_json)
+        return 0
+    progress = JsonProgress(plan) if as_json else TextProgress(plan)
+    with open_engine(workspace, progress) as engine:
+        if any(step.will_run for step in plan.models) or any(step.reads_table for step in plan.syncs):
+            engine.start_early()
+        from ondatra_dagster.orchestration.run import run_plan
+
+        end = run_plan(engine, plan, trigger=trigger)
+    for failure in end.unexplained:
+        progress.failed("Dagster", failure)
+    progress.ended(end.run_id, is_good=end.is_good)
+    return 0 if end.is_good else 1
+
+
+def _say_idle(plan: Plan, *, as_json: bool) -> None:
+    models, syncs = count(len(plan.models), "model"), count(len(plan.syncs), "sync")
+    if as_json:
+        put_json({"run": None, "ok": True, "reason": "nothing to do"})
+    say(f"nothing to do: {models} and {syncs} are up to date")

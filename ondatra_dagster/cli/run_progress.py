@@ -1,0 +1,114 @@
+"""What `ondatra run` shows while it runs: a line a model and a sync for people, or an object for programs."""
+
+from ondatra_dagster.changes import Json
+from ondatra_dagster.cli.output import count, put_json, say
+from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.verdicts import Severity
+
+NOTHING_SENT = "nothing was sent"
+SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
+SHOWN_SAMPLES = 3
+
+
+class TextProgress:
+    """For people, on stderr."""
+
+    def __init__(self, plan: Plan) -> None:
+        names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
+        self._width = max(map(len, names), default=0)
+        models = sum(step.will_run for step in plan.models)
+        syncs = sum(step.will_run for step in plan.syncs)
+        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at; Spark and Dagster start")
+
+    def model_ended(self, result: ModelResult) -> None:
+        name = result.model.name
+        if not result.changed:
+            self._line("=", name, f"unchanged: {result.reason}")
+            return
+        changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
+        moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
+        rows = "" if result.rows is None else f"{count(result.rows, 'row')} "
+        self._line("✓", name, f"{rows}({moved or 'columns only'}), {result.seconds:.1f} s: {result.reason}")
+
+    def sync_ended(self, result: SyncResult) -> None:
+        summary, sync = result.summary, result.sync
+        sign = "✗" if result.errors else "→" if summary.has_done_something else "="
+        self._line(sign, sync.id, summary.message or _told(result))
+        for verdict in result.verdicts:
+            if verdict.severity is not Severity.PASS and verdict.description != summary.message:
+                self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
+        for sample in summary.samples[:SHOWN_SAMPLES]:
+            self._line(" ", "", f"{sample.key}: {sample.reason}")
+
+    def failed(self, name: str, message: str) -> None:
+        self._line("✗", name, message)
+
+    def ended(self, run_id: str, *, is_good: bool) -> None:
+        say(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
+
+    def _line(self, sign: str, name: str, text: str) -> None:
+        say(f"{sign} {name.ljust(self._width)}  {text}")
+
+
+class JsonProgress:
+    """For programs, on stdout."""
+
+    def __init__(self, plan: Plan) -> None:
+        """The plan needs no telling: each of its models and syncs tells of itself."""
+
+    def model_ended(self, result: ModelResult) -> None:
+        put_json(
+            {
+                "model": result.model.name,
+                "changed": result.changed,
+                "reason": result.reason,
+                "run_type": result.run_type,
+                "version": result.version,
+                "rows": result.rows,
+                "inserted": result.inserted,
+                "updated": result.updated,
+                "deleted": result.deleted,
+                "seconds": round(result.seconds, 3),
+            }
+        )
+
+    def sync_ended(self, result: SyncResult) -> None:
+        summary = result.summary
+        checks: dict[str, Json] = {verdict.check: verdict.severity.value for verdict in result.verdicts}
+        put_json(
+            {
+                "sync": result.sync.id,
+                "run": summary.run_id,
+                "message": summary.message,
+                "counts": summary.counts(),
+                "depth": summary.queue.depth if summary.queue else 0,
+                "dead": summary.queue.dead if summary.queue else 0,
+                "checks": checks,
+                "errors": list(summary.errors),
+            }
+        )
+
+    def failed(self, name: str, message: str) -> None:
+        put_json({"failed": name, "error": message})
+
+    def ended(self, run_id: str, *, is_good: bool) -> None:
+        put_json({"run": run_id, "ok": is_good})
+
+
+def _told(result: SyncResult) -> str:
+    """The grid in a line: 3 inserted, 1 updated; 1 rejected; 2 wait."""
+    grid, queue = result.summary.grid, result.summary.queue
+    done = [
+        f"{grid.cells[Cell.SUCCEEDED, operation]} {operation.value}s"
+        for operation in Operation
+        if grid.cells[Cell.SUCCEEDED, operation]
+    ]
+    parts = [f"delivered {', '.join(done)}" if done else NOTHING_SENT]
+    for cell in (Cell.REJECTED, Cell.FAILED, Cell.INVALID):
+        if grid.count(cell):
+            parts.append(f"{grid.count(cell)} {cell.value}")
+    if queue and queue.depth:
+        parts.append(f"{queue.depth} wait")
+    return "; ".join(parts)

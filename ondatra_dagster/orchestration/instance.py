@@ -1,0 +1,33 @@
+"""The project's Dagster instance for runs that `ondatra` starts: Dagster's page shows the same history."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+
+from ondatra_dagster.project.settings import Settings
+
+# what steps print goes where the user sees it, not through files and processes of Dagster's
+NO_COMPUTE_LOGS = {
+    "module": "dagster._core.storage.noop_compute_log_manager",
+    "class": "NoOpComputeLogManager",
+}
+
+
+@contextlib.contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """DAGSTER_HOME's instance where that is set, else the one of the project's dagster.yaml."""
+    home = settings.secret("DAGSTER_HOME")
+    folder = Path(home) if home else settings.root
+    is_configured = (folder / "dagster.yaml").exists()
+    base = folder if home or is_configured else settings.state / "dagster"
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # paths in the project's dagster.yaml are relative to it, as for `dagster dev`, which is started there
+    with contextlib.chdir(folder):
+        ref = InstanceRef.from_dir(
+            str(base), config_dir=str(folder), overrides={"compute_logs": NO_COMPUTE_LOGS}
+        )
+        with dg.DagsterInstance.from_ref(ref) as instance:
+            yield instance

@@ -1,0 +1,96 @@
+"""What `ondatra run` starts: Dagster in this process, on just the models and syncs that have work."""
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+
+from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.instance import open_instance
+from ondatra_dagster.orchestration.naming import model_key, sink_key
+from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
+from ondatra_dagster.orchestration.sink_assets import TRIGGER
+from ondatra_dagster.planning.plan import Plan
+
+LOGGER = "file"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a Dagster run ended."""
+
+    run_id: str
+    is_good: bool  # nothing failed, and no check is at ERROR
+    unexplained: tuple[str, ...] = ()  # what failed outside of a model or a sync
+
+
+def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
+    """Run what the plan says has work; each model and sync tells of itself through the engine."""
+    keys = [
+        *(model_key(step.model) for step in plan.models if step.will_run),
+        *(sink_key(step.model) for step in plan.syncs if step.will_run),
+    ]
+    settings = engine.workspace.settings
+    definitions = definitions_of(
+        engine.workspace, opened=lambda _: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
+    )
+    with logging_to(settings.state / "logs"), open_instance(settings) as instance:
+        close_abandoned_runs(instance, settings.state)
+        result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=keys,
+            raise_on_error=False,
+            run_config={"loggers": {LOGGER: {}}},
+            tags={TRIGGER: trigger},
+        )
+    return RunEnd(
+        run_id=result.run_id,
+        is_good=result.success and not any(map(_is_failed_check, result.all_events)),
+        unexplained=tuple(_unexplained(result)),
+    )
+
+
+@dg.logger({})
+def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
+    """Dagster's own words: they are many."""
+    return logging.getLogger("ondatra.dagster")
+
+
+@contextlib.contextmanager
+def logging_to(folder: Path) -> Iterator[None]:
+    """Everything that is logged or warned of goes to a file: the screen is for what came of it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.setLevel(level)
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _is_failed_check(event: dg.DagsterEvent) -> bool:
+    if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return False
+    evaluation = event.asset_check_evaluation_data
+    return not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
+
+
+def _unexplained(result: dg.ExecuteInProcessResult) -> Iterator[str]:
+    """Failures that didn't come through the engine, which explains its own."""
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            if error and error.cls_name != dg.Failure.__name__:
+                yield f"{event.step_key}: {error.message.strip()}"
