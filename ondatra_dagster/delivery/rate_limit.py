@@ -89,6 +89,8 @@ class RateLimit:
         self._lock_file = os.open(_lock_path(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         with self._alone():
             self._store: Store = connect(path, SCHEMA, used_by_threads=True)
+            # send times that a power cut takes along are no loss
+            self._store.run("pragma synchronous = normal")
 
     @classmethod
     def of(cls, config: PushConfig, path: Path) -> Self | None:
