@@ -126,11 +126,15 @@ from ondatra_dagster.delivery.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.delivery.rate_limit import RateLimit
 rate = RateLimitConfig(requests=3, per_seconds=0.25)
 config = PushConfig(name="x", file="f", destination="x", object="x", base_url="http://x", rate_limit=rate)
-limit = RateLimit(pathlib.Path(sys.argv[1]), config)
+looked = threading.local()
+def clock():
+    looked.at = time.time()
+    return looked.at
+limit = RateLimit(pathlib.Path(sys.argv[1]), config, clock=clock)
 def send():
     for _ in range(3):
         limit.wait_for_turn()
-        print(time.time(), flush=True)
+        sys.stdout.write(f"{looked.at}\\n")
 workers = [threading.Thread(target=send) for _ in range(2)]
 for worker in workers: worker.start()
 for worker in workers: worker.join()
@@ -138,7 +142,7 @@ for worker in workers: worker.join()
 
 
 def test_threads_and_processes_take_turns(tmp_path: Path) -> None:
-    """Two processes of two threads each, on real time: what they printed is the judge."""
+    """Two processes of two threads each, on real time: the moments at which they took their turns judge."""
     path = tmp_path / "rates.sqlite"
     children = [
         subprocess.Popen(
