@@ -17,6 +17,7 @@ from ondatra_dagster.orchestration.sink_assets import TRIGGER
 from ondatra_dagster.planning.plan import Plan
 
 LOGGER = "file"
+OURS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +58,24 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
 @dg.logger({})
 def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
     """Dagster's own words: they are many."""
-    return logging.getLogger("ondatra.dagster")
+    return logging.getLogger(OURS[1])
 
 
 @contextlib.contextmanager
 def logging_to(folder: Path) -> Iterator[None]:
-    """Everything that is logged or warned of goes to a file: the screen is for what came of it."""
+    """What is logged or warned of goes to a file: the screen is for what came of it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handler = logging.FileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
-    level = root.level
     root.addHandler(handler)
-    root.setLevel(logging.INFO)
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
     logging.captureWarnings(capture=True)
     try:
         yield
     finally:
         logging.captureWarnings(capture=False)
-        root.setLevel(level)
         root.removeHandler(handler)
         handler.close()
 
