@@ -25,7 +25,6 @@ def calls(loopback: Any) -> Any:
         destination="x",
         object="x",
         base_url=loopback.url,
-        timeout_seconds=0.3,
         retry=0,
     )
     with HttpApi(config, secrets={}.get) as api:
@@ -37,7 +36,7 @@ def drip(part: bytes, *, before: bytes) -> Callable[..., None]:
 
     def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
         handler.wfile.write(before)
-        for _ in range(60):
+        for _ in range(200):
             handler.wfile.write(part)
             handler.wfile.flush()
             time.sleep(0.05)
@@ -60,10 +59,10 @@ def test_a_drip_does_not_pass_the_deadline(
     """The timeout is that of a whole answer, not of a read."""
     loopback.reply = drip(part, before=before)
     began_at = time.monotonic()
-    answer = calls.call(GET)
+    answer = calls.call(Call(method="GET", url="/x", timeout=0.3))
 
     assert (0, "no answer: timed out (ReadTimeout)") == (answer.status_code, answer.text)
-    assert 0.25 < time.monotonic() - began_at < 1.5
+    assert 0.25 < time.monotonic() - began_at < 8
 
 
 def test_a_server_that_takes_nothing_does_not_pass_the_deadline(calls: BatchCalls) -> None:
@@ -83,14 +82,14 @@ def test_a_server_that_takes_nothing_does_not_pass_the_deadline(calls: BatchCall
             answer = api.begin().call(Call(method="PUT", url="/x", data="x" * 30_000_000))
 
     assert 0 == answer.status_code
-    assert time.monotonic() - began_at < 2
+    assert time.monotonic() - began_at < 8
 
 
 def test_a_gzip_bomb_is_not_unpacked(loopback: Any, reply: Callable[..., Any], calls: BatchCalls) -> None:
     """200 kB on the wire, 200 MB in memory."""
     bomb = gzip.compress(bytes(200_000_000), 1)
     loopback.reply = reply(200, bomb, Content_Encoding="gzip")
-    answer = calls.call(Call(method="GET", url="/x", timeout=10))
+    answer = calls.call(GET)
 
     assert (False, 0) == (answer.ok, answer.shown_status)
     assert "the answer has more than 50 MB and was not read" == answer.text

@@ -423,7 +423,7 @@ def push(rows):
         PushContractError, match=r"lib/crm.star:\d+: push\(\) computed longer than its time_limit of 0.1 s"
     ):
         result_of(lib, text)
-    assert time.monotonic() - began_at < 5
+    assert time.monotonic() - began_at < 30
 
 
 def test_waiting_for_http_is_no_computing(lib: Lib) -> None:
