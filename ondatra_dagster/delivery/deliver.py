@@ -1,9 +1,10 @@
 """One sync's batches, one after the other, from claim to settle, until nothing is left that may go.
 
 What push does with a batch is a port; so is what the caller does after each. Batches that a dead owner left
-frozen go first, just as they were.
+frozen go first, just as they were. A batch is settled and the next one claimed in one transaction.
 """
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,35 +83,48 @@ def deliver(
     """Send all that may go now."""
     delivery = Delivery()
     outages = 0
-    for batch in _batches(queue, course, clock):
-        if not may_go_on():
-            break
-        is_outage = _send(queue, batch, push, course, clock, on_settled, wait)
-        delivery.batches += 1
-        outages = outages + 1 if is_outage else 0
-        if outages == OUTAGES_BEFORE_STOP:
-            break
+    frozen = frozen_batches(queue)
+    with contextlib.closing(Journal.open(course.journal, frozen[0].seed if frozen else "")) as journal:
+        batches = _batches(queue, _revived(queue, frozen, journal), course, clock)
+        batch = next(batches, None) if may_go_on() else None
+        while batch:
+            journal.turn_to(batch.seed)
+            pushed, attempt = _send(queue, batch, push, course, clock, journal)
+            delivery.batches += 1
+            outages = outages + 1 if pushed.is_outage else 0
+            goes_on = outages < OUTAGES_BEFORE_STOP and may_go_on()
+            # one commit for both: on a slow disk it costs more than all else that is done here
+            with queue.store.immediate():
+                settled = settle(queue, batch, pushed.outcomes, attempt, wait=wait)
+                following = next(batches, None) if goes_on else None
+            on_settled(batch, settled)
+            batch = following
     delivery.is_outage = outages > 0
     return delivery
 
 
-def _batches(queue: Queue, course: Course, clock: Callable[[], float]) -> Iterator[Batch]:
-    number = 0
-    for frozen in frozen_batches(queue):
-        number = max(number, frozen.number)
-        yield from _revive(queue, frozen, course)
+def _batches(
+    queue: Queue, revived: list[Batch], course: Course, clock: Callable[[], float]
+) -> Iterator[Batch]:
+    yield from revived
+    number = max((batch.number for batch in revived), default=0)
     make_due(queue, clock())
     while batch := claim(queue, size=course.batch_size, number=number + 1):
         number = batch.number
         yield batch
 
 
-def _revive(queue: Queue, frozen: Batch, course: Course) -> list[Batch]:
-    """The batch as it was; after its third crash by the units, so that the one at fault stands alone."""
-    if not frozen.is_started:
-        return [frozen]
-    journal = Journal.open(course.journal, frozen.seed)
-    journal.close()
+def _revived(queue: Queue, frozen: Sequence[Batch], journal: Journal) -> list[Batch]:
+    """The batches as they were; after its third crash one by its units, so that the one at fault is alone."""
+    revived = []
+    for batch in frozen:
+        # the journal tells whether push has seen it: a batch is claimed before the last one's records are out
+        has_begun = batch.is_started and batch.seed == journal.seed and journal.is_rerun
+        revived += _after_crash(queue, batch, journal) if has_begun else [batch]
+    return revived
+
+
+def _after_crash(queue: Queue, frozen: Batch, journal: Journal) -> list[Batch]:
     batch = note_crash(queue, frozen, answered=journal.answered)
     if batch.crashes >= CRASHES_BEFORE_SPLIT and len(batch.units) > 1:
         log.warning(
@@ -126,13 +140,11 @@ def _send(
     push: Push,
     course: Course,
     clock: Callable[[], float],
-    on_settled: Callable[[Batch, Settled], None],
-    wait: Callable[[int], float],
-) -> bool:
-    """Whether the API was out for this batch."""
+    journal: Journal,
+) -> tuple[Pushed, Attempt]:
+    """What push made of the batch."""
     layout, text = push_text(batch, queue.layouts)
     keys = [row.result_key for row in batch.rows()]
-    journal = Journal.open(course.journal, batch.seed)
     if not batch.is_started:
         start(queue, batch)
     started_at = clock()
@@ -152,10 +164,7 @@ def _send(
     if batch.is_part:
         # before it is settled: after a crash in between, the next part must not take these answers for its
         journal.note_settled()
-    settled = settle(queue, batch, pushed.outcomes, attempt, wait=wait)
-    journal.close()
-    on_settled(batch, settled)
-    return pushed.is_outage
+    return pushed, attempt
 
 
 def _give_up(keys: list[ResultKey], batch: Batch) -> Pushed:

@@ -1,4 +1,4 @@
-"""The journal of one frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
+"""The journal of a frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
 
 A line is one write to an append-only file, which outlives the process without an fsync. A crash amid a write
 leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls in the same
@@ -36,17 +36,19 @@ class Slot(NamedTuple):
 
 
 class Journal:
-    """The answers of one batch. One thread uses it."""
+    """The answers of one batch, and then of the next. One thread uses it."""
+
+    seed: str
+    is_rerun: bool  # a call without an answer may have been sent by the process that died
+    _answers: dict[Slot, Answered]
+    _failures: Counter[Slot]
+    _settled: Counter[str]  # calls of parts of the batch that have ended
+    _seen: Counter[str]
 
     def __init__(self, path: Path | None, seed: str) -> None:
         self._path = path
-        self._seed = seed
-        self._answers: dict[Slot, Answered] = {}
-        self._failures: Counter[Slot] = Counter()
-        self._settled: Counter[str] = Counter()  # calls of parts of the batch that have ended
-        self._seen: Counter[str] = Counter()
         self._file: int | None = None
-        self.is_rerun = False  # a call without an answer may have been sent by the process that died
+        self._forget(seed)
         if path:
             self._open(path)
 
@@ -60,6 +62,18 @@ class Journal:
     def in_memory(cls, seed: str) -> Self:
         """A journal that ends with the process, for who has no batch to keep."""
         return cls(None, seed)
+
+    def turn_to(self, seed: str) -> None:
+        """Be the journal of the batch with this seed from now on; that of another one is dropped.
+
+        The file stays open: one that is closed after it was emptied is written out there and then by ext4.
+        """
+        if seed == self.seed:
+            return
+        self._forget(seed)
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            self._write([seed])
 
     @property
     def answered(self) -> int:
@@ -82,7 +96,7 @@ class Journal:
 
     def idempotency_key(self, slot: Slot) -> str:
         """The same while a call gets no answer, also after a crash; a new one after each answered failure."""
-        parts = (self._seed, slot.request, str(slot.occurrence), str(self._failures[slot]))
+        parts = (self.seed, slot.request, str(slot.occurrence), str(self._failures[slot]))
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def note_failure(self, slot: Slot) -> None:
@@ -113,13 +127,21 @@ class Journal:
         if self._path:
             self._path.unlink(missing_ok=True)
 
+    def _forget(self, seed: str) -> None:
+        self.seed = seed
+        self.is_rerun = False
+        self._answers = {}
+        self._failures = Counter()
+        self._settled = Counter()
+        self._seen = Counter()
+
     def _open(self, path: Path) -> None:
         good = self._load(path)
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._file, good)
         self.is_rerun = good > 0
         if not good:
-            self._write([self._seed])
+            self._write([self.seed])
 
     def _write(self, fields: list[object]) -> None:
         if self._file is None:
@@ -134,7 +156,7 @@ class Journal:
             return 0
         content = path.read_bytes()
         lines = _lines(content)
-        if next(lines, (0, None))[1] != [self._seed]:
+        if next(lines, (0, None))[1] != [self.seed]:
             return 0
         good = content.index(b"\n") + 1
         for end, fields in lines:

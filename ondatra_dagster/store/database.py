@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlite_utils import Database, Migrations
 
@@ -17,6 +17,7 @@ from ondatra_dagster.errors import BusyError, StateError
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
+Row: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +40,11 @@ class Store:
         """All statements inside happen together, or none does; the write lock is taken first.
 
         A deferred transaction would fail at its first write when another process wrote since its first read.
+        Inside of another one it is a part of that: the outermost decides.
         """
+        if self._connection.in_transaction:
+            yield
+            return
         self._begin()
         try:
             yield
@@ -60,11 +65,11 @@ class Store:
                 f"{self.path} is being written by another process; try again when it has ended"
             ) from error
 
-    def rows(self, statement: str, parameters: Parameters = ()) -> list[tuple[Value, ...]]:
+    def rows(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of the answer: a half read RETURNING would keep its transaction open."""
         return self._connection.execute(statement, parameters).fetchall()
 
-    def each(self, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Value, ...]]:
+    def each(self, statement: str, parameters: Parameters = ()) -> Iterator[Row]:
         """The rows of a large answer one after the other."""
         yield from self._connection.execute(statement, parameters)
 
@@ -74,6 +79,11 @@ class Store:
 
     def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None:
         self._connection.executemany(statement, parameters)
+
+    @property
+    def total_changes(self) -> int:
+        """How many rows were written since the file was opened: executemany tells no count of its own."""
+        return self._connection.total_changes
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log into the file, as far as readers let it."""

@@ -61,7 +61,7 @@ class Batch:
     seed: str  # of its idempotency keys, and the name of its journal; parts of a split batch share it
     units: Sequence[BatchUnit]
     is_part: bool = False  # of a batch that ended its process too often
-    is_started: bool = True  # whether push may have seen it
+    is_started: bool = True  # False: a part that push hasn't seen
     crashes: int = 0  # how often a process ended with it, without getting further than before
     answered: int = 0  # how many calls had an answer at the last of these
 
@@ -171,7 +171,7 @@ def _target(sent: Sequence[SentRow]) -> Image:
 
 
 def start(queue: Queue, batch: Batch) -> None:
-    """Push is about to see a part of a split batch; whole batches are frozen at that very moment."""
+    """Push is about to see a part of a split batch; of a whole one the journal tells."""
     queue.store.run(START, (batch.id,))
 
 

@@ -66,6 +66,22 @@ def test_another_batch_starts_with_nothing(path: Path) -> None:
         assert journal.answered == 0
 
 
+def test_an_open_journal_turns_to_the_next_batch(path: Path) -> None:
+    """It then is as one that was opened for that batch, on disk too."""
+    with journal_of(path) as journal:
+        journal.note_answer(journal.next_slot("a"), ANSWER)
+        journal.turn_to("another")
+        assert journal.answer(journal.next_slot("a")) is None
+        journal.note_answer(journal.next_slot("b"), ANSWER)
+
+    with journal_of(path, "another") as journal:
+        assert (True, 1) == (journal.is_rerun, journal.answered)
+        journal.turn_to("another")
+        assert (True, 1) == (journal.is_rerun, journal.answered)
+        journal.turn_to("third")
+        assert (False, 0) == (journal.is_rerun, journal.answered)
+
+
 def test_an_unanswered_call_keeps_its_idempotency_key(path: Path) -> None:
     """The server can tell that it has seen it."""
     with journal_of(path) as journal:

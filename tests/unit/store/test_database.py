@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.store.database import Schema, connect, read_only
+from ondatra_dagster.store.database import Schema, Store, connect, read_only
 
 ONE = Schema("test", (("one", "create table t (x); create index t_x on t (x)"),))
 TWO = Schema("test", (*ONE.steps, ("two", "alter table t add column y")))
@@ -53,6 +53,23 @@ def test_a_failed_transaction_leaves_nothing(tmp_path):
         with store.immediate():
             store.run("insert into t values (2)")
         assert [(2,)] == store.rows("select * from t")
+
+
+def test_a_transaction_in_another_stands_or_falls_with_it(tmp_path):
+    """Two steps that are each whole by themselves can share one commit, which is what they cost."""
+    with connect(tmp_path / "a.sqlite", ONE) as store:
+        with pytest.raises(sqlite3.OperationalError), store.immediate():
+            _add_one(store)
+            store.run("insert into t values (json('no json'))")
+        assert [] == store.rows("select * from t")
+        with store.immediate(), store.immediate():
+            store.run("insert into t values (2)")
+        assert [(2,)] == store.rows("select * from t")
+
+
+def _add_one(store: Store) -> None:
+    with store.immediate():
+        store.run("insert into t values (1)")
 
 
 def test_a_writer_that_can_not_wait_longer_says_so(tmp_path):

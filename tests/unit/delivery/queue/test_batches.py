@@ -168,3 +168,50 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
     assert ["c"] == [letter.key for letter in letters]
     assert "alone ended the process 3 times" in letters[0].error
     assert "its keys go out one by one" in caplog.text
+
+
+def test_a_batch_that_push_has_not_seen_did_not_end_the_process(path):
+    """It is claimed with the end of the batch before, whose records may be what the process dies of."""
+    course = Course(run_id="r", batch_size=1, max_attempts=3, journal=path.with_suffix(".journal"))
+    settled: list[tuple[str, int]] = []
+
+    def push(*, number, layout, text, keys, journal):
+        return Pushed({key: Outcome.parse("ok") for key in keys})
+
+    def on_settled(batch, _settled):
+        settled.append((batch.units[0].key, batch.crashes))
+        raise Crash
+
+    with open_queue(path, shape=Shape.ROW) as queue:
+        enqueue(queue, a_segment(a_change("a", 1), a_change("b", 2)), now=1.0)
+        with pytest.raises(Crash):
+            deliver(queue, push, course, clock=lambda: 1.0, on_settled=on_settled)
+    with open_queue(path, shape=Shape.ROW) as queue:
+        assert ["b"] == [batch.units[0].key for batch in frozen_batches(queue)]
+        with pytest.raises(Crash):
+            deliver(queue, push, course, clock=lambda: 1.0, on_settled=on_settled)
+        assert [] == frozen_batches(queue)
+    assert [("a", 0), ("b", 0)] == settled
+
+
+def test_a_sync_that_may_not_go_on_claims_nothing(path):
+    """What is paused isn't frozen: newer changes of its rows take its place."""
+    course = Course(run_id="r", batch_size=1, max_attempts=3, journal=path.with_suffix(".journal"))
+    seen: list[str] = []
+
+    def push(*, number, layout, text, keys, journal):
+        seen.extend(row[0] for row in orjson.loads(text)["rows"])
+        return Pushed({key: Outcome.parse("ok") for key in keys})
+
+    with open_queue(path, shape=Shape.ROW) as queue:
+        enqueue(queue, a_segment(a_change("a", 1), a_change("b", 2)), now=1.0)
+        delivery = deliver(
+            queue,
+            push,
+            course,
+            clock=lambda: 1.0,
+            on_settled=lambda batch, settled: None,
+            may_go_on=lambda: not seen,
+        )
+        assert [] == frozen_batches(queue)
+    assert (1, ["a"]) == (delivery.batches, seen)
