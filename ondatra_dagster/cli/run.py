@@ -1,9 +1,11 @@
 """`ondatra run`: plan, then start Dagster in this process on what has work; with none it starts nothing."""
 
+import time
+
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import count, put_json, say
+from ondatra_dagster.cli.output import count, duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.opening import open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -31,7 +33,7 @@ def command(selection: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 -
 def run(workspace: Workspace, plan: Plan, *, as_json: bool, trigger: str = TRIGGER) -> int:
     """Run a plan, telling of each model and sync as it ends; the exit code."""
     if not plan.has_work:
-        _say_idle(plan, as_json=as_json)
+        _say_idle(workspace, plan, as_json=as_json)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
     with open_engine(workspace, progress) as engine:
@@ -46,8 +48,13 @@ def run(workspace: Workspace, plan: Plan, *, as_json: bool, trigger: str = TRIGG
     return 0 if end.is_good else 1
 
 
-def _say_idle(plan: Plan, *, as_json: bool) -> None:
+def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool) -> None:
     models, syncs = count(len(plan.models), "model"), count(len(plan.syncs), "sync")
     if as_json:
         put_json({"run": None, "ok": True, "reason": "nothing to do"})
-    say(f"nothing to do: {models} and {syncs} are up to date")
+    say(f"nothing to do: {models} and {syncs} have nothing new")
+    for step in plan.syncs:
+        queue = workspace.queue(step.sync_id)
+        if queue and queue.next_due_at:
+            due_in = duration(max(queue.next_due_at - time.time(), 0))
+            say(f"{step.sync_id}: {count(queue.waiting, 'key')} to be tried again in {due_in}")

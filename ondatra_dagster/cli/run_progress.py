@@ -30,7 +30,9 @@ class TextProgress:
         changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
         moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
         rows = "" if result.rows is None else f"{count(result.rows, 'row')} "
-        self._line("✓", name, f"{rows}({moved or 'columns only'}), {result.seconds:.1f} s: {result.reason}")
+        aside = f", {result.set_aside} set aside" if result.set_aside else ""
+        what = f"{rows}({moved or 'only its columns changed'}){aside}"
+        self._line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
 
     def sync_ended(self, result: SyncResult) -> None:
         summary, sync = result.summary, result.sync
@@ -41,6 +43,8 @@ class TextProgress:
                 self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
         for sample in summary.samples[:SHOWN_SAMPLES]:
             self._line(" ", "", f"{sample.key}: {sample.reason}")
+        for error in summary.errors[:SHOWN_SAMPLES]:
+            self._line(" ", "", error)
 
     def failed(self, name: str, message: str) -> None:
         self._line("✗", name, message)
@@ -70,6 +74,7 @@ class JsonProgress:
                 "inserted": result.inserted,
                 "updated": result.updated,
                 "deleted": result.deleted,
+                "set_aside": result.set_aside,
                 "seconds": round(result.seconds, 3),
             }
         )

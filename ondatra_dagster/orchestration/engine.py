@@ -150,6 +150,7 @@ class Engine:
             inserted=written.inserted,
             updated=written.updated,
             deleted=written.deleted,
+            set_aside=sum(written.invalid.values()),
             seconds=self._clock() - computed.started,
         )
         self._written[model.id] = written

@@ -9,6 +9,7 @@ from ondatra_dagster.orchestration.checks import DESCRIPTIONS, check_result
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import model_key, op_name
+from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.project.model import Model, ModelInput
 
@@ -22,22 +23,24 @@ def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.Assets
     @dg.multi_asset(name=op_name(key), specs=[_spec(model, spellings)], check_specs=_checks(model))
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
-    ) -> Iterator[dg.MaterializeResult[Computed] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Computed] | dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with failures(ondatra, model.name):
             step = ondatra.plan_model(model)
             if step.will_run:
                 computed = ondatra.compute(step, run_id=context.run_id)
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
             else:
-                kept = ondatra.keep(step)
-                version = dg.DataVersion(kept.table_version)
-                yield dg.MaterializeResult(
-                    asset_key=key, data_version=version, metadata=shown.model_metadata(kept)
-                )
+                yield _unchanged(key, ondatra.keep(step))
             if _checks(model):
                 yield check_result(key, ondatra.invalid_rows(model))
 
     return build
+
+
+def _unchanged(key: dg.AssetKey, kept: ModelResult) -> dg.MaterializeResult[None]:
+    """A materialization with the data version that the asset had: what is below sees no change."""
+    version = dg.DataVersion(kept.table_version)
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=shown.model_metadata(kept))
 
 
 def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:

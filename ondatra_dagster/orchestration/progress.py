@@ -25,6 +25,7 @@ class ModelResult:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    set_aside: int = 0  # rows that are not in the table, for their key
     seconds: float = 0.0
 
 

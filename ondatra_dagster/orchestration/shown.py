@@ -90,7 +90,9 @@ def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
 
 
 def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
-    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own is sorted by name
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
 
 
 def _schema(columns: Iterable[Column], described: Mapping[str, str]) -> dg.TableSchema:

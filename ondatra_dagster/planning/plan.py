@@ -19,7 +19,7 @@ from ondatra_dagster.planning.versions import (
     input_versions,
     table_version,
 )
-from ondatra_dagster.project.model import Model, ModelInput, SinkUse
+from ondatra_dagster.project.model import FileInput, Model, ModelInput, SinkUse
 from ondatra_dagster.project.project import Project
 
 NAMED = 3  # inputs that a reason names
@@ -129,9 +129,9 @@ def plan_model(project: Project, model: Model, look: Look, *, running: Collectio
     inputs = input_versions(model.inputs, project.settings, look.tables)
     absent = [name for name, version in inputs.items() if version == MISSING and name not in running]
     if absent:
-        names = " and ".join(project.model(name).name for name in absent)
+        names = _named([project.model(name).name for name in absent])
         raise SelectionError(
-            f"{model.name} reads {names}, which has no table yet; select +{model.name} to make that first"
+            f"{model.name} needs {names} to be made before it; select +{model.name} to do that"
         )
     table = look.tables(model.id)
     sure = next(_reasons(model, table, inputs, look.unchanged.get(model.id)), None)
@@ -160,7 +160,7 @@ def _reasons(
         yield "its query may give other rows each time"
     unversioned = [name for name, version in inputs.items() if version == UNVERSIONED]
     if unversioned:
-        yield f"{_named(unversioned)} has no versions"
+        yield f"{_told(model, unversioned)} can't be told to be unchanged"
     if unchanged and unchanged.table_version == table_version(table):
         known: tuple[str, Mapping[str, str]] = unchanged.definition, unchanged.inputs
     elif table.note:
@@ -177,7 +177,7 @@ def _differences(
     if definition != model.definition:
         yield "its definition changed"
     if changed := changed_inputs(before, inputs):
-        yield f"{_named(changed)} changed"
+        yield f"{_told(model, changed)} changed"
 
 
 def plan_sync(
@@ -226,6 +226,14 @@ def _backlog(queue: QueueState) -> str:
         f"{count} {word}" for count, word in ((queue.pending, "pending"), (queue.due, "due again")) if count
     ]
     return " and ".join(parts) + " in the queue" if parts else "an earlier run left records to publish"
+
+
+def _told(model: Model, names: Collection[str]) -> str:
+    """Inputs as a person knows them: a file by its path, whatever its options."""
+    told = [
+        read.path if isinstance(read, FileInput) else read.name for read in model.inputs if read.name in names
+    ]
+    return _named(list(dict.fromkeys(told)))
 
 
 def _named(names: list[str]) -> str:
