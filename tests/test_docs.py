@@ -1,0 +1,74 @@
+"""What users can write or call is in the docs: a word that isn't documented doesn't exist for them."""
+
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.cli.main import cli
+from ondatra_dagster.delivery.api_dict import API_KEYS, PUSH_KEYS
+from ondatra_dagster.delivery.outcome import Verdict
+from ondatra_dagster.project.header import SYNONYMS, WORDS
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.setting_values import READERS
+from ondatra_dagster.sync.verdicts import JUDGES
+
+ROOT = Path(__file__).parents[1]
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("word", [*WORDS, *SYNONYMS])
+def test_every_header_is_described(word):
+    assert f"@{word}" in page("docs/models.md")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_described_and_in_the_readme(kind):
+    assert f"| `{kind}` |" in page("docs/models.md")
+    assert f"| `{kind}` |" in page("README.md")
+
+
+@pytest.mark.parametrize("setting", READERS)
+def test_every_setting_is_described(setting):
+    assert f"`{setting}`" in page("docs/models.md")
+
+
+@pytest.mark.parametrize("command", cli.list_commands(None))
+def test_every_command_is_described_and_has_help(command):
+    assert f"| `ondatra {command}" in page("docs/operations.md")
+    assert cli.get_command(None, command).help
+
+
+@pytest.mark.parametrize("key", [*API_KEYS, *PUSH_KEYS])
+def test_every_key_of_an_api_is_described(key):
+    assert f"`{key}`" in page("docs/push-functions.md")
+
+
+@pytest.mark.parametrize("change_type", list(ChangeType))
+def test_every_change_type_is_described(change_type):
+    assert f"`{change_type}`" in page("docs/push-functions.md")
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_every_status_is_described_and_in_the_readme(verdict):
+    for name in ("docs/push-functions.md", "README.md"):
+        assert f'`"{verdict}' in page(name)
+
+
+@pytest.mark.parametrize("check", JUDGES)
+def test_every_check_is_described(check):
+    assert f"| `{check}` |" in page("docs/operations.md")
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("docs/*.md")), ids=lambda file: file.name)
+def test_every_page_is_reached_from_the_readme(file):
+    assert f"(docs/{file.name})" in page("README.md")
+
+
+def test_the_pages_name_only_tests_that_are_there():
+    """A promise whose test was moved or dropped is a promise no more."""
+    named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
+    assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]
