@@ -7,7 +7,7 @@ import click
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import count, duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
-from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
@@ -30,13 +30,20 @@ def command(selection: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 -
     return run(workspace, workspace.plan(chosen), as_json=as_json)
 
 
-def run(workspace: Workspace, plan: Plan, *, as_json: bool, trigger: str = TRIGGER) -> int:
+def run(
+    workspace: Workspace,
+    plan: Plan,
+    *,
+    as_json: bool,
+    trigger: str = TRIGGER,
+    opened: OpenEngine = open_engine,
+) -> int:
     """Run a plan, telling of each model and sync as it ends; the exit code."""
     if not plan.has_work:
         _say_idle(workspace, plan, as_json=as_json)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
-    with open_engine(workspace, progress) as engine:
+    with opened(workspace, progress) as engine:
         if any(step.will_run for step in plan.models) or any(step.reads_table for step in plan.syncs):
             engine.start_early()
         from ondatra_dagster.orchestration.run import run_plan

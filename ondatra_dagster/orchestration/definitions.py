@@ -15,8 +15,8 @@ from ondatra_dagster.orchestration.checks import sink_checks
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
 from ondatra_dagster.orchestration.model_assets import model_asset
 from ondatra_dagster.orchestration.naming import model_key
-from ondatra_dagster.orchestration.opening import open_engine
-from ondatra_dagster.orchestration.resources import ENGINE, OpenEngine, engine_resource
+from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
+from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
 from ondatra_dagster.orchestration.sensors import sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace

@@ -27,7 +27,7 @@ def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.Assets
         with failures(ondatra, model.name):
             step = ondatra.plan_model(model)
             if step.will_run:
-                computed = ondatra.compute(step, run_id=context.run_id)
+                computed = ondatra.compute(step, run_id=context.run.run_id)
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
             else:
                 yield _unchanged(key, ondatra.keep(step))

@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ondatra_dagster.changes import InvalidRow, Segment
 from ondatra_dagster.orchestration.engine import Engine, Written
@@ -17,6 +18,14 @@ from ondatra_dagster.sync.ports import Feed
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.change_feed import ChangeFeed
     from ondatra_dagster.warehouse.spark_session import Warehouse
+
+
+class OpenEngine(Protocol):
+    """What makes an engine for as long as a run lasts."""
+
+    def __call__(
+        self, workspace: Workspace, progress: Progress | None = None
+    ) -> AbstractContextManager[Engine]: ...
 
 
 @contextlib.contextmanager

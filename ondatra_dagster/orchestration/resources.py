@@ -4,19 +4,16 @@ In process, a run has one of it, and with it at most one JVM.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import TypeAlias
+from collections.abc import Iterator
 
 import dagster as dg
 
 from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.opening import open_engine
+from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.run_locks import lock_run
 from ondatra_dagster.orchestration.workspace import Workspace
 
 ENGINE = "ondatra"  # the resource's key, and the prefix of our other keys
-OpenEngine: TypeAlias = Callable[[Workspace], AbstractContextManager[Engine]]
 
 
 def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> dg.ResourceDefinition:
@@ -25,8 +22,8 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
     @dg.resource(description="The project's engine: one a run, with at most one Spark session")
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
         with contextlib.ExitStack() as stack:
-            if context.instance and context.run_id:
-                stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run_id))
+            if context.instance and context.run:
+                stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
             yield stack.enter_context(opened(workspace))
 
     return engine

@@ -37,7 +37,7 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
     ]
     settings = engine.workspace.settings
     definitions = definitions_of(
-        engine.workspace, opened=lambda _: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
+        engine.workspace, opened=lambda *_: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
     )
     with logging_to(settings.state / "logs"), open_instance(settings) as instance:
         close_abandoned_runs(instance, settings.state)

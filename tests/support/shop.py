@@ -1,0 +1,280 @@
+"""A project of two models and a sync whose tables are plain Python, with real Delta logs beside them.
+
+So planning, Dagster, queue, push function and records are the real ones, and no JVM is started.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ondatra_dagster.changes import (
+    Change,
+    ChangeType,
+    Column,
+    FeedPage,
+    InvalidRow,
+    Layout,
+    Segment,
+    identifier,
+)
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.progress import ModelResult, Progress, SyncResult
+from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import invalid_path, table_path
+from ondatra_dagster.project.model import FileInput, Model, ModelInput
+from ondatra_dagster.project.settings import Settings
+
+Row = tuple[str | None, ...]
+COLUMNS = (Column("id", "string"), Column("email", "string"))
+PUSH = """
+API = {{
+    "base_url": "{url}", "auth": {{"env": "DEMO_API_KEY"}},
+    "retry": 0, "destination": "Demo", "object": "Contact",
+}}
+
+def push(rows):
+    return {{str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: send(row) for row in rows}}
+
+def send(row):
+    change = row["__ondatra_change_type"]
+    if change == "update_preimage":
+        return "ok"
+    contact = {{"customer_id": row["id"], "email": row["email"]}}
+    if change == "insert":
+        answer = http.post("/crm/contacts", json=contact)
+    else:
+        answer = http.patch("/crm/contacts/" + row["id"], json=contact)
+    if answer.ok:
+        return "ok"
+    return ("reject: " if answer.status_code == 422 else "error: ") + answer.text
+"""
+FILES = {
+    "pyproject.toml": "[tool.ondatra]\n",
+    "models/raw/contacts.sql": "SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')\n",
+    "models/sync/crm.sql": (
+        "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\n-- @description: Contacts\n"
+        "SELECT id, email FROM raw.contacts\n"
+    ),
+}
+
+
+def lay_down(root: Path, *, url: str, files: Mapping[str, str] | None = None) -> Path:
+    """The project's files below `root`."""
+    texts = {**FILES, "lib/crm_push.star": PUSH.format(url=url), **(files or {})}
+    for name, text in texts.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (root / ".env").write_text("DEMO_API_KEY=shop-demo-key-0001\n")
+    return root
+
+
+def write_contacts(root: Path, **emails: str) -> None:
+    """The raw rows: a1="a@example.com" is contact a1; an empty id comes from `nobody`."""
+    path = root / "data" / "contacts.csv"
+    path.parent.mkdir(exist_ok=True)
+    rows = [("" if name == "nobody" else name, email) for name, email in emails.items()]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "email"), *rows])
+
+
+@dataclasses.dataclass(kw_only=True)
+class Written:
+    """What PlainTables says of a write."""
+
+    changed: bool
+    version: int
+    table_id: str
+    rows: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    columns: tuple[Column, ...] = COLUMNS
+    invalid: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    invalid_samples: Sequence["InvalidSample"] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class InvalidSample:
+    key: tuple[str | None, ...]
+    reason: str
+
+
+@dataclasses.dataclass
+class PlainTable:
+    """One table, its feed and its log."""
+
+    path: Path
+    rows: dict[str, tuple[int, Row]] = dataclasses.field(default_factory=dict)  # key → (rowid, row)
+    feed: list[Change] = dataclasses.field(default_factory=list)
+    version: int = -1
+
+    @property
+    def table_id(self) -> str:
+        return f"id-of-{self.path.name}"
+
+    def commit(self, note: CommitNote) -> None:
+        self.version += 1
+        log = self.path / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in COLUMNS]
+        schema = orjson.dumps({"type": "struct", "fields": fields}).decode()
+        actions: list[dict[str, Any]] = [
+            {"commitInfo": {"userMetadata": note.dump()}},
+            {"metaData": {"id": self.table_id, "schemaString": schema, "configuration": {}}},
+            {"add": {"path": "x", "size": 1, "dataChange": True}},
+        ]
+        lines = b"\n".join(map(orjson.dumps, actions[: 3 if self.version == 0 else None]))
+        (log / f"{self.version:020}.json").write_bytes(lines)
+
+
+class PlainTables:
+    """What stands for the warehouse: a model is the rows of the one thing that it reads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tables: dict[str, PlainTable] = {}
+        self._rowids = itertools.count(1)
+        self.computed: list[str] = []  # every model that was, in order
+        self.broken: set[str] = set()  # models that fail
+        self.feeds_read = 0
+        self.was_started_early = False
+
+    def start_early(self) -> None:
+        self.was_started_early = True
+
+    def compute(self, model: Model, versions: Mapping[str, str]) -> list[Row]:
+        self.computed.append(model.name)
+        if model.id in self.broken:
+            raise WarehouseError(f"{model.name} can't be computed; look at it")
+        (read,) = model.inputs
+        assert read.name in versions
+        if isinstance(read, ModelInput):
+            return [row for _, row in self._tables[read.model].rows.values()]
+        assert isinstance(read, FileInput)
+        with (self._settings.root / read.path).open() as file:
+            return [(row["id"] or None, row["email"]) for row in csv.DictReader(file)]
+
+    def write(self, model: Model, frame: list[Row], note: CommitNote) -> Written:
+        table = self._table(model.id)
+        counted = dict(enumerate(frame))  # a table without a key tells rows apart by their place
+        keyed = {str(place) if not model.key_columns else row[0]: row for place, row in counted.items()}
+        aside = [InvalidSample((None,), "NULL")] if keyed.pop(None, None) else []
+        before = dict(table.rows)
+        changes = [change for key, row in keyed.items() for change in self._change(table, str(key), row)]
+        if changes or table.version < 0:
+            table.feed += changes
+            table.commit(dataclasses.replace(note, rows=len(table.rows)))
+        if aside:
+            self._table(f"{model.id}__invalid").commit(dataclasses.replace(note, rows=len(aside)))
+        inserted = len(table.rows) - len(before)
+        return Written(
+            changed=bool(changes),
+            version=table.version,
+            table_id=table.table_id,
+            rows=len(table.rows),
+            inserted=inserted,
+            updated=(len(changes) - inserted) // 2,
+            invalid={"NULL": len(aside)} if aside else {},
+            invalid_samples=aside,
+        )
+
+    def feed(self, model: Model) -> "PlainFeed":
+        return PlainFeed(self, model)
+
+    def table(self, model_id: str) -> PlainTable:
+        return self._tables[model_id]
+
+    def _table(self, model_id: str) -> PlainTable:
+        if model_id not in self._tables:
+            name = model_id.removesuffix("__invalid")
+            path = table_path(self._settings, name)
+            self._tables[model_id] = PlainTable(Path(path if name == model_id else invalid_path(path)))
+        return self._tables[model_id]
+
+    def _change(self, table: PlainTable, key: str, row: Row) -> Iterator[Change]:
+        version = table.version + 1
+        rowid, before = table.rows.get(key, (0, None))
+        if before == row:
+            return
+        if before is None:
+            rowid = next(self._rowids)
+            images = {ChangeType.INSERT: row}
+        else:
+            images = {ChangeType.UPDATE_PREIMAGE: before, ChangeType.UPDATE_POSTIMAGE: row}
+        table.rows[key] = (rowid, row)
+        for change_type, image in images.items():
+            yield Change(identifier([image[0]]), rowid, change_type, version, orjson.dumps(image).decode())
+
+
+class PlainFeed:
+    """The feed of one of them."""
+
+    def __init__(self, tables: PlainTables, model: Model) -> None:
+        self._tables = tables
+        self._model = model
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        self._tables.feeds_read += 1
+        table = self._tables.table(self._model.id)
+        if after is None:
+            changes = [
+                Change(key, rowid, ChangeType.INSERT, upto, orjson.dumps(row).decode())
+                for key, (rowid, row) in table.rows.items()
+            ]
+        else:
+            changes = [change for change in table.feed if after < change.version <= upto]
+        changes.sort(key=lambda change: (change.key, change.version))
+        yield Segment(-1 if after is None else after, upto, [FeedPage(Layout(COLUMNS), changes)])
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield InvalidRow("", "NULL", upto, 1, '{"id":null,"email":"?"}')
+
+
+@dataclasses.dataclass
+class Heard:
+    """A progress that keeps what it hears."""
+
+    models: list[ModelResult] = dataclasses.field(default_factory=list)
+    syncs: list[SyncResult] = dataclasses.field(default_factory=list)
+    failures: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def model_ended(self, result: ModelResult) -> None:
+        self.models.append(result)
+
+    def sync_ended(self, result: SyncResult) -> None:
+        self.syncs.append(result)
+
+    def failed(self, name: str, message: str) -> None:
+        self.failures.append((name, message))
+
+
+@dataclasses.dataclass
+class Shop:
+    """The project on disk, and its tables, which outlive its engines."""
+
+    root: Path
+    tables: PlainTables
+    heard: Heard = dataclasses.field(default_factory=Heard)
+
+    @classmethod
+    def at(cls, root: Path, *, url: str, files: Mapping[str, str] | None = None) -> "Shop":
+        lay_down(root, url=url, files=files)
+        return cls(root, PlainTables(load_workspace(root).settings))
+
+    @property
+    def workspace(self) -> Workspace:
+        """Read anew, as each run does."""
+        return load_workspace(self.root)
+
+    @contextlib.contextmanager
+    def opened(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+        yield Engine(workspace, self.tables, progress=progress or self.heard)

@@ -1,0 +1,30 @@
+"""A shop beside a demo API on loopback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
+
+
+@pytest.fixture(scope="session")
+def running_api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(running_api: DemoApi) -> DemoApi:
+    """The demo API, empty."""
+    running_api.clear()
+    return running_api
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> Shop:
+    """Two contacts, and nothing has run yet."""
+    shop = Shop.at(tmp_path / "my shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
+    return shop

@@ -1,0 +1,184 @@
+"""Dagster runs over real assets, IO managers, queues and push functions; only the tables are plain Python."""
+
+import dagster as dg
+import pytest
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+CRM = dg.AssetKey(["sync", "crm"])
+PUSH = dg.AssetKey(["push", "sync", "crm"])
+
+
+def materialize(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+    """What the Materialize button does, on all assets or on these."""
+    definitions = definitions_of(shop.workspace, opened=shop.opened)
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = definitions.resolve_implicit_global_asset_job_def()
+        return job.execute_in_process(instance=instance, asset_selection=keys or None, raise_on_error=False)
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
+    """Each check of the sink: whether it passed, and at which severity."""
+    found = [
+        evaluation for evaluation in result.get_asset_check_evaluations() if evaluation.asset_key == PUSH
+    ]
+    return {check.check_name: (check.passed, check.severity.value) for check in found}
+
+
+def data_version(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> str:
+    (materialization,) = result.asset_materializations_for_node("__".join(key.path))
+    return materialization.tags["dagster/data_version"]
+
+
+def test_the_first_run_makes_the_tables_and_sends_every_row(shop: Shop, api: DemoApi) -> None:
+    """The whole way: model, IO manager, queue, push function, API."""
+    result = materialize(shop)
+    assert result.success
+    assert ["raw.contacts", "sync.crm"] == shop.tables.computed
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_an_unchanged_model_is_materialized_with_its_data_version(shop: Shop, api: DemoApi) -> None:
+    """What is below must see that nothing changed, and Spark must not be asked."""
+    first = materialize(shop)
+    second = materialize(shop)
+    assert second.success
+    assert 2 == len(shop.tables.computed)
+    assert data_version(first, CRM) == data_version(second, CRM) == "id-of-crm@0"
+
+
+def test_just_the_change_is_sent(shop: Shop, api: DemoApi) -> None:
+    """The point of it all."""
+    materialize(shop)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org")
+    result = materialize(shop)
+    assert "id-of-crm@1" == data_version(result, CRM)
+    assert ["PATCH /crm/contacts/b2"] == [f"{call.method} {call.path}" for call in api.calls[2:]]
+
+
+def test_a_model_that_gave_the_same_rows_is_remembered(shop: Shop, api: DemoApi) -> None:
+    """A run that wrote nothing leaves no commit to tell of it, and would be computed again and again."""
+    materialize(shop)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    materialize(shop)
+    materialize(shop)
+    assert ["raw.contacts", "sync.crm", "raw.contacts"] == shop.tables.computed
+
+
+def test_a_model_below_a_failed_one_does_not_run(shop: Shop, api: DemoApi) -> None:
+    """Nobody wants a table of half the truth."""
+    shop.tables.broken.add("raw.contacts")
+    result = materialize(shop)
+    assert not result.success
+    assert ["raw.contacts"] == shop.tables.computed
+    assert [("raw.contacts", "raw.contacts can't be computed; look at it")] == shop.heard.failures
+
+
+def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(shop: Shop, api: DemoApi) -> None:
+    """A trace on the screen helps nobody who didn't write the code; without one we can't help."""
+    (shop.root / "data" / "contacts.csv").write_text("wrong\nheads\n")
+    materialize(shop)
+    ((name, message),) = shop.heard.failures
+    log = shop.root / ".ondatra" / "logs" / "errors.log"
+    assert ("raw.contacts", f"KeyError: 'id'; the whole trace is in {log}") == (name, message)
+    assert "Traceback" in log.read_text()
+
+
+def test_an_api_that_is_down_fails_the_run_and_its_check(shop: Shop, api: DemoApi) -> None:
+    """A green run over undelivered rows is what users of such tools complain of most."""
+    api.fail(status=503, times=None, path="/crm/*")
+    result = materialize(shop)
+    assert not result.success
+    assert (False, "ERROR") == checks(result)["undelivered"]
+    api.recover()
+
+
+def test_all_rejected_is_never_green(shop: Shop, api: DemoApi) -> None:
+    """The run of the sink fails, and no check stays planned."""
+    write_contacts(shop.root, a1="nonsense", b2="more of it")
+    result = materialize(shop)
+    assert not result.success
+    assert (False, "ERROR") == checks(result)["rejects"]
+    assert {"rejects", "undelivered", "invalid_records"} == set(checks(result))
+
+
+def test_one_bad_row_takes_no_other_with_it(shop: Shop, api: DemoApi) -> None:
+    """It is a warning with a sample, and the others arrive."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    result = materialize(shop)
+    assert result.success
+    assert (False, "WARN") == checks(result)["rejects"]
+    assert {"a1"} == set(api.contacts())
+    (push,) = result.asset_materializations_for_node("push__sync__crm")
+    (sample,) = push.metadata["sample rejects"].records
+    assert "b2" == sample.data["key"]
+
+
+def test_a_check_runs_alone_and_sees_the_queue_as_it_is(shop: Shop, api: DemoApi) -> None:
+    """After a replay an operator wants to see the check change its mind, without a push."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    materialize(shop)
+    definitions = definitions_of(shop.workspace, opened=shop.opened)
+    job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, "rejects")))
+    with dg.DagsterInstance.ephemeral() as instance:
+        resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
+        result = resolved.execute_in_process(instance=instance)
+    assert {"rejects": (False, "WARN")} == checks(result)
+    assert 3 == len(api.calls) + 1  # no further call
+
+
+def test_rows_without_a_key_are_a_warning_on_their_model(shop: Shop, api: DemoApi) -> None:
+    """They are set aside, counted and shown; the rest goes on."""
+    write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
+    result = materialize(shop)
+    (check,) = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
+    assert (False, "WARN") == (check.passed, check.severity.value)
+    assert 1 == check.metadata["NULL"].value
+    assert {"a1"} == set(api.contacts())
+
+
+def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
+    shop: Shop, api: DemoApi
+) -> None:
+    """The rows are still there: a pass would say that somebody mended them."""
+    write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
+    materialize(shop)
+    result = materialize(shop)
+    (check,) = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
+    assert (False, 1) == (check.passed, check.metadata["set aside"].value)
+
+
+def test_a_push_with_nothing_to_read_reads_no_feed(shop: Shop, api: DemoApi) -> None:
+    """A retry must not wait for a JVM."""
+    materialize(shop)
+    before = shop.tables.feeds_read
+    assert materialize(shop, PUSH).success
+    assert before == shop.tables.feeds_read
+
+
+def test_a_missing_secret_fails_the_push_with_a_sentence(
+    shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known only when the sync runs, and only that sync may fail for it."""
+    monkeypatch.delenv("DEMO_API_KEY", raising=False)
+    (shop.root / ".env").unlink()
+    result = materialize(shop)
+    assert not result.success
+    (heard,) = shop.heard.syncs
+    assert "DEMO_API_KEY" in heard.summary.message
+    assert (False, "ERROR") == checks(result)["undelivered"]
+
+
+@pytest.mark.parametrize("sinks", ["off", "dry"])
+def test_sinks_that_are_not_on_send_nothing(
+    shop: Shop, api: DemoApi, sinks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Switching them on again must find every change still to be sent."""
+    monkeypatch.setenv("ONDATRA_SINKS", sinks)
+    assert materialize(shop).success
+    assert () == api.calls
+    monkeypatch.delenv("ONDATRA_SINKS")
+    materialize(shop)
+    assert {"a1", "b2"} == set(api.contacts())
