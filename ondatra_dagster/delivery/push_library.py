@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
 import starlark
 
 from ondatra_dagster.changes import Column
@@ -89,7 +90,8 @@ class PushLibrary:
         token = current.set(call)
         try:
             options = starlark.EvalOptions(check_cancelled=call.check_time)
-            return self._caller.call_with(options, "call", *arguments).value
+            statuses, other = self._caller.call_with(options, "call", *arguments).value
+            return other if statuses is None else orjson.loads(statuses)
         except BaseException as error:
             if not _is_starlarks(error):
                 raise

@@ -43,10 +43,14 @@ def dump_image(image: Image) -> str:
 
 
 def load_image(text: str) -> Image:
-    if not text:
-        return NOTHING
-    rows = [line.split(" ", 2) for line in text.split("\n")]
-    return tuple([ImageRow(int(rowid), int(layout), payload) for rowid, layout, payload in rows])
+    if "\n" in text:
+        return tuple([_load_row(line) for line in text.split("\n")])
+    return (_load_row(text),) if text else NOTHING
+
+
+def _load_row(line: str) -> ImageRow:
+    rowid, layout, payload = line.split(" ", 2)
+    return ImageRow(int(rowid), int(layout), payload)
 
 
 class Shape(enum.Enum):

@@ -40,6 +40,9 @@ UPDATED = "records_updated"
 DELETED = "records_deleted"
 INVALID = "records_invalid"
 
+_UPDATED = frozenset({ChangeType.UPDATE_PREIMAGE})
+_REPLACED = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
+
 SUCCEEDED = "succeeded"
 REJECTED = "rejected"
 
@@ -169,8 +172,10 @@ class _Settlement:
             self._record(unit, gave_up_after=attempts + 1)
             self._bury(unit, known, attempts=attempts + 1)
             return
-        for row in self._telling(unit):
-            self._count(self.settled.failed, row)
+        context = self._context(unit)
+        for row in unit.sent:
+            if row.change_type not in context:
+                self._count(self.settled.failed, row)
         if version != unit.version:
             self._go_on(unit, known)
         elif self._attempt.is_outage:
@@ -239,18 +244,16 @@ class _Settlement:
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
     def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
-        telling = set(self._telling(unit))
+        context = self._context(unit)
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            if row in telling or not outcome.is_delivered:
+            if row.change_type not in context or not outcome.is_delivered:
                 self._add_record(unit, row, outcome, gave_up_after)
 
-    def _telling(self, unit: BatchUnit) -> list[SentRow]:
-        """The unit's rows less those that only tell push what was there before."""
-        context = {ChangeType.UPDATE_PREIMAGE}
-        if self._queue.shape is Shape.GROUP and unit.standing.target:
-            context.add(ChangeType.DELETE)
-        return [row for row in unit.sent if row.change_type not in context]
+    def _context(self, unit: BatchUnit) -> frozenset[ChangeType]:
+        """The changes that only tell push what was there before."""
+        is_replaced = self._queue.shape is Shape.GROUP and unit.standing.target
+        return _REPLACED if is_replaced else _UPDATED
 
     def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
         message = outcome.message or None

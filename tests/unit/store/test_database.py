@@ -59,17 +59,17 @@ def test_a_transaction_in_another_stands_or_falls_with_it(tmp_path):
     """Two steps that are each whole by themselves can share one commit, which is what they cost."""
     with connect(tmp_path / "a.sqlite", ONE) as store:
         with pytest.raises(sqlite3.OperationalError), store.immediate():
-            _add_one(store)
-            store.run("insert into t values (json('no json'))")
+            _add_one_and_fail(store)
         assert [] == store.rows("select * from t")
         with store.immediate(), store.immediate():
             store.run("insert into t values (2)")
         assert [(2,)] == store.rows("select * from t")
 
 
-def _add_one(store: Store) -> None:
+def _add_one_and_fail(store: Store) -> None:
     with store.immediate():
         store.run("insert into t values (1)")
+    store.run("insert into t values (json('no json'))")
 
 
 def test_a_writer_that_can_not_wait_longer_says_so(tmp_path):
