@@ -1,8 +1,5 @@
 """One sensor a sync, on from the start: it wakes the sync for a new version and for rows that fall due."""
 
-import time
-from collections.abc import Callable
-
 import dagster as dg
 
 from ondatra_dagster.orchestration.naming import op_name, sink_key
@@ -21,9 +18,7 @@ ON_ITS_WAY = [
 ]
 
 
-def sink_sensor(
-    workspace: Workspace, sync: Sync, *, clock: Callable[[], float] = time.time
-) -> dg.SensorDefinition:
+def sink_sensor(workspace: Workspace, sync: Sync) -> dg.SensorDefinition:
     """The sensor of one sync. It reads logs and the queue: no Spark."""
     key = sink_key(sync.model)
 
@@ -41,7 +36,7 @@ def sink_sensor(
         close_abandoned_runs(context.instance, workspace.settings.state)
         if is_on_its_way(context.instance, key):
             return dg.SkipReason(f"{sync.id}: a run that pushes it is on its way")
-        wake = next_wake(work.name, Wake.load(context.cursor), now=clock())
+        wake = next_wake(work.name, Wake.load(context.cursor), now=workspace.clock())
         if wake is None:
             return dg.SkipReason(f"{sync.id}: asked for already, {work.reason}; waits before it asks again")
         request = dg.RunRequest(run_key=wake.run_key(sync.id), asset_selection=[key])

@@ -6,7 +6,7 @@ Loading reads the user's files and nothing else. What a run does with it belongs
 import dataclasses
 import functools
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class Workspace:
     project: Project
     syncs: Mapping[str, Sync]  # by sync id, in the order of their models
     warnings: tuple[Problem, ...] = ()
+    clock: Callable[[], float] = time.time
 
     @property
     def settings(self) -> Settings:
@@ -72,7 +73,7 @@ class Workspace:
 
     def queue(self, sync_id: str) -> QueueState | None:
         """How the sync's queue stands; None when it never ran."""
-        return queue_state(self.syncs[sync_id].queue, now=time.time())
+        return queue_state(self.syncs[sync_id].queue, now=self.clock())
 
     def invalid_version(self, model_id: str) -> int:
         """The version of the table of the model's rows that were set aside."""

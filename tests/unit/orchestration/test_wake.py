@@ -1,0 +1,33 @@
+"""A sensor that asks for a run at each tick while runs fail fills a disk; one that gives up loses rows."""
+
+from ondatra_dagster.orchestration.wake import Wake, next_wake
+
+
+def test_new_work_is_asked_for_at_once() -> None:
+    """A new version shouldn't wait for the last one's retries."""
+    before = Wake(work="t@1", tries=5, at=100)
+    assert Wake(work="t@2", tries=1, at=101) == next_wake("t@2", before, now=101)
+    assert Wake(work="t@1", tries=1, at=7) == next_wake("t@1", None, now=7)
+
+
+def test_the_same_work_is_asked_for_ever_less_often() -> None:
+    """After one minute, then five, then fifteen, as rows are."""
+    wake = Wake(work="t@1", tries=1, at=0)
+    assert next_wake("t@1", wake, now=59) is None
+    second = next_wake("t@1", wake, now=60)
+    assert Wake(work="t@1", tries=2, at=60) == second
+    assert next_wake("t@1", second, now=60 + 299) is None
+    assert Wake(work="t@1", tries=3, at=360) == next_wake("t@1", second, now=360)
+
+
+def test_each_try_has_a_run_key_of_its_own() -> None:
+    """Dagster never starts a second run for a key: a failed first one would be the last."""
+    keys = {Wake(work="t@1", tries=tries, at=0).run_key("crm") for tries in (1, 2, 3)}
+    assert {"crm:t@1#1", "crm:t@1#2", "crm:t@1#3"} == keys
+
+
+def test_a_wake_survives_in_a_cursor() -> None:
+    """The daemon may be started anew between two ticks."""
+    wake = Wake(work="t@1", tries=2, at=1.5)
+    assert wake == Wake.load(wake.dump())
+    assert Wake.load(None) is None
