@@ -1,0 +1,108 @@
+"""What Dagster's page shows of a project before anything runs."""
+
+import warnings
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from support.shop import Shop, lay_down
+
+from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.orchestration.definitions import build_definitions, definitions_of
+from ondatra_dagster.orchestration.io_managers import IO_MANAGERS
+from ondatra_dagster.orchestration.naming import op_name
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.sync.verdicts import JUDGES
+
+CRM = dg.AssetKey(["sync", "crm"])
+PUSH = dg.AssetKey(["push", "sync", "crm"])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
+
+
+def test_every_kind_has_an_io_manager() -> None:
+    """A kind without one would fail only at run time."""
+    assert set(KINDS) == set(IO_MANAGERS)
+
+
+def test_a_model_is_an_asset_below_what_it_reads_and_above_its_push(root: Path) -> None:
+    """Nobody declares that."""
+    assets = build_definitions(root).resolve_asset_graph()
+    assert {dg.AssetKey(["raw", "contacts"])} == assets.get(CRM).parent_keys
+    assert {CRM} == assets.get(PUSH).parent_keys
+
+
+def test_a_model_says_what_it_is(root: Path) -> None:
+    """Folder, kind, description, SQL and file."""
+    (spec,) = [spec for spec in build_definitions(root).resolve_all_asset_specs() if spec.key == CRM]
+    assert ("sync", "Contacts") == (spec.group_name, spec.description)
+    assert {"spark", "delta", "merge"} == spec.kinds
+    assert "FROM raw.contacts" in spec.metadata["SQL"].value
+    assert "models/sync/crm.sql" == spec.metadata["file"].value
+
+
+def test_a_sink_has_every_check_that_there_is(root: Path) -> None:
+    """And a model with a key has its own."""
+    keys = build_definitions(root).resolve_asset_graph().asset_check_keys
+    assert {dg.AssetCheckKey(PUSH, name) for name in JUDGES} | {
+        dg.AssetCheckKey(CRM, "invalid_records")
+    } == set(keys)
+
+
+def test_a_run_stays_in_one_process(root: Path) -> None:
+    """Else each step would start its own JVM."""
+    assert dg.in_process_executor is build_definitions(root).executor
+    assert build_definitions(root, with_executor=False).executor is None
+
+
+def test_definitions_go_together_with_other_definitions(root: Path) -> None:
+    """A project may have Python assets of its own, with an executor and an IO manager."""
+
+    @dg.asset
+    def mine() -> None: ...
+
+    other = dg.Definitions(
+        assets=[mine], executor=dg.in_process_executor, resources={"io_manager": dg.mem_io_manager}
+    )
+    merged = dg.Definitions.merge(build_definitions(root, with_executor=False), other)
+    assert dg.AssetKey("mine") in set(merged.resolve_all_asset_keys())
+
+
+def test_every_problem_of_models_and_push_functions_is_told_at_once(root: Path) -> None:
+    """One at a time would be one reload at a time."""
+    (root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
+    (root / "lib" / "crm_push.star").write_text('API = {"bas_url": ""}\ndef push(rows):\n    return {}\n')
+    with pytest.raises(ProjectError) as caught:
+        build_definitions(root)
+    assert {"models/raw/bad.sql", "lib/crm_push.star"} == {problem.file for problem in caught.value.problems}
+
+
+def test_loading_warns_of_nothing_that_is_ours(root: Path) -> None:
+    """Preview features warn once an asset: two hundred lines hide the one that counts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build_definitions(root).resolve_asset_graph()
+
+
+def test_keys_that_dagster_would_take_for_one_have_names_of_their_own() -> None:
+    """Dagster makes a__b of a/b and of a__b."""
+    keys = (["a", "b__c"], ["a__b", "c"], ["a_", "_b"], ["a", "b"], ["push", "a", "b"], ["a___b"])
+    names = [op_name(dg.AssetKey(path)) for path in keys]
+    assert len(keys) == len(set(names))
+    assert "a__b" == op_name(dg.AssetKey(["a", "b"]))
+
+
+def test_the_data_version_of_a_written_model_is_its_tables(shop: Shop) -> None:
+    """It is set by a half private way of Dagster's: this is the test that notices when that goes."""
+    definitions = definitions_of(shop.workspace, opened=shop.opened)
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = definitions.resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
+    (event,) = result.asset_materializations_for_node("raw__contacts")
+    assert "id-of-contacts@0" == event.tags["dagster/data_version"]
+    assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(
+        event.metadata
+    )

@@ -1,0 +1,127 @@
+"""What `ondatra run` starts: Dagster in process, on the project's own instance."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.orchestration.instance import open_instance
+from ondatra_dagster.orchestration.run import RunEnd, run_plan
+from ondatra_dagster.orchestration.run_locks import LOCKED, close_abandoned_runs, lock_run
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+DAGSTER_YAML = """
+storage: {sqlite: {base_dir: .ondatra/dagster}}
+telemetry: {enabled: false}
+"""
+
+
+def run(shop: Shop) -> RunEnd:
+    workspace = shop.workspace
+    with shop.opened(workspace) as engine:
+        return run_plan(engine, workspace.plan(), trigger="test")
+
+
+def test_a_run_tells_of_each_model_and_sync_and_is_in_dagsters_history(
+    shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From whichever folder it is called: the paths in dagster.yaml are relative to it."""
+    monkeypatch.chdir(tmp_path)
+    (shop.root / "dagster.yaml").write_text(DAGSTER_YAML)
+    end = run(shop)
+    assert end.is_good
+    assert ["raw.contacts", "sync.crm"] == [result.model.name for result in shop.heard.models]
+    (sync,) = shop.heard.syncs
+    assert ("test", end.run_id) == _last_occasion(shop)
+    assert sync.summary.has_done_something
+    assert (shop.root / ".ondatra" / "dagster" / "history").is_dir()
+    assert not (tmp_path / ".ondatra").exists()
+    with open_instance(shop.workspace.settings) as instance:
+        assert dg.DagsterRunStatus.SUCCESS == instance.get_run_by_id(end.run_id).status  # type: ignore[union-attr]
+
+
+def test_only_what_has_work_runs(shop: Shop, api: DemoApi) -> None:
+    """Thirty steps that do nothing cost four seconds."""
+    run(shop)
+    shop.heard.models.clear()
+    api.fail(status=503, times=1, path="/crm/*")
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org")
+    assert not run(shop).is_good  # the one attempted row met an outage
+    assert ["raw.contacts", "sync.crm"] == [result.model.name for result in shop.heard.models]
+    assert not shop.workspace.plan().has_work
+
+
+def test_a_check_at_error_is_no_good_end(shop: Shop, api: DemoApi) -> None:
+    """Exit code 1 is what a scheduler looks at."""
+    write_contacts(shop.root, a1="nonsense")
+    assert not run(shop).is_good
+
+
+def test_nothing_of_dagsters_talk_reaches_the_screen(
+    shop: Shop, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """People's lines would drown in it."""
+    run(shop)
+    assert ("", "") == capfd.readouterr()
+
+
+def test_a_run_without_dagster_yaml_keeps_its_history_in_the_state_folder(shop: Shop, api: DemoApi) -> None:
+    """Nothing of it may lie around in the project."""
+    before = {path.name for path in shop.root.iterdir()}
+    run(shop)
+    assert before | {".ondatra"} == {path.name for path in shop.root.iterdir()}
+
+
+def test_dagster_home_wins(shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who has set it looks for the history there."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    run(shop)
+    assert (home / "history").is_dir()
+
+
+def _last_occasion(shop: Shop) -> tuple[str, str | None]:
+    (past,) = shop.workspace.history.runs()
+    return past.trigger, past.dagster_run_id
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def some_job() -> None:
+    nothing()
+
+
+def a_started_run(instance: dg.DagsterInstance) -> str:
+    run = instance.create_run_for_job(some_job, status=dg.DagsterRunStatus.STARTED)
+    return run.run_id
+
+
+def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
+    run = instance.get_run_by_id(run_id)
+    assert run
+    return run.status
+
+
+def test_a_run_whose_process_died_is_called_failed(tmp_path: Path) -> None:
+    """Dagster would say for ever that it goes on, and with one run at a time start no other."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        run_id = a_started_run(instance)
+        instance.add_run_tags(run_id, {LOCKED: "yes"})
+        close_abandoned_runs(instance, tmp_path)
+        assert dg.DagsterRunStatus.FAILURE == status(instance, run_id)
+
+
+def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
+    """So is one that isn't ours to judge."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        ours, foreign = a_started_run(instance), a_started_run(instance)
+        with lock_run(instance, tmp_path, ours):
+            close_abandoned_runs(instance, tmp_path)
+            assert dg.DagsterRunStatus.STARTED == status(instance, ours)
+        assert dg.DagsterRunStatus.STARTED == status(instance, foreign)
+        assert [] == list((tmp_path / "locks" / "runs").iterdir())
