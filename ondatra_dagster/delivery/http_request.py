@@ -5,6 +5,7 @@ Here is decided who gets the credentials. Sending, retrying and reading answers 
 
 import base64
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlencode
@@ -32,6 +33,8 @@ from ondatra_dagster.delivery.push_config import (
 )
 
 Headers = dict[bytes, bytes]
+
+ADDRESSES_KEPT = 256
 
 # only what http_api unpacks itself, under its own limit
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
@@ -86,13 +89,14 @@ class RequestBuilder:
         self._home_query = ""
         if isinstance(config.auth, ParamAuth):
             self._home_query = urlencode({config.auth.param: secret(config.auth.token)})
+        # most push functions call few addresses, and reading one takes a tenth of a call
+        self._judged = functools.lru_cache(maxsize=ADDRESSES_KEPT)(self._judge)
 
     def prepare(self, call: Call) -> Prepared:
         """The request, or RefusedError with the reason."""
         content, content_type = _body(call)
         text = _with_query(self._address(call.url), _query(_mapping("params", call.params)))
-        url = _parse(text)
-        is_home = self._is_home(url, text)
+        url, is_home = self._judged(text)
         digest = request_digest(call.method, text, content)
         headers = dict(self._home_headers if is_home else _DEFAULT_HEADERS)
         if content_type:
@@ -117,6 +121,10 @@ class RequestBuilder:
         if self._base_url is None:
             raise RefusedError(f"{url!r} has no host; write it out, or give API a base_url")
         return join(self._base_url, url)
+
+    def _judge(self, text: str) -> tuple[httpx.URL, bool]:
+        url = _parse(text)
+        return url, self._is_home(url, text)
 
     def _is_home(self, url: httpx.URL, text: str) -> bool:
         if has_dot_segments(text):

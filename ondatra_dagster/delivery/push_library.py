@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import starlark
@@ -90,7 +90,8 @@ class PushLibrary:
         token = current.set(call)
         try:
             options = starlark.EvalOptions(check_cancelled=call.check_time)
-            statuses, other = self._caller.call_with(options, "call", *arguments).value
+            returned: Any = self._caller.call_with(options, "call", *arguments).value
+            statuses, other = returned
             return other if statuses is None else orjson.loads(statuses)
         except BaseException as error:
             if not _is_starlarks(error):

@@ -80,11 +80,6 @@ class Store:
     def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None:
         self._connection.executemany(statement, parameters)
 
-    @property
-    def total_changes(self) -> int:
-        """How many rows were written since the file was opened: executemany tells no count of its own."""
-        return self._connection.total_changes
-
     def checkpoint(self) -> None:
         """Empty the write-ahead log into the file, as far as readers let it."""
         self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()

@@ -23,8 +23,8 @@ from ondatra_dagster.delivery.target import (
     to_send,
 )
 
-# the unit is gone, unless a newer change waits beside the batch
-DELIVERED = "delete from unit where id = ? and version = ?"
+# the units are gone, unless a newer change waits beside the batch
+DELIVERED = "delete from unit where version = ? and id in (select value from json_each(?))"
 NOW_OF = "select version, target, attempts, outages from unit where id = ?"
 DROP = "delete from unit where id = ?"
 MOVE = """
@@ -129,9 +129,14 @@ class _Settlement:
             for unit in batch.units
             if all(self._outcomes[row.result_key].is_delivered for row in unit.sent)
         ]
-        before = self._queue.store.total_changes
-        self._queue.store.run_many(DELIVERED, ((unit.id, unit.version) for unit in arrived))
-        if self._queue.store.total_changes - before < len(arrived):
+        by_version: dict[int, list[int]] = {}
+        for unit in arrived:
+            by_version.setdefault(unit.version, []).append(unit.id)
+        gone = [
+            self._queue.store.run(DELIVERED, (version, orjson.dumps(units).decode()))
+            for version, units in by_version.items()
+        ]
+        if sum(gone) < len(arrived):
             # some have a newer change: they go on from what the API has now
             for unit in arrived:
                 self._go_on(unit, Standing(unit.standing.target, unit.standing.target))
