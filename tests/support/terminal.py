@@ -1,0 +1,44 @@
+"""Where a user of the command line types, and what they are told."""
+
+import dataclasses
+
+import orjson
+import pytest
+from support.shop import Shop
+
+from ondatra_dagster.cli.main import code_of
+from ondatra_dagster.cli.run import run
+
+
+@dataclasses.dataclass
+class Said:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[dict[str, object]]:
+        """What was said to programs."""
+        return [orjson.loads(line) for line in self.out.splitlines()]
+
+
+@dataclasses.dataclass
+class Terminal:
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str) -> Said:
+        """Type a command."""
+        self.capture.readouterr()
+        return self._said(code_of(words))
+
+    def run(self, shop: Shop, *, as_json: bool = False) -> Said:
+        """`ondatra run`, but for the JVM."""
+        self.capture.readouterr()
+        workspace = shop.workspace
+        return self._said(run(workspace, workspace.plan(), as_json=as_json, opened=shop.opened))
+
+    def _said(self, code: int) -> Said:
+        captured = self.capture.readouterr()
+        return Said(code, captured.out, captured.err)

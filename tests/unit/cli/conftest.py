@@ -1,0 +1,37 @@
+"""A shop that the user stands in, beside a demo API on loopback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
+
+
+@pytest.fixture(scope="session")
+def running_api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(running_api: DemoApi) -> DemoApi:
+    """The demo API, empty."""
+    running_api.clear()
+    return running_api
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """Two contacts, and nothing has run yet; the user stands in the project."""
+    shop = Shop.at(tmp_path / "my shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
+    monkeypatch.chdir(shop.root)
+    return shop
+
+
+@pytest.fixture
+def ondatra(capfd: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capfd)

@@ -1,0 +1,239 @@
+"""What the verbs that only look say, and how they end."""
+
+from pathlib import Path
+
+import pytest
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.cli.main import VERBS
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(ondatra: Terminal, verb: str) -> None:
+    """It is all that most people read."""
+    said = ondatra(verb, "--help")
+    assert 0 == said.code
+    assert f"Usage: ondatra {verb}" in said.out
+
+
+@pytest.mark.parametrize("words", [["nope"], ["run", "--nope"], ["dead"], ["replay", "x", "--limit", "0"]])
+def test_a_wrong_invocation_is_exit_code_two(ondatra: Terminal, words: list[str]) -> None:
+    """A script can tell its own mistake from a failure."""
+    assert 2 == ondatra(*words).code
+
+
+def test_outside_of_a_project_a_command_says_so(
+    ondatra: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how to get one."""
+    monkeypatch.chdir(tmp_path)
+    said = ondatra("status")
+    assert (1, f"{tmp_path} is in no project; stand in one, or make one: ondatra init DIR\n") == (
+        said.code,
+        said.err,
+    )
+
+
+def test_commands_work_from_a_folder_of_the_project(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People stand where they edit."""
+    monkeypatch.chdir(shop.root / "models" / "raw")
+    assert 0 == ondatra("validate").code
+
+
+# --- init
+
+
+def test_init_lays_down_a_project_that_is_valid(
+    ondatra: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a space in its path, and nothing of Python's own litter."""
+    folder = tmp_path / "new project"
+    assert 0 == ondatra("init", str(folder)).code
+    assert [] == list(folder.rglob("__pycache__"))
+    monkeypatch.chdir(folder)
+    assert 0 == ondatra("validate").code
+
+
+def test_init_refuses_a_folder_that_has_something_in_it(ondatra: Terminal, tmp_path: Path) -> None:
+    """It may be someone's work."""
+    (tmp_path / "mine.txt").write_text("mine")
+    said = ondatra("init", str(tmp_path))
+    assert (1, ["mine.txt"]) == (said.code, [path.name for path in tmp_path.iterdir()])
+    assert "is not empty" in said.err
+
+
+# --- validate
+
+
+def test_validate_tells_every_problem_of_every_file(shop: Shop, ondatra: Terminal) -> None:
+    """Models and push functions together, with file and line."""
+    (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
+    (shop.root / "lib" / "crm_push.star").write_text(
+        'API = {"bas_url": ""}\ndef push(rows):\n    return {}\n'
+    )
+    said = ondatra("validate")
+    assert 1 == said.code
+    assert "models/raw/bad.sql:1: @kind 'merg' is not a kind" in said.err
+    assert "lib/crm_push.star:1:" in said.err
+    levels = [(line["level"], line["file"]) for line in ondatra("validate", "--json").objects]
+    assert [("error", "lib/crm_push.star"), ("error", "models/raw/bad.sql")] == levels
+
+
+def test_a_variable_that_is_not_set_is_a_warning_and_strictly_an_error(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In CI the secrets are elsewhere; where they should be, one wants to know."""
+    monkeypatch.delenv("DEMO_API_KEY", raising=False)
+    (shop.root / ".env").unlink()
+    loose, strict = ondatra("validate"), ondatra("validate", "--strict")
+    assert (0, 1) == (loose.code, strict.code)
+    assert "the variable DEMO_API_KEY is not set" in loose.err
+
+
+def test_a_helper_library_is_no_sink(shop: Shop, ondatra: Terminal) -> None:
+    """What others load needs no push()."""
+    (shop.root / "lib" / "words.star").write_text("def twice(text):\n    return text + text\n")
+    assert 0 == ondatra("validate").code
+    (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
+    assert "words.star" not in ondatra("validate").err
+
+
+def test_settings_are_looked_at_too(shop: Shop, ondatra: Terminal) -> None:
+    """With the nearest right name."""
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehous = "x"\n')
+    said = ondatra("validate")
+    assert 1 == said.code
+    assert "warehouse" in said.err
+
+
+# --- status, history, dead
+
+
+def test_status_shows_models_and_syncs_before_and_after(shop: Shop, ondatra: Terminal) -> None:
+    """On one screen: what is there, what waits, what a run would do."""
+    before = ondatra("status").out
+    assert "it has no table yet" in before
+    ondatra.run(shop)
+    model, crm, sync = ondatra("status", "--json").objects
+    assert ("raw.contacts", 2, 0, False) == (
+        model["model"],
+        model["rows"],
+        model["version"],
+        model["will_run"],
+    )
+    assert ("sync.crm", "merge") == (crm["model"], crm["kind"])
+    assert ("sync.crm", 0, 0, "succeeded") == (
+        sync["sync"],
+        sync["waiting"],
+        sync["dead"],
+        sync["result"],
+    )
+
+
+def test_status_of_waiting_rows_says_when_they_go_again(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """That is why one looks."""
+    api.fail(status=400, times=1, path="/crm/*")
+    ondatra.run(shop)
+    *_, sync = ondatra("status", "--json").objects
+    assert 1 == sync["waiting"]
+    assert 40 <= int(str(sync["next_retry_seconds"])) <= 75
+    assert "next retry" in ondatra("status").out
+
+
+def test_history_has_each_run_the_newest_first(shop: Shop, ondatra: Terminal) -> None:
+    """Who started it, over which versions, and what came of it."""
+    assert "no sync has run yet" in ondatra("history").err
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.org", b2="bob@example.com")
+    ondatra.run(shop)
+    newest, oldest = ondatra("history", "sync.crm", "--json").objects
+    assert (0, 1, None, 0) == (
+        newest["version_from"],
+        newest["version_to"],
+        oldest["version_from"],
+        oldest["version_to"],
+    )
+    assert {"insert": 0, "update": 1, "delete": 0} == newest["grid"]["succeeded"]  # type: ignore[index]
+    table = ondatra("history").out.splitlines()
+    assert ["ondatra", "run"] == table[1].split()[4:6]
+    assert 3 == len(table)
+
+
+@pytest.mark.parametrize("verb", ["history", "dead", "replay"])
+def test_an_unknown_sync_is_a_wrong_invocation_that_names_the_right_one(
+    shop: Shop, ondatra: Terminal, verb: str
+) -> None:
+    """A letter too many is quickly typed."""
+    said = ondatra(verb, "sync.crmm")
+    assert 2 == said.code
+    assert "did you mean 'sync.crm'?" in said.err
+
+
+def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: Terminal) -> None:
+    """All that one needs to mend the row."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run(shop)
+    (letter,) = ondatra("dead", "sync.crm", "--json").objects
+    assert ("b2", 0) == (letter["key"], letter["attempts"])
+    assert "nonsense" in str(letter["error"])
+    assert [{"change_type": "insert", "row": {"id": "b2", "email": "nonsense"}}] == letter["sends"]
+    assert "refused at once" in ondatra("dead", "sync.crm").out
+
+
+def test_a_sync_without_dead_letters_says_so(shop: Shop, ondatra: Terminal) -> None:
+    """An empty screen could mean anything."""
+    said = ondatra("dead", "sync.crm")
+    assert (0, "", "there are no dead letters\n") == (said.code, said.out, said.err)
+
+
+# --- replay
+
+
+def a_shop_with_a_dead_letter(shop: Shop, ondatra: Terminal) -> None:
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run(shop)
+
+
+def test_a_preview_sends_nothing_and_changes_nothing(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """It is what one looks at before."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    said = ondatra("replay", "sync.crm", "--preview", "--json")
+    assert ["b2"] == [letter["key"] for letter in said.objects]
+    assert calls == len(api.calls)
+    assert 1 == len(ondatra("dead", "sync.crm", "--json").objects)
+
+
+def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Without Spark: nothing has to be read, so this is the command itself, to its end."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    said = ondatra("replay", "sync.crm")
+    assert "1 dead letter and 0 waiting keys of sync.crm go again" in said.err
+    assert calls + 1 == len(api.calls)
+    assert 1 == said.code  # refused again, and nothing else was attempted
+
+
+def test_a_replay_of_what_died_since_then_leaves_older_ones(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """After a fault of the API one wants just its victims."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    assert "0 dead letters" in ondatra("replay", "sync.crm", "--since", "2999-01-01").err
+    assert calls == len(api.calls)
+
+
+def test_a_replay_lets_waiting_rows_go_now(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """The API is back, and nobody wants to wait for the next try."""
+    api.fail(status=400, times=1, path="/crm/*")
+    ondatra.run(shop)
+    assert {"b2"} == set(api.contacts())
+    said = ondatra("replay", "sync.crm")
+    assert "0 dead letters and 1 waiting key" in said.err
+    assert 0 == said.code
+    assert {"a1", "b2"} == set(api.contacts())

@@ -1,0 +1,94 @@
+"""What `ondatra run` tells while it runs, and how it ends."""
+
+import pytest
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+
+def test_each_model_and_sync_has_its_line(shop: Shop, ondatra: Terminal) -> None:
+    """On stderr: stdout is for programs."""
+    said = ondatra.run(shop)
+    assert (0, "") == (said.code, said.out)
+    lines = [line.split()[:2] for line in said.err.splitlines()]
+    assert [["✓", "raw.contacts"], ["✓", "sync.crm"], ["→", "sync.crm"]] == lines[1:4]
+    assert "delivered 2 inserts" in said.err
+
+
+def test_spark_comes_up_while_dagster_is_loaded(shop: Shop, ondatra: Terminal) -> None:
+    """Each takes seconds."""
+    ondatra.run(shop)
+    assert shop.tables.was_started_early
+
+
+def test_with_nothing_to_do_nothing_starts(shop: Shop, ondatra: Terminal) -> None:
+    """The command itself, to its end: no Spark is put in its place here."""
+    ondatra.run(shop)
+    said = ondatra("run")
+    assert (0, "nothing to do: 2 models and 1 sync have nothing new\n") == (said.code, said.err)
+    assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").objects
+
+
+def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """They would be forgotten otherwise, until someone looks at the destination."""
+    api.fail(status=400, times=1, path="/crm/*")
+    ondatra.run(shop)
+    assert "sync.crm: 1 key to be tried again in" in ondatra("run").err
+
+
+def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
+    """And nothing else on stdout."""
+    contacts, crm, sync, end = ondatra.run(shop, as_json=True).objects
+    assert ("raw.contacts", 2, True) == (contacts["model"], contacts["rows"], contacts["changed"])
+    assert ("sync.crm", "backfill") == (crm["model"], crm["run_type"])
+    assert {"insert": 2, "update": 0, "delete": 0} == sync["counts"]["succeeded"]  # type: ignore[index]
+    assert {"rejects": "pass", "undelivered": "pass", "invalid_records": "pass"} == sync["checks"]
+    assert end["ok"]
+
+
+def test_a_failed_sync_is_exit_code_one_and_says_why(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Three rows against an endpoint that always answers 500 must not look like success."""
+    api.fail(status=500, times=None, path="/crm/*")
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    assert "✗ sync.crm" in said.err
+    assert "ERROR: the API is down" in said.err
+    api.recover()
+
+
+def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
+    """No trace on the screen."""
+    shop.tables.broken.add("sync.crm")
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    assert "sync.crm can't be computed; look at it" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> None:
+    """The first question is which, the second why."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense", nobody="x@example.com")
+    said = ondatra.run(shop)
+    assert 0 == said.code
+    assert "b2: {" in said.err
+    assert "1 set aside" in said.err
+
+
+@pytest.mark.parametrize("selection", ["nope", "raw.contact", "+"])
+def test_a_selection_of_nothing_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, selection: str) -> None:
+    """A typing error must not pass for "nothing to do"."""
+    said = ondatra("run", selection)
+    assert 2 == said.code
+    assert 1 == len(said.err.splitlines())
+
+
+def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: Shop, ondatra: Terminal) -> None:
+    """Before anything starts."""
+    said = ondatra("run", "sync.crm")
+    assert (2, "sync.crm needs raw.contacts to be made before it; select +sync.crm to do that\n") == (
+        said.code,
+        said.err,
+    )
