@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from support.shop import Shop, write_contacts
 
@@ -20,6 +21,14 @@ def api(running_api: DemoApi) -> DemoApi:
     """The demo API, empty."""
     running_api.clear()
     return running_api
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """Dagster's history, in memory."""
+    # without a folder it makes one, and leaves that to the garbage collector, with a warning
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        yield instance
 
 
 @pytest.fixture

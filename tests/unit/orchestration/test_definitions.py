@@ -95,12 +95,11 @@ def test_keys_that_dagster_would_take_for_one_have_names_of_their_own() -> None:
     assert "a__b" == op_name(dg.AssetKey(["a", "b"]))
 
 
-def test_the_data_version_of_a_written_model_is_its_tables(shop: Shop) -> None:
+def test_the_data_version_of_a_written_model_is_its_tables(shop: Shop, instance: dg.DagsterInstance) -> None:
     """It is set by a half private way of Dagster's: this is the test that notices when that goes."""
     definitions = definitions_of(shop.workspace, opened=shop.opened)
-    with dg.DagsterInstance.ephemeral() as instance:
-        job = definitions.resolve_implicit_global_asset_job_def()
-        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
+    job = definitions.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
     assert "id-of-contacts@0" == event.tags["dagster/data_version"]
     assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(

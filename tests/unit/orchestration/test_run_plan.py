@@ -107,21 +107,19 @@ def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     return run.status
 
 
-def test_a_run_whose_process_died_is_called_failed(tmp_path: Path) -> None:
+def test_a_run_whose_process_died_is_called_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Dagster would say for ever that it goes on, and with one run at a time start no other."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        run_id = a_started_run(instance)
-        instance.add_run_tags(run_id, {LOCKED: "yes"})
-        close_abandoned_runs(instance, tmp_path)
-        assert dg.DagsterRunStatus.FAILURE == status(instance, run_id)
+    run_id = a_started_run(instance)
+    instance.add_run_tags(run_id, {LOCKED: "yes"})
+    close_abandoned_runs(instance, tmp_path)
+    assert dg.DagsterRunStatus.FAILURE == status(instance, run_id)
 
 
-def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_that_lives_is_left_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """So is one that isn't ours to judge."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        ours, foreign = a_started_run(instance), a_started_run(instance)
-        with lock_run(instance, tmp_path, ours):
-            close_abandoned_runs(instance, tmp_path)
-            assert dg.DagsterRunStatus.STARTED == status(instance, ours)
-        assert dg.DagsterRunStatus.STARTED == status(instance, foreign)
-        assert [] == list((tmp_path / "locks" / "runs").iterdir())
+    ours, foreign = a_started_run(instance), a_started_run(instance)
+    with lock_run(instance, tmp_path, ours):
+        close_abandoned_runs(instance, tmp_path)
+        assert dg.DagsterRunStatus.STARTED == status(instance, ours)
+    assert dg.DagsterRunStatus.STARTED == status(instance, foreign)
+    assert [] == list((tmp_path / "locks" / "runs").iterdir())

@@ -1,5 +1,7 @@
 """Dagster runs over real assets, IO managers, queues and push functions; only the tables are plain Python."""
 
+from collections.abc import Callable
+
 import dagster as dg
 import pytest
 from support.shop import Shop, write_contacts
@@ -11,12 +13,24 @@ CRM = dg.AssetKey(["sync", "crm"])
 PUSH = dg.AssetKey(["push", "sync", "crm"])
 
 
-def materialize(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+Materialize = Callable[..., dg.ExecuteInProcessResult]
+
+
+@pytest.fixture
+def materialize(instance: dg.DagsterInstance) -> Materialize:
     """What the Materialize button does, on all assets or on these."""
-    definitions = definitions_of(shop.workspace, opened=shop.opened)
-    with dg.DagsterInstance.ephemeral() as instance:
+
+    def button(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+        definitions = definitions_of(shop.workspace, opened=shop.opened)
         job = definitions.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(instance=instance, asset_selection=keys or None, raise_on_error=False)
+        return job.execute_in_process(
+            instance=instance,
+            asset_selection=keys or None,
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+
+    return button
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
@@ -32,7 +46,9 @@ def data_version(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> str:
     return materialization.tags["dagster/data_version"]
 
 
-def test_the_first_run_makes_the_tables_and_sends_every_row(shop: Shop, api: DemoApi) -> None:
+def test_the_first_run_makes_the_tables_and_sends_every_row(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """The whole way: model, IO manager, queue, push function, API."""
     result = materialize(shop)
     assert result.success
@@ -40,7 +56,9 @@ def test_the_first_run_makes_the_tables_and_sends_every_row(shop: Shop, api: Dem
     assert {"a1", "b2"} == set(api.contacts())
 
 
-def test_an_unchanged_model_is_materialized_with_its_data_version(shop: Shop, api: DemoApi) -> None:
+def test_an_unchanged_model_is_materialized_with_its_data_version(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """What is below must see that nothing changed, and Spark must not be asked."""
     first = materialize(shop)
     second = materialize(shop)
@@ -49,7 +67,7 @@ def test_an_unchanged_model_is_materialized_with_its_data_version(shop: Shop, ap
     assert data_version(first, CRM) == data_version(second, CRM) == "id-of-crm@0"
 
 
-def test_just_the_change_is_sent(shop: Shop, api: DemoApi) -> None:
+def test_just_the_change_is_sent(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """The point of it all."""
     materialize(shop)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org")
@@ -58,7 +76,9 @@ def test_just_the_change_is_sent(shop: Shop, api: DemoApi) -> None:
     assert ["PATCH /crm/contacts/b2"] == [f"{call.method} {call.path}" for call in api.calls[2:]]
 
 
-def test_a_model_that_gave_the_same_rows_is_remembered(shop: Shop, api: DemoApi) -> None:
+def test_a_model_that_gave_the_same_rows_is_remembered(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """A run that wrote nothing leaves no commit to tell of it, and would be computed again and again."""
     materialize(shop)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
@@ -67,7 +87,7 @@ def test_a_model_that_gave_the_same_rows_is_remembered(shop: Shop, api: DemoApi)
     assert ["raw.contacts", "sync.crm", "raw.contacts"] == shop.tables.computed
 
 
-def test_a_model_below_a_failed_one_does_not_run(shop: Shop, api: DemoApi) -> None:
+def test_a_model_below_a_failed_one_does_not_run(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """Nobody wants a table of half the truth."""
     shop.tables.broken.add("raw.contacts")
     result = materialize(shop)
@@ -76,7 +96,9 @@ def test_a_model_below_a_failed_one_does_not_run(shop: Shop, api: DemoApi) -> No
     assert [("raw.contacts", "raw.contacts can't be computed; look at it")] == shop.heard.failures
 
 
-def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(shop: Shop, api: DemoApi) -> None:
+def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """A trace on the screen helps nobody who didn't write the code; without one we can't help."""
     (shop.root / "data" / "contacts.csv").write_text("wrong\nheads\n")
     materialize(shop)
@@ -86,7 +108,9 @@ def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(shop:
     assert "Traceback" in log.read_text()
 
 
-def test_an_api_that_is_down_fails_the_run_and_its_check(shop: Shop, api: DemoApi) -> None:
+def test_an_api_that_is_down_fails_the_run_and_its_check(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """A green run over undelivered rows is what users of such tools complain of most."""
     api.fail(status=503, times=None, path="/crm/*")
     result = materialize(shop)
@@ -95,7 +119,7 @@ def test_an_api_that_is_down_fails_the_run_and_its_check(shop: Shop, api: DemoAp
     api.recover()
 
 
-def test_all_rejected_is_never_green(shop: Shop, api: DemoApi) -> None:
+def test_all_rejected_is_never_green(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """The run of the sink fails, and no check stays planned."""
     write_contacts(shop.root, a1="nonsense", b2="more of it")
     result = materialize(shop)
@@ -104,7 +128,7 @@ def test_all_rejected_is_never_green(shop: Shop, api: DemoApi) -> None:
     assert {"rejects", "undelivered", "invalid_records"} == set(checks(result))
 
 
-def test_one_bad_row_takes_no_other_with_it(shop: Shop, api: DemoApi) -> None:
+def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """It is a warning with a sample, and the others arrive."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     result = materialize(shop)
@@ -116,20 +140,23 @@ def test_one_bad_row_takes_no_other_with_it(shop: Shop, api: DemoApi) -> None:
     assert "b2" == sample.data["key"]
 
 
-def test_a_check_runs_alone_and_sees_the_queue_as_it_is(shop: Shop, api: DemoApi) -> None:
+def test_a_check_runs_alone_and_sees_the_queue_as_it_is(
+    materialize: Materialize, shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
     """After a replay an operator wants to see the check change its mind, without a push."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     materialize(shop)
     definitions = definitions_of(shop.workspace, opened=shop.opened)
     job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, "rejects")))
-    with dg.DagsterInstance.ephemeral() as instance:
-        resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
-        result = resolved.execute_in_process(instance=instance)
+    resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
+    result = resolved.execute_in_process(instance=instance)
     assert {"rejects": (False, "WARN")} == checks(result)
     assert 3 == len(api.calls) + 1  # no further call
 
 
-def test_rows_without_a_key_are_a_warning_on_their_model(shop: Shop, api: DemoApi) -> None:
+def test_rows_without_a_key_are_a_warning_on_their_model(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """They are set aside, counted and shown; the rest goes on."""
     write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
     result = materialize(shop)
@@ -140,7 +167,7 @@ def test_rows_without_a_key_are_a_warning_on_their_model(shop: Shop, api: DemoAp
 
 
 def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
-    shop: Shop, api: DemoApi
+    materialize: Materialize, shop: Shop, api: DemoApi
 ) -> None:
     """The rows are still there: a pass would say that somebody mended them."""
     write_contacts(shop.root, a1="ada@example.com", nobody="who@example.com")
@@ -150,7 +177,9 @@ def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
     assert (False, 1) == (check.passed, check.metadata["set aside"].value)
 
 
-def test_a_push_with_nothing_to_read_reads_no_feed(shop: Shop, api: DemoApi) -> None:
+def test_a_push_with_nothing_to_read_reads_no_feed(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
     """A retry must not wait for a JVM."""
     materialize(shop)
     before = shop.tables.feeds_read
@@ -159,7 +188,7 @@ def test_a_push_with_nothing_to_read_reads_no_feed(shop: Shop, api: DemoApi) -> 
 
 
 def test_a_missing_secret_fails_the_push_with_a_sentence(
-    shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch
+    materialize: Materialize, shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is known only when the sync runs, and only that sync may fail for it."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
@@ -173,7 +202,7 @@ def test_a_missing_secret_fails_the_push_with_a_sentence(
 
 @pytest.mark.parametrize("sinks", ["off", "dry"])
 def test_sinks_that_are_not_on_send_nothing(
-    shop: Shop, api: DemoApi, sinks: str, monkeypatch: pytest.MonkeyPatch
+    materialize: Materialize, shop: Shop, api: DemoApi, sinks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Switching them on again must find every change still to be sent."""
     monkeypatch.setenv("ONDATRA_SINKS", sinks)

@@ -3,7 +3,6 @@
 import dataclasses
 
 import dagster as dg
-import pytest
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
@@ -46,11 +45,6 @@ def requested(answer: dg.SensorResult | dg.SkipReason) -> list[str | None]:
 def skipped(answer: dg.SensorResult | dg.SkipReason) -> str:
     assert isinstance(answer, dg.SkipReason)
     return str(answer.skip_message)
-
-
-@pytest.fixture
-def instance() -> dg.DagsterInstance:
-    return dg.DagsterInstance.ephemeral()
 
 
 def test_sensors_are_on_when_dagster_starts(shop: Shop) -> None:
