@@ -3,6 +3,7 @@
 Here are the newest version, what made it, and the columns; what the rows are is for the warehouse to read.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -99,6 +100,15 @@ def changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
         if line.startswith((b'{"add"', b'{"remove"', b'{"cdc"'))
         for action in orjson.loads(line).values()
     )
+
+
+def table_bytes(table: str | Path) -> int | None:
+    """How large the table's files are together, as its newest checksum says; None when there is none."""
+    log = Path(table) / "_delta_log"
+    for version in _versions(log)[:1]:
+        with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
+            return int(orjson.loads((log / f"{version:020}.crc").read_bytes())["tableSizeBytes"])
+    return None
 
 
 def _versions(log: Path) -> list[int]:

@@ -17,6 +17,7 @@ from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.payloads import array_texts, identifiers, json_columns, object_texts
 from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.work_size import tune
 
 TYPE, VERSION, PAGE = "_change_type", "_commit_version", "__ondatra_page"
 FEED_COLUMNS = frozenset({TYPE, VERSION, "_commit_timestamp"})
@@ -113,6 +114,7 @@ class ChangeFeed:
 
     def _arrow_pages(self, rows: DataFrame, order: _Order, size: int) -> Iterator[pa.Table]:
         """The rows in order; toArrow holds a whole answer in memory, so a large one is asked for in parts."""
+        tune(self.warehouse.session, self.warehouse.settings, size)
         parts = -(-size // self.page_bytes)
         if parts <= 1:
             yield rows.orderBy(*order.within).toArrow()

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from ondatra_dagster.project.references import quoted
 
+ROWS = "__ondatra_rows"
 SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows
 
 
@@ -76,13 +77,13 @@ def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataF
     hashed = frame.withColumns(dict(zip(names, row_hashes(fields), strict=True)))
     # as decimals: the sum of many 64-bit numbers is no 64-bit number
     sums = [F.sum(F.col(name).cast("decimal(38,0)")).alias(name) for name in names]
-    return hashed, [F.count(F.lit(1)).alias("__ondatra_rows"), *sums]
+    return hashed, [F.count(F.lit(1)).alias(ROWS), *sums]
 
 
 def content_hash() -> Column:
     """The content of a group as one short text, out of the aggregates of content_sums."""
     sums = [F.col(f"__ondatra_hash_{salt}").cast("string") for salt in SALTS]
-    return F.md5(F.concat_ws(":", F.col("__ondatra_rows").cast("string"), *sums))
+    return F.md5(F.concat_ws(":", F.col(ROWS).cast("string"), *sums))
 
 
 def fingerprint(frame: DataFrame, fields: Sequence[StructField]) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -49,14 +49,14 @@ class Target:
 
     session: SparkSession
     path: str
-    schema: StructType
+    rows: DataFrame  # all that it has now, with the hidden columns
     key_columns: tuple[str, ...]  # as the table spells them
     state: TableState
 
     @property
     def fields(self) -> list[StructField]:
         """The model's columns."""
-        return visible(self.schema)
+        return visible(self.rows.schema)
 
     @property
     def is_empty(self) -> bool:
@@ -67,10 +67,6 @@ class Target:
     def trusts_hashes(self) -> bool:
         """Whether the hashes that were kept are of the columns as they are now."""
         return STALE_HASHES not in self.state.properties
-
-    def rows(self) -> DataFrame:
-        """All rows as they are now, with the hidden columns."""
-        return self.session.read.format("delta").load(self.path)
 
     def append(self, rows: DataFrame, note: CommitNote) -> None:
         rows.write.format("delta").mode("append").option("userMetadata", note.dump()).save(self.path)
@@ -140,12 +136,12 @@ def _target(session: SparkSession, path: str, identity: Identity) -> Target:
     state = read_table_state(path)
     if state is None:
         raise WarehouseError(f"{path} is gone: something removed it while it was being written; run again")
-    schema = session.read.format("delta").load(path).schema
-    spelled = {field.name.casefold(): field.name for field in schema.fields}
+    rows = session.read.format("delta").load(path)
+    spelled = {name.casefold(): name for name in rows.columns}
     return Target(
         session=session,
         path=path,
-        schema=schema,
+        rows=rows,
         key_columns=tuple(spelled[name.casefold()] for name in identity.key_columns),
         state=state,
     )

@@ -45,7 +45,7 @@ def set_aside(
 def _difference(rows: DataFrame, target: Target) -> DataFrame:
     """The rows that the table lacks, without a rowid, and the rowids of those that it has too many."""
     names = [field.name for field in target.fields]
-    new, old = _numbered(rows, target).alias("n"), _numbered(target.rows(), target).alias("o")
+    new, old = _numbered(rows, target).alias("n"), _numbered(target.rows, target).alias("o")
     same = [F.col(f"n.{name}") == F.col(f"o.{name}") for name in (*HASHES, NUMBER)]
     both = new.join(old, same, "full_outer")
     missing, extra = F.isnull(f"o.{NUMBER}"), F.isnull(f"n.{NUMBER}")

@@ -111,6 +111,6 @@ def _check(jar: Path) -> None:
 
 
 if __name__ == "__main__":
-    from ondatra_dagster.warehouse import set_up  # this module is what set-up is called by
+    from ondatra_dagster.warehouse.set_up import main  # here: set-up uses this module
 
-    sys.exit(set_up.main())
+    sys.exit(main())

@@ -24,6 +24,7 @@ from ondatra_dagster.warehouse.kinds.writers import WRITERS
 from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.spark_errors import explained
 from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.work_size import model_bytes, tune
 
 SAMPLES = 20
 OWN_COLUMNS = {"tracked": (f"{CONTENT_HASH} string",)}
@@ -66,6 +67,7 @@ def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) ->
 def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote) -> Written:
     """Bring the model's table to what the frame holds, in one commit at most; raises WarehouseError."""
     with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
+        tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
         check_columns(frame.schema)
         _check_key(model, frame.schema)
         target = _open(warehouse, model, frame)

@@ -5,13 +5,12 @@ Where Spark runs is a setting. What is done with it belongs to model_run and cha
 
 import dataclasses
 import logging
-import os
-import re
 import shlex
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from py4j.clientserver import ClientServer
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -23,6 +22,7 @@ from ondatra_dagster.warehouse.jars import delta_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_jvm import Jvm, Launch, start_jvm
+from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -42,7 +42,10 @@ LOCAL = {  # for work that one machine does: what costs time before the first ro
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
-LOCAL_OPTIONS = ("-Xss4m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOCAL_OPTIONS = (  # a JVM that lives for seconds: compile once and quickly, collect seldom
+    *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    *("-XX:MetaspaceSize=256m", "-XX:ReservedCodeCacheSize=240m"),
+)
 MEMORY = "2g"
 END_SECONDS = 20
 NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
@@ -56,6 +59,7 @@ class Warehouse:
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
+        self._gateway: ClientServer | None = None
         self._locks: SessionLocks | None = None
         self._starting = threading.Lock()
 
@@ -86,7 +90,9 @@ class Warehouse:
         if self._session is not None:
             self._session.stop()
             self._session = None
-        if self._jvm is not None:
+        if self._jvm is not None and self._gateway is not None:
+            # else objects that Python drops later look for a JVM that is gone, and say so on stderr
+            self._gateway.shutdown()
             self._jvm.end(wait_seconds=END_SECONDS)
             self._jvm = None
             SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else the next session looks for this JVM
@@ -122,7 +128,7 @@ class Warehouse:
         finally:
             locks.jvm_has_started()  # or never will
         self._locks = locks
-        gateway = self._jvm.connect()
+        gateway = self._gateway = self._jvm.connect()
         context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
         return SparkSession(context)
 
@@ -153,20 +159,12 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
         here = {
             **LOCAL,
             "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"),
-            "spark.sql.shuffle.partitions": str(_cores(master)),
+            **FOR_SMALL_WORK,
         }
     else:
         here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
     ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA, **RESULTS}
     return {**ours, **settings.spark.conf}
-
-
-def _cores(master: str) -> int:
-    """How many tasks a local master runs at a time: local, local[4], local[*]."""
-    named = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
-    if named is None or named.group(1) is None:
-        return 1
-    return os.cpu_count() or 1 if named.group(1) == "*" else int(named.group(1))
 
 
 def _silence_pyspark() -> None:

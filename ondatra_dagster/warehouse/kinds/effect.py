@@ -35,4 +35,4 @@ def rows_before(target: Target) -> int:
         return 0
     if target.state.note and target.state.note.rows is not None:
         return target.state.note.rows
-    return target.rows().count()
+    return target.rows.count()

@@ -44,7 +44,7 @@ def _changed_or_invalid(source: DataFrame, target: Target) -> DataFrame:
     if target.is_empty:
         return reasoned.withColumn(ROWID, F.lit(None).cast("bigint"))
     is_same_key = column_of(REASON, "s").isNull() & same_keys(target.key_columns, "s", "t")
-    joined = reasoned.alias("s").join(target.rows().alias("t"), is_same_key, "left")
+    joined = reasoned.alias("s").join(target.rows.alias("t"), is_same_key, "left")
     is_new = column_of(ROWID, "t").isNull()
     differs = is_new | ~same_rows(target.fields, "s", "t")
     return joined.where(column_of(REASON, "s").isNotNull() | differs).select("s.*", f"t.{ROWID}")

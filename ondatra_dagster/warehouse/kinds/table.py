@@ -34,4 +34,4 @@ def _before(target: Target) -> tuple[int, str]:
     note = target.state.note
     if note and note.rows is not None and note.fingerprint and target.trusts_hashes:
         return note.rows, note.fingerprint
-    return fingerprint(target.rows(), target.fields)
+    return fingerprint(target.rows, target.fields)

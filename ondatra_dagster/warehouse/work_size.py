@@ -1,0 +1,49 @@
+"""Tune Spark to the size of the work: what makes large work fast makes small work slow.
+
+To compile a query costs more than to interpret it until some megabytes are read, and so does each task more.
+"""
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.planning.delta_log import table_bytes, table_path
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.project.settings import Settings
+
+SMALL_BYTES = 32_000_000
+FOR_SMALL_WORK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+FOR_LARGE_WORK = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+}
+
+
+def model_bytes(settings: Settings, model: Model) -> float:
+    """How much a run of the model reads at most, as far as its inputs tell; infinite when one doesn't."""
+    own = table_bytes(table_path(settings, model.id)) or 0
+    return own + sum(_input_bytes(settings, source) for source in model.inputs)
+
+
+def tune(session: SparkSession, settings: Settings, size: float) -> None:
+    """Have what comes next run as befits its size; on a cluster nothing is touched, nor what the user set."""
+    if settings.spark.remote or not settings.spark.master.startswith("local"):
+        return
+    for name, value in (FOR_SMALL_WORK if size <= SMALL_BYTES else FOR_LARGE_WORK).items():
+        if name not in settings.spark.conf:
+            session.conf.set(name, value)
+
+
+def _input_bytes(settings: Settings, source: Input) -> float:
+    if isinstance(source, ModelInput):
+        return table_bytes(table_path(settings, source.model)) or 0
+    if isinstance(source, FileInput) and "://" not in source.path:
+        files = Path("/").glob(str(settings.root / source.path).lstrip("/"))
+        return sum(path.stat().st_size for path in files if path.is_file())
+    return float("inf")
