@@ -23,9 +23,16 @@ def api(running_api: DemoApi) -> DemoApi:
     return running_api
 
 
+@pytest.fixture(scope="session")
+def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One history for all tests: to make a new one takes Dagster longer than most of them."""
+    return tmp_path_factory.mktemp("dagster")
+
+
 @pytest.fixture
-def shop(tmp_path: Path, api: DemoApi, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Two contacts, and nothing has run yet; the user stands in the project."""
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     shop = Shop.at(tmp_path / "my shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
     monkeypatch.chdir(shop.root)
