@@ -5,7 +5,7 @@ from pathlib import Path
 import dotenv
 import pytest
 
-from ondatra_dagster.delivery.push_library import check_library
+from ondatra_dagster.delivery.library_check import check_library
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 from ondatra_dagster.testing.demo_api.__main__ import main
 
@@ -37,6 +37,6 @@ def test_a_new_project_keeps_its_secrets_and_state_out_of_git() -> None:
 def test_the_sinks_reach_the_demo_api(project: Path) -> None:
     """Its port and key stand in several files: one that differs would show as an API that is down."""
     (port,) = (option.default for option in main.params if option.name == "port")
-    configs = [check_library(path)[0] for path in sorted(project.glob("lib/*.star"))]
+    configs = [check_library(path, secrets={}.get).config for path in sorted(project.glob("lib/*.star"))]
     assert {f"http://127.0.0.1:{port}"} == {config.base_url for config in configs if config}
     assert {"DEMO_API_KEY": DEMO_KEY} == dotenv.dotenv_values(project / ".env.example")
