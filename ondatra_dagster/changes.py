@@ -1,7 +1,7 @@
 """The values that cross from the warehouse to delivery, and nothing that knows Spark, SQLite or HTTP.
 
-A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is encoded
-once, on its way out of the warehouse, and from there on batches are made by joining texts.
+A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is
+encoded once, on its way out of the warehouse, and from there on batches are made by joining texts.
 """
 
 import dataclasses
@@ -33,10 +33,10 @@ class Layout:
     """The columns of a payload, in its order: the model's own, none of the hidden ones."""
 
     columns: tuple[Column, ...]
+    names: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)  # asked for by each row
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     def row(self, payload: str) -> dict[str, Json]:
         """The payload as a dict, in the order of the columns."""

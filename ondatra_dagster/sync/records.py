@@ -1,5 +1,6 @@
 """From settled rows to the tracking store: when a file is due, and what its records say."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -77,13 +78,18 @@ class Publisher:
                 operation=operation,
                 status=row.status,
                 status_message=row.message,
-                batch_started_at=datetime.fromtimestamp(started_at, UTC),
-                batch_ended_at=datetime.fromtimestamp(ended_at, UTC),
+                batch_started_at=_moment(started_at),
+                batch_ended_at=_moment(ended_at),
                 rowid=row.rowid,
                 change_type=row.change_type,
                 table_version=row.version,
                 table_id=table_id,
             )
+
+
+@functools.lru_cache(maxsize=2)  # the rows of a batch share theirs
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _payload(row: SettledRow, layouts: Mapping[int, Layout]) -> str:
