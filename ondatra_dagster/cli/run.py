@@ -49,6 +49,8 @@ def run(
         from ondatra_dagster.orchestration.run import run_plan
 
         end = run_plan(engine, plan, trigger=trigger)
+    if end.was_interrupted:
+        raise KeyboardInterrupt  # which Dagster has taken for its own
     for failure in end.unexplained:
         progress.failed("Dagster", failure)
     progress.ended(end.run_id, is_good=end.is_good)

@@ -20,7 +20,7 @@ class TextProgress:
         self._width = max(map(len, names), default=0)
         models = sum(step.will_run for step in plan.models)
         syncs = sum(step.will_run for step in plan.syncs)
-        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at; Spark and Dagster start")
+        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at")
 
     def model_ended(self, result: ModelResult) -> None:
         name = result.model.name

@@ -24,10 +24,11 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     is_configured = (folder / "dagster.yaml").exists()
     base = folder if home or is_configured else settings.state / "dagster"
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
+    if not is_configured:
+        overrides["telemetry"] = {"enabled": False}  # who wants it says so in a dagster.yaml
     # paths in the project's dagster.yaml are relative to it, as for `dagster dev`, which is started there
     with contextlib.chdir(folder):
-        ref = InstanceRef.from_dir(
-            str(base), config_dir=str(folder), overrides={"compute_logs": NO_COMPUTE_LOGS}
-        )
+        ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance

@@ -17,6 +17,8 @@ from ondatra_dagster.orchestration.sink_assets import TRIGGER
 from ondatra_dagster.planning.plan import Plan
 
 LOGGER = "file"
+EXPLAINED = dg.Failure.__name__  # the engine has told of it
+INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__  # Ctrl-C, or an end that was asked for
 OURS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
 
 
@@ -26,6 +28,7 @@ class RunEnd:
 
     run_id: str
     is_good: bool  # nothing failed, and no check is at ERROR
+    was_interrupted: bool = False
     unexplained: tuple[str, ...] = ()  # what failed outside of a model or a sync
 
 
@@ -48,10 +51,12 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
             run_config={"loggers": {LOGGER: {}}},
             tags={TRIGGER: trigger},
         )
+    errors = list(_step_errors(result))
     return RunEnd(
         run_id=result.run_id,
         is_good=result.success and not any(map(_is_failed_check, result.all_events)),
-        unexplained=tuple(_unexplained(result)),
+        was_interrupted=any(name == INTERRUPTED for name, _ in errors),
+        unexplained=tuple(text for name, text in errors if name not in (EXPLAINED, INTERRUPTED)),
     )
 
 
@@ -87,10 +92,8 @@ def _is_failed_check(event: dg.DagsterEvent) -> bool:
     return not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
 
 
-def _unexplained(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """Failures that didn't come through the engine, which explains its own."""
+def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
+    """The class and the text of what ended a step."""
     for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            if error and error.cls_name != dg.Failure.__name__:
-                yield f"{event.step_key}: {error.message.strip()}"
+        if event.is_step_failure and (error := event.step_failure_data.error):
+            yield error.cls_name or "", f"{event.step_key}: {error.message.strip()}"
