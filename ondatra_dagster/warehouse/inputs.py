@@ -61,9 +61,9 @@ def _read_table(session: SparkSession, path: str, name: str, version: str | None
 
 def _log_version(state: TableState, version: str | None) -> int:
     """The commit to read: the version itself, or a later one that changed no rows but maybe columns."""
-    if version is None or version == f"{state.table_id}@{state.version}":
+    table_id, _, number = (version or "").rpartition("@")
+    if not table_id or version == f"{state.table_id}@{state.version}":
         return state.log_version
-    table_id, _, number = version.rpartition("@")
     if table_id != state.table_id:
         raise WarehouseError(
             f"a table was replaced while this run was under way (it was {table_id}); run again"

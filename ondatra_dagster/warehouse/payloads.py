@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 Converter: TypeAlias = Callable[[Any], Json]
 PLAIN_SCALE = 6  # Arrow writes smaller decimals with an exponent
-WHOLE_SECONDS = r"\.0+$"
+WHOLE_SECONDS, WHOLE_MILLISECONDS = r"\.000000$", r"(\.\d{3})000$"
 
 
 def json_columns(table: pa.Table) -> list[list[Json]]:
@@ -84,6 +84,7 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
 def _timestamps(column: pa.ChunkedArray, of: pa.TimestampType) -> list[Json]:
     texts = pc.strftime(pc.cast(column, pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%S")
     texts = pc.replace_substring_regex(texts, WHOLE_SECONDS, "")
+    texts = pc.replace_substring_regex(texts, WHOLE_MILLISECONDS, r"\1")
     if of.tz is not None:
         texts = pc.binary_join_element_wise(texts, "Z", "")
     return _texts(texts)
@@ -103,7 +104,7 @@ def _converter(of: pa.DataType) -> Converter | None:
         if is_type(of):
             return converter
     if pa.types.is_timestamp(of):
-        return _zoned_text if of.tz is not None else datetime.datetime.isoformat
+        return _zoned_text if of.tz is not None else _time_text
     return None
 
 
@@ -129,8 +130,13 @@ def _key_text(key: Json) -> str:
     return key if isinstance(key, str) else orjson.dumps(key).decode()
 
 
+def _time_text(value: datetime.datetime) -> str:
+    in_milliseconds = value.microsecond and not value.microsecond % 1000
+    return value.isoformat(timespec="milliseconds" if in_milliseconds else "auto")
+
+
 def _zoned_text(value: datetime.datetime) -> str:
-    return value.replace(tzinfo=None).isoformat() + "Z"
+    return _time_text(value.replace(tzinfo=None)) + "Z"
 
 
 def _decimal_text(value: decimal.Decimal) -> str:

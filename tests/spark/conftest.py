@@ -1,0 +1,22 @@
+"""What these tests share: a folder of tables of one's own, over the session of the run."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from support.model_tables import ModelTables
+
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+
+@pytest.fixture
+def lake(shared_warehouse: Warehouse, tmp_path: Path) -> ModelTables:
+    """An empty warehouse with a space in its path."""
+    root = tmp_path / "a project"
+    root.mkdir()
+    settings = dataclasses.replace(
+        shared_warehouse.settings, root=root, state=root / ".ondatra", warehouse=str(root / "ware house")
+    )
+    own = Warehouse(settings)
+    own._session = shared_warehouse.session
+    return ModelTables(own)

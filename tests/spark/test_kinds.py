@@ -1,0 +1,164 @@
+"""Each kind leaves exactly the changes in its feed that the contract's table names."""
+
+import pytest
+from support.model_tables import ModelTables, a_model, values
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.kinds import KINDS
+
+pytestmark = pytest.mark.spark
+
+FIRST = values("1, 'a'", "2, 'b'", "3, null")
+CHANGED = values("1, 'a'", "2, 'B'", "4, 'd'")  # 2 differs, 3 is gone, 4 is new
+
+
+def test_table_replaces_all_when_any_row_differs(lake: ModelTables) -> None:
+    """Its new rows have new rowids: nothing says which old one each stands for."""
+    first = lake.run("table", FIRST)
+    model = a_model("table", CHANGED)
+    assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == sorted(lake.told(model, 0))
+    written = lake.write(model)
+    assert (True, 3, 3, 0, 3) == (
+        written.changed,
+        written.rows,
+        written.inserted,
+        written.updated,
+        written.deleted,
+    )
+    told = lake.told(model, first.version)
+    assert ["delete"] * 3 + ["insert"] * 3 == [change[0] for change in told]
+    assert {("delete", 1, "a"), ("delete", 2, "b"), ("delete", 3, None)} == set(told[:3])
+    assert {("insert", 1, "a"), ("insert", 2, "B"), ("insert", 4, "d")} == set(told[3:])
+    told_of = [*lake.changes(model, 0, first.version), *lake.changes(model, first.version)]
+    assert KINDS["table"].produces == {change.change_type for change in told_of}
+
+
+def test_a_row_of_a_table_that_came_and_went_is_not_told(lake: ModelTables) -> None:
+    """It was never sent, so there is nothing to take back."""
+    model = a_model("table", CHANGED)
+    lake.run("table", FIRST)
+    lake.write(model)
+    assert ["insert"] * 3 == [change[0] for change in lake.told(model, 0)]
+
+
+def test_merge_writes_what_differs_and_deletes_nothing(lake: ModelTables) -> None:
+    """An unchanged row in the feed would be sent again for nothing."""
+    first = lake.run("merge", FIRST)
+    model = a_model("merge", CHANGED)
+    assert [("insert", 1, "a"), ("insert", 2, "b"), ("insert", 3, None)] == lake.told(model, 0)
+    written = lake.write(model)
+    assert (True, 4, 1, 1, 0) == (
+        written.changed,
+        written.rows,
+        written.inserted,
+        written.updated,
+        written.deleted,
+    )
+    assert [
+        ("update_preimage", 2, "b"),
+        ("update_postimage", 2, "B"),
+        ("insert", 4, "d"),
+    ] == lake.told(model, first.version)
+    assert KINDS["merge"].produces == {change.change_type for change in lake.changes(model, 0)}
+
+
+def test_a_merged_row_keeps_its_rowid(lake: ModelTables) -> None:
+    """Statuses, records and retries are about a rowid."""
+    lake.run("merge", FIRST)
+    model = a_model("merge", CHANGED)
+    before = {change.key: change.rowid for change in lake.changes(model, None)}
+    lake.write(model)
+    after = {change.key: change.rowid for change in lake.changes(model, None)}
+    assert before == {key: rowid for key, rowid in after.items() if key != "4"}
+    assert {before["2"]} == {change.rowid for change in lake.changes(model, 0) if change.key == "2"}
+
+
+def test_tracked_rewrites_the_groups_that_differ(lake: ModelTables) -> None:
+    """A group is a document: it goes whole, a gone one as deletes, an equal one not at all."""
+    first = lake.run("tracked", values("1, 'a'", "1, 'b'", "2, 'c'", "3, 'd'", "3, 'e'"))
+    model = a_model("tracked", values("1, 'b'", "1, 'a'", "2, 'c'", "2, 'new'", "4, 'f'"))
+    written = lake.write(model)
+    assert (True, 5, 3, 0, 3) == (
+        written.changed,
+        written.rows,
+        written.inserted,
+        written.updated,
+        written.deleted,
+    )
+    told = lake.told(model, first.version)
+    assert [("delete", 2, "c")] == told[:1]
+    assert {("insert", 2, "c"), ("insert", 2, "new")} == set(told[1:3])
+    assert {("delete", 3, "d"), ("delete", 3, "e")} == set(told[3:5])
+    assert [("insert", 4, "f")] == told[5:]
+    assert KINDS["tracked"].produces == {change.change_type for change in lake.changes(model, 0)}
+    assert ["2", "2", "2", "3", "3", "4"] == [change.key for change in lake.changes(model, first.version)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_changed_is_no_commit(lake: ModelTables, kind: str) -> None:
+    """A commit is a version, and a version wakes everything downstream."""
+    query = values("1, 'a'", "1, 'a'" if kind != "merge" else "5, 'a'", "2, null")
+    lake.run(kind, query)
+    model = a_model(kind, f"{query} order by id desc")
+    before = lake.state(model).log_version
+    written = lake.write(model)
+    assert (False, before, 3) == (written.changed, lake.state(model).log_version, written.rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_is_one_commit_with_its_note(lake: ModelTables, kind: str) -> None:
+    """The note says what made the version: without it the next run would compute everything again."""
+    first = lake.run(kind, FIRST)
+    model = a_model(kind, CHANGED)
+    written = lake.write(model, **{"raw.things": "abc@7"})
+    state = lake.state(model)
+    assert (first.version + 1, first.version + 1) == (written.version, state.log_version)
+    assert state.note is not None
+    assert (CHANGED, {"raw.things": "abc@7"}, written.rows) == (
+        state.note.definition,
+        state.note.inputs,
+        state.note.rows,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_result_empties_a_table_but_not_a_merged_one(lake: ModelTables, kind: str) -> None:
+    lake.run(kind, FIRST)
+    model = a_model(kind, f"{FIRST} where id > 100")
+    written = lake.write(model)
+    assert (3 if kind == "merge" else 0) == written.rows == lake.rows(model).count()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_first_result_makes_an_empty_table(lake: ModelTables, kind: str) -> None:
+    """Who reads it must find its columns."""
+    model = a_model(kind, f"{FIRST} where id > 100")
+    written = lake.write(model)
+    assert (False, 0, 0) == (written.changed, written.version, written.rows)
+    assert ["id", "name"] == [column.name for column in lake.state(model).columns]
+    assert lake.write(a_model(kind, FIRST)).inserted == 3
+
+
+def test_a_table_that_somebody_changed_is_put_right(lake: ModelTables) -> None:
+    """What is compared is the table as it is, not as it was left."""
+    lake.run("table", FIRST)
+    model = a_model("table", FIRST)
+    lake.warehouse.session.sql(f"delete from delta.`{lake.path(model)}` where id = 1").collect()
+    assert lake.write(model).changed
+    assert lake.rows(model).count() == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failed_query_leaves_no_trace(lake: ModelTables, kind: str) -> None:
+    """A failed run leaves the table as it was: here that is no table, then the old one."""
+    failing = "select 1 as id, cast('x' as int) / 0 as name"
+    model = a_model(kind, failing)
+    with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:3: ") as failure:
+        lake.write(model)
+    assert "\n" not in str(failure.value)
+    assert "at org.apache" not in str(failure.value)
+    lake.run(kind, FIRST)
+    before = lake.state(model).log_version
+    with pytest.raises(WarehouseError):
+        lake.run(kind, f"{FIRST} union all select id, raise_error('no') from values (9) as t(id)")
+    assert before == lake.state(model).log_version

@@ -1,0 +1,93 @@
+"""Models that a test writes down as it goes, written and read through the warehouse alone: no project, no Dagster."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from ondatra_dagster.changes import Change, InvalidRow
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.warehouse.change_feed import ChangeFeed
+from ondatra_dagster.warehouse.model_run import Written, evaluate, write_model
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+
+def a_model(
+    kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str = "mart.things", **more: Any
+) -> Model:
+    file = f"models/{name.replace('.', '/')}.sql"
+    return Model(
+        name=name,
+        path=Path(file),
+        file=file,
+        kind=KINDS[kind],
+        sql=sql,
+        sql_line=3,
+        definition=sql,
+        key_columns=tuple(key) if kind != "table" else (),
+        **more,
+    )
+
+
+def values(*rows: str, columns: str = "id, name") -> str:
+    """A query that gives these rows."""
+    return f"select * from values {', '.join(f'({row})' for row in rows)} as t({columns})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelTables:
+    """Writes models and reads what came of it."""
+
+    warehouse: Warehouse
+
+    def write(self, model: Model, **inputs: str) -> Written:
+        note = CommitNote(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
+        return write_model(self.warehouse, model, evaluate(self.warehouse, model, inputs), note)
+
+    def run(self, kind: str, sql: str, **more: Any) -> Written:
+        return self.write(a_model(kind, sql, **more))
+
+    def path(self, model: Model) -> str:
+        return self.warehouse.table_path(model.id)
+
+    def state(self, model: Model) -> TableState:
+        state = read_table_state(self.path(model))
+        assert state is not None
+        return state
+
+    def rows(self, model: Model) -> DataFrame:
+        return self.warehouse.session.read.format("delta").load(self.path(model))
+
+    def feed(self, model: Model, **more: Any) -> ChangeFeed:
+        return ChangeFeed(
+            warehouse=self.warehouse,
+            table=self.path(model),
+            key_columns=model.key_columns,
+            by_key=model.kind.delivers_by_key,
+            **more,
+        )
+
+    def changes(self, model: Model, after: int | None, upto: int | None = None, **more: Any) -> list[Change]:
+        upto = self.state(model).version if upto is None else upto
+        return [
+            change
+            for segment in self.feed(model, **more).segments(after, upto)
+            for page in segment.pages
+            for change in page.changes
+        ]
+
+    def told(self, model: Model, after: int | None) -> list[tuple[Any, ...]]:
+        """What the feed tells, without rowids and versions: (change type, *values)."""
+        return [
+            (str(change.change_type), *orjson.loads(change.payload)) for change in self.changes(model, after)
+        ]
+
+    def invalid(self, model: Model, after: int) -> list[InvalidRow]:
+        state = read_table_state(invalid_path(self.path(model)))
+        return list(self.feed(model).invalid(after, state.version)) if state else []
