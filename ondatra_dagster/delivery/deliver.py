@@ -18,6 +18,7 @@ from ondatra_dagster.delivery.outcome import Outcome, ResultKey, Verdict
 from ondatra_dagster.delivery.queue.claim import (
     Batch,
     claim,
+    forgive,
     frozen_batches,
     make_due,
     note_crash,
@@ -89,7 +90,8 @@ def deliver(
         batch = next(batches, None) if may_go_on() else None
         while batch:
             journal.turn_to(batch.seed)
-            pushed, attempt = _send(queue, batch, push, course, clock, journal)
+            with _unless_interrupted(queue, batch):
+                pushed, attempt = _send(queue, batch, push, course, clock, journal)
             delivery.batches += 1
             outages = outages + 1 if pushed.is_outage else 0
             goes_on = outages < OUTAGES_BEFORE_STOP and may_go_on()
@@ -101,6 +103,18 @@ def deliver(
             batch = following
     delivery.is_outage = outages > 0
     return delivery
+
+
+@contextlib.contextmanager
+def _unless_interrupted(queue: Queue, batch: Batch) -> Iterator[None]:
+    """Ctrl-C and a polite end leave the batch frozen, but aren't the batch's fault."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        forgive(queue, batch)
+        raise
 
 
 def _batches(

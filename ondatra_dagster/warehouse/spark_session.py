@@ -153,7 +153,7 @@ def _driver(settings: Settings, java_options: Sequence[str]) -> Launch:
 
 
 def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
-    """Spark's settings for a driver of our own; the user's win over ours."""
+    """Spark's settings for a driver of our own; the user's win over ours, but where results would change."""
     master = settings.spark.master
     if master.startswith("local"):
         here = {
@@ -163,8 +163,8 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
         }
     else:
         here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
-    ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA, **RESULTS}
-    return {**ours, **settings.spark.conf}
+    ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA}
+    return {**ours, **settings.spark.conf, **RESULTS}
 
 
 def _silence_pyspark() -> None:

@@ -1,6 +1,7 @@
 """Batches: which units go out together, frozen as they were handed to push until they are settled."""
 
 import dataclasses
+import operator
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +20,7 @@ MAKE_DUE = "update unit set state = 'pending', due_at = null where state = 'wait
 CLAIM = """
 update unit set state = 'claimed' where id in (
     select id from (
-        select id, outages, sum(rows) over earlier as total, row_number() over earlier as place
+        select id, rows, sum(rows) over (order by outages, id rows unbounded preceding) as total
         from (
             select id, rows, outages, phase from unit
             where state = 'pending' and version <= :watermark and phase = (
@@ -29,17 +30,21 @@ update unit set state = 'claimed' where id in (
             )
             order by outages, id limit :size
         )
-        window earlier as (order by outages, id rows unbounded preceding)
-    ) where total <= :size or place = 1
+    ) where total <= :size or total = rows
 )
 returning id, key, version, base, tried, target, outages
 """
 FREEZE = "insert into batch (number, rows, seed, is_part, is_started) values (?, ?, ?, ?, ?) returning id"
 FROZEN = "select id, number, rows, seed, is_part, is_started, crashes, answered from batch order by id"
 FROZEN_UNITS = "select id, key, base, tried from unit where id in (select value from json_each(?))"
+# the next run counts a crash for a batch that it finds frozen: this one was no crash
+FORGIVE = "update batch set crashes = crashes - 1 where id = ?"
 START = "update batch set is_started = 1 where id = ?"
 NOTE_CRASH = "update batch set crashes = ?, answered = ? where id = ?"
 MELT = "delete from batch where id = ?"
+
+
+_OUTAGES_AND_ID = operator.itemgetter(6, 0)  # in what CLAIM returns
 
 
 class BatchUnit(NamedTuple):
@@ -84,8 +89,7 @@ def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
         claimed = queue.store.rows(CLAIM, {"watermark": queue.watermark, "size": max(size, 1)})
         if not claimed:
             return None
-        # RETURNING has no order of its own
-        claimed.sort(key=lambda row: (row[6], row[0]))
+        claimed.sort(key=_OUTAGES_AND_ID)  # RETURNING has no order of its own
         units = [_unit(queue, row) for row in claimed]
         return freeze(queue, units, number=number, seed=uuid.uuid4().hex)
 
@@ -180,6 +184,11 @@ def note_crash(queue: Queue, batch: Batch, *, answered: int) -> Batch:
     crashes = batch.crashes + 1 if answered <= batch.answered else 1
     queue.store.run(NOTE_CRASH, (crashes, answered, batch.id))
     return dataclasses.replace(batch, crashes=crashes, answered=answered)
+
+
+def forgive(queue: Queue, batch: Batch) -> None:
+    """The process ends in the middle of the batch because somebody wants it to."""
+    queue.store.run(FORGIVE, (batch.id,))
 
 
 def split(queue: Queue, batch: Batch) -> list[Batch]:

@@ -1,7 +1,7 @@
 """The end of a batch: every row's outcome, what it means for its unit, and its record, in one transaction."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -124,11 +124,7 @@ class _Settlement:
 
     def deliver(self, batch: Batch) -> set[int]:
         """The units whose every row arrived: nothing is left of them but their records."""
-        arrived = [
-            unit
-            for unit in batch.units
-            if all(self._outcomes[row.result_key].is_delivered for row in unit.sent)
-        ]
+        arrived = self._arrived(batch)
         by_version: dict[int, list[int]] = {}
         for unit in arrived:
             by_version.setdefault(unit.version, []).append(unit.id)
@@ -143,6 +139,12 @@ class _Settlement:
         for unit in arrived:
             self._record(unit)
         return {unit.id for unit in arrived}
+
+    def _arrived(self, batch: Batch) -> Sequence[BatchUnit]:
+        missed = {key for key, outcome in self._outcomes.items() if not outcome.is_delivered}
+        if not missed:
+            return batch.units
+        return [unit for unit in batch.units if missed.isdisjoint([row.result_key for row in unit.sent])]
 
     def end(self, unit: BatchUnit) -> None:
         """Move one unit on whose rows didn't all arrive."""

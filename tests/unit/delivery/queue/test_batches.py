@@ -1,5 +1,6 @@
 """Which units go out together, and what a crash makes of a batch."""
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_a_frozen_batch_comes_back_as_it_was(path):
         assert [claimed] == frozen_batches(queue)
 
 
-class Crash(BaseException):
+class CrashError(Exception):
     """The process ends here."""
 
 
@@ -146,7 +147,7 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
     def push(*, number, layout, text, keys, journal):
         rows = [row[0] for row in orjson.loads(text)["rows"]]
         if "c" in rows:
-            raise Crash
+            raise CrashError
         arrived.extend(rows)
         return Pushed({key: Outcome.parse("ok") for key in keys})
 
@@ -159,7 +160,7 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
             try:
                 deliver(queue, push, course, clock=lambda: 1.0, on_settled=lambda batch, settled: None)
                 break
-            except Crash:
+            except CrashError:
                 crashes += 1
     assert 3 + 3 == crashes  # as a batch, then alone
     assert ["a", "b", "d"] == arrived
@@ -180,15 +181,15 @@ def test_a_batch_that_push_has_not_seen_did_not_end_the_process(path):
 
     def on_settled(batch, _settled):
         settled.append((batch.units[0].key, batch.crashes))
-        raise Crash
+        raise CrashError
 
     with open_queue(path, shape=Shape.ROW) as queue:
         enqueue(queue, a_segment(a_change("a", 1), a_change("b", 2)), now=1.0)
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             deliver(queue, push, course, clock=lambda: 1.0, on_settled=on_settled)
     with open_queue(path, shape=Shape.ROW) as queue:
         assert ["b"] == [batch.units[0].key for batch in frozen_batches(queue)]
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             deliver(queue, push, course, clock=lambda: 1.0, on_settled=on_settled)
         assert [] == frozen_batches(queue)
     assert [("a", 0), ("b", 0)] == settled
@@ -215,3 +216,22 @@ def test_a_sync_that_may_not_go_on_claims_nothing(path):
         )
         assert [] == frozen_batches(queue)
     assert (1, ["a"]) == (delivery.batches, seen)
+
+
+def test_an_interrupted_batch_is_not_held_against_its_rows(path):
+    """Who stops a run by hand five times hasn't found a poisonous row."""
+    stops = 0
+
+    def push(*, number, layout, text, keys, journal):
+        if stops < 5:
+            raise KeyboardInterrupt
+        return Pushed({key: Outcome.parse("ok") for key in keys})
+
+    course = Course(run_id="r", batch_size=10, max_attempts=3, journal=path.with_suffix(".journal"))
+    with open_queue(path, shape=Shape.ROW) as queue:
+        enqueue(queue, a_segment(a_change("a", 1)), now=1.0)
+    for stops in range(6):  # noqa: B007 - push looks at it
+        with open_queue(path, shape=Shape.ROW) as queue, contextlib.suppress(KeyboardInterrupt):
+            deliver(queue, push, course, clock=lambda: 1.0, on_settled=lambda batch, settled: None)
+    with open_queue(path, shape=Shape.ROW) as queue:
+        assert [] == queue.store.rows("select * from unit")

@@ -25,7 +25,7 @@ from ondatra_dagster.delivery.target import Shape
 KEYS = "abcdef"
 
 
-class Killed(BaseException):
+class KilledError(Exception):
     """The process ends here, as far as the queue can tell."""
 
 
@@ -45,7 +45,7 @@ class Destination:
         assert layout == LAYOUT
         rows = orjson.loads(text)["rows"]
         if self._happens(0.05):
-            raise Killed
+            raise KilledError
         outcomes = {}
         unanswered = 0
         for key in dict.fromkeys(row[0] for row in rows):
@@ -58,7 +58,7 @@ class Destination:
                 outcomes[f"{row[2]}:{row[3]}"] = Outcome(verdict)
         assert set(keys) == set(outcomes)
         if self._happens(0.05):
-            raise Killed
+            raise KilledError
         return Pushed(outcomes, calls=len(rows), unanswered=unanswered)
 
     def _happens(self, probability: float) -> bool:
@@ -96,7 +96,7 @@ def one_run(
             if chance.random() < 0.3:
                 replay(queue, now=1.0)
             send(queue, destination, batch_size)
-        except Killed:
+        except KilledError:
             return False
     return True
 

@@ -1,0 +1,198 @@
+"""Each cell of the table of kinds, read from the real change feed."""
+
+from pathlib import Path
+
+import pytest
+from support.spark_project import SparkProject
+
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.warehouse.kinds.writers import WRITERS
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+pytestmark = pytest.mark.acceptance
+
+QUERY = "SELECT g, k, v FROM csv.`data/rows.csv` WITH ('header' = 'true')\n"
+HEADERS = {
+    "table": "-- @kind: table\n",
+    "merge": "-- @kind: merge\n-- @unique_key: k\n",
+    "tracked": "-- @kind: tracked\n-- @group_key: g\n",
+}
+COLUMNS = ("g", "k", "v")
+A1, A2, B3 = ("a", "1", "x"), ("a", "2", "y"), ("b", "3", "z")
+NEW_A2 = ("a", "2", "Y")
+INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+
+# kind → what the feed has after: the first run, a changed row, a row that disappeared
+CELLS = {
+    "table": (
+        [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
+        [(DELETE, A1), (DELETE, A2), (DELETE, B3), (INSERT, A1), (INSERT, B3), (INSERT, NEW_A2)],
+        [(DELETE, A1), (DELETE, B3), (DELETE, NEW_A2), (INSERT, A1), (INSERT, NEW_A2)],
+    ),
+    "merge": (
+        [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
+        [(AFTER, NEW_A2), (BEFORE, A2)],
+        [],
+    ),
+    "tracked": (
+        [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
+        [(DELETE, A1), (DELETE, A2), (INSERT, A1), (INSERT, NEW_A2)],
+        [(DELETE, B3)],
+    ),
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
+    shop = SparkProject(tmp_path / "a project", shared_warehouse.session)
+    shop.write({"pyproject.toml": "[tool.ondatra]\n", "lib/none.star": "def push(rows):\n    return {}\n"})
+    return shop
+
+
+def test_every_kind_has_a_writer():
+    """A kind without one would fail only when it runs."""
+    assert set(KINDS) == set(WRITERS) == set(CELLS)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_kind_leaves_what_its_row_of_the_table_says(shop: SparkProject, kind: str) -> None:
+    """What push functions get rests on it, and so does every promise of delivery."""
+    name, (first, changed, gone) = f"m.{kind}", CELLS[kind]
+    shop.write({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
+    seen = []
+    before = -1
+    for rows, expected in (
+        ([A1, A2, B3], first),
+        ([A1, A2, B3], []),
+        ([A1, NEW_A2, B3], changed),
+        ([A1, NEW_A2], gone),
+        ([NEW_A2, A1], []),
+    ):
+        shop.write_rows("rows", COLUMNS, rows)
+        assert 0 == shop.run()
+        feed = shop.feed(name, after=before)
+        assert sorted(expected) == feed
+        seen += [change_type for change_type, _ in feed]
+        if not expected:
+            assert before == shop.log_version(name)  # no commit
+        before = shop.log_version(name)
+    assert KINDS[kind].produces == {ChangeType(change_type) for change_type in seen}
+
+
+def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
+    """Statuses and records name a row by it."""
+    shop.write({"models/m/merge.sql": HEADERS["merge"] + QUERY})
+    shop.write_rows("rows", COLUMNS, [A1, A2])
+    shop.run()
+    before = shop.rowids("m.merge", "k")
+    shop.write_rows("rows", COLUMNS, [A1, NEW_A2, B3])
+    shop.run()
+    after = shop.rowids("m.merge", "k")
+    assert before == {key: after[key] for key in before}
+    assert 3 == len(set(after.values()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "kept", "reasons"),
+    [
+        (
+            "merge",
+            [A1, ("a", None, "n"), ("b", "2", "y"), ("b", "2", "y2")],
+            [A1, A2],
+            ["DUPLICATE", "DUPLICATE", "NULL"],
+        ),
+        ("tracked", [A1, A2, (None, "9", "n")], [A1, A2], ["NULL"]),
+    ],
+)
+def test_rows_without_a_key_of_their_own_are_set_aside(
+    shop: SparkProject,
+    kind: str,
+    rows: list[tuple[object, ...]],
+    kept: list[tuple[object, ...]],
+    reasons: list[str],
+) -> None:
+    """Nobody can say which of two equal keys is right: what the table has of it stays."""
+    shop.write({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
+    shop.write_rows("rows", COLUMNS, [A1, A2])
+    assert 0 == shop.run()
+    shop.write_rows("rows", COLUMNS, rows)
+    assert 0 == shop.run()
+    table = shop.session.read.format("delta").load(shop.path(f"m.{kind}"))
+    assert kept == sorted(tuple(row[name] for name in COLUMNS) for row in table.collect())
+    invalid = shop.session.read.format("delta").load(shop.path(f"m.{kind}") + "__invalid")
+    assert reasons == sorted(row["__ondatra_reason"] for row in invalid.collect())
+
+
+def test_a_comment_changes_nothing_and_a_definition_does(shop: SparkProject) -> None:
+    """Who tidies a query must not send a table again."""
+    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY})
+    shop.write_rows("rows", COLUMNS, [A1])
+    shop.run()
+    version = shop.log_version("m.table")
+    shop.write({"models/m/table.sql": "-- why\n" + HEADERS["table"] + QUERY.replace("g, k", "g,  k")})
+    assert not shop.workspace.plan(None).has_work
+    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY.replace(" v ", " upper(v) AS v ")})
+    assert shop.workspace.plan(None).has_work
+    shop.run()
+    assert [("delete", A1), ("insert", ("a", "1", "X"))] == shop.feed("m.table", after=version)
+
+
+def test_a_query_that_fails_leaves_the_table_and_says_where(shop: SparkProject, capfd) -> None:
+    """Half a table is worse than yesterday's."""
+    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY})
+    shop.write_rows("rows", COLUMNS, [A1])
+    shop.run()
+    version = shop.log_version("m.table")
+    broken = QUERY.replace(" v ", " CAST(v AS int) / 0 AS v ")
+    shop.write({"models/m/table.sql": HEADERS["table"] + broken})
+    capfd.readouterr()
+    assert 1 == shop.run()
+    assert version == shop.log_version("m.table")
+    said = capfd.readouterr().err
+    assert "models/m/table.sql" in said
+    assert "\tat " not in said
+    assert 'File "' not in said
+
+
+TYPES = """
+-- @kind: merge
+-- @unique_key: id
+SELECT 1 AS id, DATE'1969-07-20' AS `the day`, TIMESTAMP'2026-01-02 03:04:05.678 UTC' AS at,
+    TIMESTAMP_NTZ'2026-01-02 03:04:05' AS local, CAST('12345678901234567890.10' AS decimal(38, 2)) AS amount,
+    9007199254740993 AS big, 0.1D AS ratio, CAST('NaN' AS double) AS nan, X'00ff' AS raw, true AS yes,
+    array(1, null) AS list, named_struct('a', 'b', 'c', CAST(null AS int)) AS record, map('k', DATE'2026-01-02') AS dict,
+    'é 😀 "q"' AS text, CAST(null AS string) AS nothing, 'dot' AS `a.b`
+"""
+
+
+def test_every_type_reaches_push_as_the_contract_says(shop: SparkProject) -> None:
+    """A date as debug text, or a decimal with lost digits, is a wrong row in somebody's ERP."""
+    shop.write({"models/m/types.sql": TYPES})
+    assert 0 == shop.run()
+    (segment,) = shop.tables().feed(shop.model("m.types")).segments(None, shop.log_version("m.types"))
+    (page,) = segment.pages
+    (change,) = page.changes
+    assert {
+        "id": 1,
+        "the day": "1969-07-20",
+        "at": "2026-01-02T03:04:05.678Z",
+        "local": "2026-01-02T03:04:05",
+        "amount": "12345678901234567890.10",
+        "big": 9007199254740993,
+        "ratio": 0.1,
+        "nan": None,
+        "raw": "AP8=",
+        "yes": True,
+        "list": [1, None],
+        "record": {"a": "b", "c": None},
+        "dict": {"k": "2026-01-02"},
+        "text": 'é 😀 "q"',
+        "nothing": None,
+        "a.b": "dot",
+    } == page.layout.row(change.payload)
+    assert not shop.workspace.plan(None).has_work
+    shop.write({"models/m/types.sql": TYPES.replace("'dot'", "'d' || 'ot'")})
+    version = shop.log_version("m.types")
+    assert 0 == shop.run()
+    assert version == shop.log_version("m.types")  # equal in every type: maps, NaN and nested ones too

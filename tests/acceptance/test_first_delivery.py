@@ -1,0 +1,186 @@
+"""From SQL through Spark, Delta, queue, Starlark and HTTP to an API with state: what is found there."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from support.spark_project import SparkProject
+
+from ondatra_dagster.cli.run import run
+from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+pytestmark = pytest.mark.acceptance
+
+ROOT = Path(__file__).parents[2]
+CRM = """
+-- @kind: merge
+-- @unique_key: customer_id
+-- @sink: crm_push
+SELECT customer_id, name, email FROM csv.`data/customers.csv` WITH ('header' = 'true')
+"""
+ERP = """
+-- @kind: tracked
+-- @group_key: invoice_id
+-- @sink: erp_push
+SELECT invoice_id, customer_id, issued_on, CAST(line_no AS int) AS line_no, product,
+    CAST(quantity AS int) AS quantity, CAST(unit_price AS decimal(10, 2)) AS unit_price
+FROM csv.`data/lines.csv` WITH ('header' = 'true')
+"""
+CUSTOMERS = ("customer_id", "name", "email")
+LINES = ("invoice_id", "customer_id", "issued_on", "line_no", "product", "quantity", "unit_price")
+ADA, BEN, CYN = (("C-1", "Ada", "ada@x.org"), ("C-2", "Ben", "ben@x.org"), ("C-3", "Cyn", "cyn@x.org"))
+
+
+def line(invoice: str, number: int, quantity: int = 1) -> tuple[object, ...]:
+    return (invoice, "C-1", "2026-01-02", number, f"thing {number}", quantity, "9.90")
+
+
+@pytest.fixture(scope="module")
+def running_api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(running_api: DemoApi) -> DemoApi:
+    running_api.clear()
+    return running_api
+
+
+@pytest.fixture
+def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProject:
+    """The example's two push functions over tables of a test."""
+    shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
+    libraries = {
+        f"lib/{name}.star": (ROOT / "lib" / f"{name}.star")
+        .read_text()
+        .replace('"http://127.0.0.1:8321",', f'"{api.url}", "retry": 1, "backoff": 0,')
+        for name in ("crm_push", "erp_push")
+    }
+    shop.write({"pyproject.toml": "[tool.ondatra]\n", ".env": f"DEMO_API_KEY={DEMO_KEY}\n", **libraries})
+    return shop
+
+
+def took(api: DemoApi) -> list[tuple[str, str]]:
+    """The calls since the last time."""
+    made = [(call.method, call.path) for call in api.calls[took.seen :]]
+    took.seen = len(api.calls)
+    return sorted(made)
+
+
+@pytest.fixture(autouse=True)
+def from_the_first_call_on() -> None:
+    took.seen = 0
+
+
+def test_merge_as_the_crm_sees_it(shop: SparkProject, api: DemoApi) -> None:
+    """First run, nothing, a change, a row that disappears from its source."""
+    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_rows("customers", CUSTOMERS, [ADA, BEN])
+    assert 0 == shop.run()
+    assert [("POST", "/crm/contacts")] * 2 == took(api)
+    shop.write_rows("customers", CUSTOMERS, [BEN, ADA])
+    assert 0 == shop.run()
+    assert [] == took(api)
+    shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Bea", "ben@x.org"), CYN])
+    assert 0 == shop.run()
+    assert [("PATCH", "/crm/contacts/C-2"), ("POST", "/crm/contacts")] == took(api)
+    shop.write_rows("customers", CUSTOMERS, [ADA])
+    assert 0 == shop.run()
+    assert [] == took(api)
+    assert {"C-1": "Ada", "C-2": "Bea", "C-3": "Cyn"} == {
+        key: contact["name"] for key, contact in api.contacts().items()
+    }
+
+
+def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
+    """An invoice arrives whole, goes out whole when one line changes, and is deleted with its last line."""
+    shop.write({"models/sync/erp.sql": ERP})
+    shop.write_rows("lines", LINES, [line("I-1", 1), line("I-1", 2), line("I-2", 1)])
+    assert 0 == shop.run()
+    assert [("PUT", "/erp/invoices/I-1"), ("PUT", "/erp/invoices/I-2")] == took(api)
+    shop.write_rows("lines", LINES, [line("I-2", 1), line("I-1", 2), line("I-1", 1)])
+    assert 0 == shop.run()
+    assert [] == took(api)
+    shop.write_rows("lines", LINES, [line("I-1", 1), line("I-1", 2, quantity=5), line("I-2", 1)])
+    assert 0 == shop.run()
+    assert [("PUT", "/erp/invoices/I-1")] == took(api)
+    shop.write_rows("lines", LINES, [line("I-1", 1), line("I-1", 2, quantity=5)])
+    assert 0 == shop.run()
+    assert [("DELETE", "/erp/invoices/I-2")] == took(api)
+    assert [1, 5] == [row["quantity"] for row in api.invoices()["I-1"]["lines"]]
+    assert ["I-1"] == list(api.invoices())
+
+
+def test_a_reject_is_mended_at_its_source_and_arrives_as_new(shop: SparkProject, api: DemoApi) -> None:
+    """And takes no other row with it; nulls and duplicates are set aside and counted."""
+    shop.write({"models/sync/crm.sql": CRM})
+    invalid = [(None, "Nobody", "n@x.org"), ("C-9", "One", "o@x.org"), ("C-9", "Two", "t@x.org")]
+    shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address"), *invalid])
+    assert 0 == shop.run()
+    assert ["C-1"] == list(api.contacts())
+    state = shop.workspace.queue("sync.crm")
+    assert (0, 1) == (state.depth, state.dead)
+    counts = shop.workspace.history.runs("sync.crm")[0].counts["grid"]
+    assert 3 == sum(counts["invalid"].values())
+    took(api)
+    shop.write_rows("customers", CUSTOMERS, [ADA, BEN, *invalid])
+    assert 0 == shop.run()
+    assert [("POST", "/crm/contacts")] == took(api)
+    assert 0 == shop.workspace.queue("sync.crm").dead
+
+
+def test_an_api_that_answers_500_is_asked_as_often_as_it_may(shop: SparkProject, api: DemoApi, capfd) -> None:
+    """Three rows, one try more than none, exit 1, and the rows are still there."""
+    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_rows("customers", CUSTOMERS, [ADA, BEN, CYN])
+    api.fail(status=500, times=None)
+    assert 1 == shop.run()
+    assert 3 * 2 == len(api.calls)  # one call a row, `retry: 1`
+    assert "the API is down" in capfd.readouterr().err
+    state = shop.workspace.queue("sync.crm")
+    assert (3, 0) == (state.waiting, state.dead)
+
+
+def test_all_rejected_is_never_green(shop: SparkProject, api: DemoApi) -> None:
+    """A run that delivered nothing mustn't look like one that did."""
+    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_rows("customers", CUSTOMERS, [("C-1", "Ada", "none"), ("C-2", "Ben", "none")])
+    assert 1 == shop.run()
+    assert {} == api.contacts()
+
+
+def test_the_document_s_query_reads_a_run_s_folder(shop: SparkProject) -> None:
+    """Users bring it; only the path is theirs."""
+    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "none")])
+    shop.run()
+    run_id = shop.workspace.history.runs("sync.crm")[0].run_id
+    folder = shop.workspace.tracking.run_address("sync.crm", run_id)
+    found = duckdb.sql(
+        f"""
+        SELECT status_message, ARRAY_AGG(identifier) AS rejected_records
+        FROM read_parquet('{folder}/*.parquet', union_by_name=True)
+        WHERE status = 'rejected'
+        GROUP BY 1
+        """
+    ).fetchall()
+    assert [("""{"error":"email 'none' isn't an address"}""", ["C-2"])] == found
+
+
+def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi) -> None:
+    """No JVM, no Dagster, no call: it runs every few minutes somewhere."""
+    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_rows("customers", CUSTOMERS, [ADA])
+    shop.run()
+    took(api)
+
+    def opened(*_: object) -> contextlib.AbstractContextManager[object]:
+        raise AssertionError("nothing was to be opened")
+
+    workspace = shop.workspace
+    assert 0 == run(workspace, workspace.plan(None), as_json=False, opened=opened)
+    assert [] == took(api)
