@@ -11,6 +11,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.store.database import read_only
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.resync import resync
 from ondatra_dagster.sync.run import Occasion, run_sync
 from ondatra_dagster.sync.summary import SAMPLES, Grid, RunSummary, Sample, summary_of
 from ondatra_dagster.sync.sync import Sync
@@ -62,6 +63,11 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         tracking=workspace.tracking,
         history=workspace.history,
     )
+
+
+def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, *, assume_delivered: bool) -> int:
+    """Let the sync's next run send the whole table again, or nothing of it; how many keys that are."""
+    return resync(sync, ports(workspace, sync, feed), assume_delivered=assume_delivered)
 
 
 def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:

@@ -1,0 +1,50 @@
+"""`ondatra resync`: the way on that other messages name."""
+
+import shutil
+
+import pytest
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.cli.resync import resync
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+
+@pytest.fixture
+def delivered(shop: Shop, ondatra: Terminal, api: DemoApi) -> int:
+    """How many calls the first delivery made."""
+    ondatra.run(shop)
+    return len(api.calls)
+
+
+def again(shop: Shop, *, assume_delivered: bool) -> int:
+    workspace = shop.workspace
+    return resync(
+        workspace,
+        workspace.sync("sync.crm"),
+        assume_delivered=assume_delivered,
+        as_json=False,
+        opened=shop.opened,
+    )
+
+
+def test_every_row_goes_again_as_an_update(shop: Shop, api: DemoApi, delivered: int) -> None:
+    """They were acknowledged, so an insert would be a conflict."""
+    assert 0 == again(shop, assume_delivered=False)
+    assert ["PATCH", "PATCH"] == [call.method for call in api.calls[delivered:]]
+
+
+def test_lost_state_is_refused_and_resync_goes_on(
+    shop: Shop, ondatra: Terminal, api: DemoApi, delivered: int
+) -> None:
+    """The refusal tells of the command, and the command helps."""
+    shutil.rmtree(shop.root / ".ondatra" / "queue")
+    shutil.rmtree(shop.root / ".ondatra" / "tracking")
+    write_contacts(shop.root, a1="ada@example.com", b2="new@example.com")
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    assert "run `ondatra resync sync.crm`" in said.err
+    assert delivered == len(api.calls)
+    assert 0 == again(shop, assume_delivered=True)
+    assert delivered == len(api.calls)
+    assert 0 == ondatra.run(shop).code
