@@ -1,5 +1,5 @@
 # Each target sets up what it needs first, and is one line. `make` alone lists them.
-.PHONY: help run dev api test unit check pin
+.PHONY: help run dev api test unit check bench pin soak
 PORT = 8321
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
 PYTEST = .venv/bin/python -m pytest -n 2 --dist loadgroup
@@ -14,9 +14,13 @@ api: ## the demo API alone: its page shows what it holds
 	@sh setup.sh && $(DEMO)
 test: ## every test, as CI runs them
 	@sh setup.sh test && $(PYTEST)
+soak: ## what takes too long for every day: 200 kills, 100 histories a kind, runs killed with their JVM
+	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=100 .venv/bin/python -m pytest -v -m '' tests/faults tests/unit/delivery/queue/test_mirror.py
 unit: ## the tests that need no Java and no network
 	@sh setup.sh test && $(PYTEST) tests/unit
 check: ## format, lint, types, unit tests
 	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
+bench: ## measure it beside its peers, into docs/bench.md (6 minutes)
+	@sh setup.sh && .venv/bin/python -m bench
 pin: ## pin the newest releases that pyproject.toml allows
 	@sh setup.sh pin

@@ -49,10 +49,5 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def count(number: int, word: str) -> str:
-    """1 row, 2 rows."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
 def _text(cell: object) -> str:
     return "" if cell is None else str(cell)

@@ -7,13 +7,14 @@ import click
 
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.letters import put_letters
-from ondatra_dagster.cli.output import count, say
+from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
 from ondatra_dagster.delivery.queue.tables import open_queue
 from ondatra_dagster.orchestration.sync_runs import letters
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.wording import count
 
 MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 

@@ -3,13 +3,14 @@
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import count, say
+from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.sync_runs import begin_anew
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.wording import count
 
 
 @click.command("resync")

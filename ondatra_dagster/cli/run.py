@@ -5,12 +5,13 @@ import time
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import count, duration, put_json, say
+from ondatra_dagster.cli.output import duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
+from ondatra_dagster.wording import count
 
 TRIGGER = "ondatra run"
 

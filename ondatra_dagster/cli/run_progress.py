@@ -1,11 +1,12 @@
 """What `ondatra run` shows while it runs: a line a model and a sync for people, or an object for programs."""
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import count, put_json, say
+from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.verdicts import Severity
+from ondatra_dagster.wording import count
 
 NOTHING_SENT = "nothing was sent"
 SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}

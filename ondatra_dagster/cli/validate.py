@@ -5,8 +5,9 @@ import dataclasses
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import count, put_json, say
+from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.wording import count
 
 
 @click.command("validate")

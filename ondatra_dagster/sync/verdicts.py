@@ -3,11 +3,12 @@
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import Cell, RunSummary
+from ondatra_dagster.wording import count
 
 HOUR_SECONDS = 3600.0
 DEFAULT_MAX_LAG_SECONDS = 24 * HOUR_SECONDS
@@ -54,13 +55,14 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
         )
 
     if rejected and rejected == attempted:
-        return verdict(Severity.ERROR, f"all {rejected} rows that were attempted were rejected")
+        return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
     if rejected > limits.allowed_rejects(attempted):
-        return verdict(Severity.ERROR, f"{rejected} of {attempted} rows were rejected, over @max_rejects")
+        return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
     if rejected or dead:
-        return verdict(
-            Severity.WARN, f"{rejected} rows were rejected in this run; {dead} keys are dead letters"
+        letters = (
+            f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else "no dead letters"
         )
+        return verdict(Severity.WARN, f"{count(rejected, 'row')} rejected now; {letters}")
     return verdict(Severity.PASS, "no row was rejected")
 
 
@@ -76,9 +78,9 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
         "gave_up": run.died,
         "oldest_seconds": round(age),
     }
-    problem = next((say(run, age, limits) for is_so, say in _PROBLEMS if is_so(run, age, limits)), None)
+    problem = next(filter(None, (find(run, age, limits) for find in _PROBLEMS)), None)
     severity = Severity.ERROR if problem else Severity.WARN if waiting else Severity.PASS
-    calm = f"{waiting} keys wait for their next try" if waiting else "nothing waits"
+    calm = f"{count(waiting, 'key')} to be tried again" if waiting else "nothing waits"
     return CheckVerdict(
         check="undelivered",
         severity=severity,
@@ -88,26 +90,29 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     )
 
 
-_Test = Callable[[RunSummary, float, Limits], bool]
-_Say = Callable[[RunSummary, float, Limits], str]
-_PROBLEMS: tuple[tuple[_Test, _Say], ...] = (
-    (
-        lambda run, age, limits: run.is_outage,
-        lambda run, age, limits: "the API is down: the rows wait for a later run",
-    ),
-    (
-        lambda run, age, limits: bool(run.grid.count(Cell.FAILED)) and not run.grid.count(Cell.SUCCEEDED),
-        lambda run, age, limits: f"none of the {run.grid.count(Cell.ATTEMPTED)} attempted rows was delivered",
-    ),
-    (
-        lambda run, age, limits: bool(run.died),
-        lambda run, age, limits: f"{run.died} keys were given up after too many attempts: see `ondatra dead`",
-    ),
-    (
-        lambda run, age, limits: age > limits.max_lag_seconds,
-        lambda run, age, limits: f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag",
-    ),
-)
+def _is_down(run: RunSummary, _age: float, _limits: Limits) -> str | None:
+    return "the API is down: the rows wait for a later run" if run.is_outage else None
+
+
+def _got_nowhere(run: RunSummary, _age: float, _limits: Limits) -> str | None:
+    if run.grid.count(Cell.SUCCEEDED) or not run.grid.count(Cell.FAILED):
+        return None
+    return f"nothing was delivered of {count(run.grid.count(Cell.ATTEMPTED), 'attempted row')}"
+
+
+def _gave_up(run: RunSummary, _age: float, _limits: Limits) -> str | None:
+    if not run.died:
+        return None
+    return f"{count(run.died, 'key')} given up after too many tries: see `ondatra dead {run.sync_id}`"
+
+
+def _is_late(_run: RunSummary, age: float, limits: Limits) -> str | None:
+    if age <= limits.max_lag_seconds:
+        return None
+    return f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag"
+
+
+_PROBLEMS = (_is_down, _got_nowhere, _gave_up, _is_late)
 
 
 def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
@@ -116,7 +121,7 @@ def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
     return CheckVerdict(
         check="invalid_records",
         severity=Severity.WARN if invalid else Severity.PASS,
-        description=f"{invalid} rows were newly set aside" if invalid else "no row was newly set aside",
+        description=f"{count(invalid, 'row')} newly set aside" if invalid else "no row was newly set aside",
         counts={"invalid": invalid},
     )
 

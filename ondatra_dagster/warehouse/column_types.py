@@ -136,6 +136,8 @@ def _may_widen(old: DataType, new: DataType) -> bool:
 def _problems(field: StructField) -> Iterator[str]:
     if is_reserved(field.name):
         yield f"column {field.name!r} can't be a model's: rename it with AS"
+    if "`" in field.name:  # Delta's MERGE takes its name apart there
+        yield f"column {field.name!r} has a backtick in its name, which a table can't have: rename it with AS"
     for part in _parts(field.dataType):
         written = part.simpleString()
         word = re.split(r"[ (]", written)[0]

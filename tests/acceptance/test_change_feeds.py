@@ -161,7 +161,8 @@ TYPES = """
 SELECT 1 AS id, DATE'1969-07-20' AS `the day`, TIMESTAMP'2026-01-02 03:04:05.678 UTC' AS at,
     TIMESTAMP_NTZ'2026-01-02 03:04:05' AS local, CAST('12345678901234567890.10' AS decimal(38, 2)) AS amount,
     9007199254740993 AS big, 0.1D AS ratio, CAST('NaN' AS double) AS nan, X'00ff' AS raw, true AS yes,
-    array(1, null) AS list, named_struct('a', 'b', 'c', CAST(null AS int)) AS record, map('k', DATE'2026-01-02') AS dict,
+    array(1, null) AS list, named_struct('a', 'b', 'c', CAST(null AS int)) AS record,
+    map('k', DATE'2026-01-02') AS dict,
     'é 😀 "q"' AS text, CAST(null AS string) AS nothing, 'dot' AS `a.b`
 """
 

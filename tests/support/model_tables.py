@@ -1,4 +1,4 @@
-"""Models that a test writes down as it goes, written and read through the warehouse alone: no project, no Dagster."""
+"""Models that a test writes down as it goes, through the warehouse alone: no project, no Dagster."""
 
 import dataclasses
 from collections.abc import Sequence

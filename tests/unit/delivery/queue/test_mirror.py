@@ -4,6 +4,7 @@ The table, its change feed and the API are plain Python here; the queue and its 
 """
 
 import dataclasses
+import os
 import random
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 
 KEYS = "abcdef"
+HISTORIES = int(os.environ.get("ONDATRA_TEST_HISTORIES", "5"))
 
 
 class KilledError(Exception):
@@ -116,7 +118,7 @@ def send(queue: Queue, destination: Destination, batch_size: int) -> None:
 @pytest.mark.parametrize("shape", list(Shape))
 def test_any_history_ends_as_a_mirror(shape: Shape, batch_size: int, tmp_path: Path) -> None:
     """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
-    for seed in range(5):
+    for seed in range(HISTORIES):
         chance = random.Random(f"{seed} {shape} {batch_size}")
         path = tmp_path / f"{seed}.sqlite"
         table, destination = Table(shape), Destination(chance)
