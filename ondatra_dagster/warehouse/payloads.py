@@ -154,7 +154,7 @@ def _shortest_float(value: float) -> float:
     packed = struct.pack("f", value)
     return next(
         short
-        for digits in range(6, 10)
+        for digits in range(1, 10)
         if struct.pack("f", short := float(f"{value:.{digits}g}")) == packed or digits == 9
     )
 

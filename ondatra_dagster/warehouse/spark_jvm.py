@@ -113,7 +113,12 @@ def start_jvm(launch: Launch) -> Jvm:
             pass_fds=launch.held_files,
             process_group=0,  # Ctrl-C is for us: a JVM that hears it too ends before we have told it how
         )
-        _wait_for(answer, process, launch.log, said_before=log.tell())
+        try:
+            _wait_for(answer, process, launch.log, said_before=log.tell())
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
         with answer.open("rb") as stream:
             port, length = (int.from_bytes(stream.read(4)) for _ in range(2))
             return Jvm(process=process, port=port, secret=stream.read(length).decode())
@@ -148,7 +153,6 @@ def _wait_for(answer: Path, process: subprocess.Popen[bytes], log: Path, *, said
                 f"Java ended while Spark was starting: {_reason(log, said_before)} (see {log})"
             )
         if time.monotonic() > give_up_at:
-            process.kill()
             raise WarehouseError(f"Spark did not start in {START_SECONDS} s; see {log}")
         time.sleep(POLL_SECONDS)
 

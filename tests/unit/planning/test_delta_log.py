@@ -1,0 +1,171 @@
+"""A table's log tells its state without a JVM."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ondatra_dagster.changes import Column
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import (
+    changed_bytes,
+    feed_segments,
+    invalid_path,
+    read_table_state,
+    table_bytes,
+)
+from ondatra_dagster.planning.delta_schema import spark_type
+
+NOTE = CommitNote(definition="d", inputs={"raw.a": "t@3"}, run_id="r", rows=2)
+
+
+def field(name: str, of: Any = "string", *, physical: str | None = None) -> dict[str, Any]:
+    metadata = {"delta.columnMapping.physicalName": physical or f"col-{name}"}
+    return {"name": name, "type": of, "nullable": True, "metadata": metadata}
+
+
+def metadata(*fields: dict[str, Any]) -> dict[str, Any]:
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return {"metaData": {"id": "table-1", "schemaString": schema, "configuration": {"ondatra.kind": "merge"}}}
+
+
+def add(size: int = 10, *, changes: bool = True) -> dict[str, Any]:
+    return {"add": {"path": "x.parquet", "size": size, "dataChange": changes}}
+
+
+def info(note: CommitNote | None = None) -> dict[str, Any]:
+    return {
+        "commitInfo": {
+            "operationMetrics": {"numOutputRows": "2"},
+            **({"userMetadata": note.dump()} if note else {}),
+        }
+    }
+
+
+def commit(table: Path, version: int, *actions: dict[str, Any]) -> None:
+    log = table / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(action, separators=(",", ":")) for action in actions]
+    (log / f"{version:020}.json").write_text("\n".join(lines) + "\n")
+
+
+CREATED = metadata(field("id", "integer"), field("name"), field("__ondatra_rowid", "long"))
+
+
+def test_no_table_has_no_state(tmp_path: Path) -> None:
+    assert read_table_state(tmp_path / "nothing") is None
+    (tmp_path / "folder").mkdir()
+    assert read_table_state(tmp_path / "folder") is None
+
+
+def test_the_version_is_the_newest_commit_that_changed_rows(tmp_path: Path) -> None:
+    """An OPTIMIZE or an ALTER makes nothing downstream run."""
+    commit(tmp_path, 0, info(), CREATED)
+    commit(tmp_path, 1, info(NOTE), add())
+    commit(tmp_path, 2, info(), add(changes=False))
+    commit(tmp_path, 3, info(), metadata(field("id", "integer"), field("name"), field("_content_hash")))
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert ("table-1", 1, 3, NOTE) == (state.table_id, state.version, state.log_version, state.note)
+    assert (Column("id", "int"), Column("name", "string")) == state.columns
+    assert ({"ondatra.kind": "merge"}, {"numOutputRows": "2"}) == (state.properties, state.metrics)
+
+
+def test_a_table_without_rows_is_at_its_making(tmp_path: Path) -> None:
+    commit(tmp_path, 0, info(), CREATED)
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert (0, 0, None) == (state.version, state.log_version, state.note)
+
+
+def test_somebody_elses_commit_has_no_note(tmp_path: Path) -> None:
+    """The table isn't what our note says any more."""
+    commit(tmp_path, 0, info(), CREATED)
+    commit(tmp_path, 1, info(NOTE), add())
+    commit(tmp_path, 2, {"commitInfo": {"userMetadata": "fixed by hand"}}, {"remove": {"dataChange": True}})
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert (2, None) == (state.version, state.note)
+
+
+def test_a_cleaned_log_is_read_by_its_checkpoint(tmp_path: Path) -> None:
+    """Somebody else's table may keep its commits for a month only."""
+    commit(tmp_path, 12, info(), add())
+    said = CREATED["metaData"] | {"configuration": [("a", "b")]}
+    kind = pa.struct(
+        [
+            ("id", pa.string()),
+            ("schemaString", pa.string()),
+            ("configuration", pa.map_(pa.string(), pa.string())),
+        ]
+    )
+    table = pa.table({"metaData": pa.array([None, said], kind)})
+    pq.write_table(table, tmp_path / "_delta_log" / f"{10:020}.checkpoint.parquet")
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert ("table-1", 12, {"a": "b"}) == (state.table_id, state.version, state.properties)
+
+
+def test_a_log_without_columns_is_refused(tmp_path: Path) -> None:
+    commit(tmp_path, 12, info(), add())
+    with pytest.raises(WarehouseError, match="restore it"):
+        read_table_state(tmp_path)
+
+
+def test_a_feed_is_cut_where_a_column_went_or_changed(tmp_path: Path) -> None:
+    """Delta can't read it across; an added column is no such place, nor is a higher identity."""
+    commit(tmp_path, 0, CREATED)
+    commit(tmp_path, 1, add())
+    commit(
+        tmp_path,
+        2,
+        metadata(field("id", "integer"), field("name"), field("__ondatra_rowid", "long"), field("more")),
+    )
+    commit(tmp_path, 3, add())
+    commit(tmp_path, 4, metadata(field("id", "integer"), field("__ondatra_rowid", "long"), field("more")))
+    commit(tmp_path, 5, add())
+    commit(tmp_path, 6, metadata(field("id", "long"), field("__ondatra_rowid", "long"), field("more")))
+    commit(tmp_path, 7, add())
+    commit(
+        tmp_path,
+        8,
+        metadata(field("ID", "long", physical="col-id"), field("__ondatra_rowid", "long"), field("more")),
+    )
+    commit(tmp_path, 9, add())
+    assert [(0, 3), (3, 5), (5, 7), (7, 9)] == feed_segments(tmp_path, after=0, upto=9)
+    assert [(1, 3)] == feed_segments(tmp_path, after=1, upto=3)
+    assert [(3, 5), (5, 6)] == feed_segments(tmp_path, after=3, upto=6)
+    assert [] == feed_segments(tmp_path, after=9, upto=9)
+
+
+def test_sizes_come_from_the_log(tmp_path: Path) -> None:
+    """Whether work is large is decided before anything is read."""
+    commit(tmp_path, 0, CREATED)
+    commit(tmp_path, 1, add(10), {"cdc": {"size": 5}})
+    commit(
+        tmp_path, 2, add(7), {"remove": {"size": 10, "dataChange": True}}, {"remove": {"dataChange": True}}
+    )
+    assert 17 == changed_bytes(tmp_path, after=1, upto=2)
+    assert 32 == changed_bytes(tmp_path, after=-1, upto=2)
+    assert table_bytes(tmp_path) is None
+    (tmp_path / "_delta_log" / f"{2:020}.crc").write_text('{"tableSizeBytes": 7}')
+    assert 7 == table_bytes(tmp_path)
+
+
+def test_types_are_spelled_as_spark_does() -> None:
+    nested = {
+        "type": "struct",
+        "fields": [
+            {"name": "a", "type": {"type": "array", "elementType": "short"}},
+            {"name": "b", "type": {"type": "map", "keyType": "byte", "valueType": "decimal(10,2)"}},
+        ],
+    }
+    assert "struct<a:array<smallint>,b:map<tinyint,decimal(10,2)>>" == spark_type(nested)
+
+
+def test_invalid_rows_are_beside_the_table() -> None:
+    assert "/w/mart/things__invalid" == invalid_path("/w/mart/things")

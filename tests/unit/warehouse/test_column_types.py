@@ -1,0 +1,80 @@
+"""Which changes of columns a table takes."""
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.warehouse.column_types import Alteration, alteration, ddl, fits
+
+A = StructField("a", IntegerType())
+
+
+def columns(**types: DataType) -> list[StructField]:
+    return [StructField(name, of) for name, of in types.items()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (ShortType(), LongType()),
+        (IntegerType(), DoubleType()),
+        (IntegerType(), DecimalType(12, 2)),
+        (LongType(), DecimalType(20, 0)),
+        (FloatType(), DoubleType()),
+        (DecimalType(10, 2), DecimalType(12, 4)),
+        (DateType(), TimestampNTZType()),
+    ],
+)
+def test_wider_types_are_taken_and_narrower_ones_fit(old: DataType, new: DataType) -> None:
+    assert Alteration(widened=(StructField("a", new),)) == alteration(columns(a=old), columns(a=new))
+    assert Alteration() == alteration(columns(a=new), columns(a=old))
+    assert fits(old, into=new)
+    assert not fits(new, into=old)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (StringType(), IntegerType()),
+        (IntegerType(), StringType()),
+        (LongType(), DoubleType()),
+        (IntegerType(), DecimalType(10, 2)),
+        (DecimalType(10, 2), DecimalType(10, 4)),
+        (ArrayType(IntegerType()), ArrayType(LongType())),
+    ],
+)
+def test_other_types_are_refused_with_a_way_out(old: DataType, new: DataType) -> None:
+    with pytest.raises(WarehouseError, match=r"CAST it to .*, or give it another name with AS"):
+        alteration(columns(a=old), columns(a=new))
+
+
+def test_columns_come_and_go_without_regard_to_case_or_order() -> None:
+    table, query = columns(a=IntegerType(), gone=StringType()), columns(New=StringType(), A=IntegerType())
+    change = alteration(table, query)
+    assert Alteration(added=(StructField("New", StringType()),), dropped=("gone",)) == change
+    assert not alteration(columns(a=IntegerType()), columns(A=IntegerType()))
+
+
+def test_all_refusals_come_together() -> None:
+    old, new = columns(a=StringType(), b=StringType()), columns(a=IntegerType(), b=IntegerType())
+    with pytest.raises(WarehouseError, match=r"'a'.*'b'"):
+        alteration(old, new)
+
+
+def test_a_type_is_written_out_with_its_odd_names() -> None:
+    nested = StructType([StructField("a b", ArrayType(StructType([StructField("c`d", DecimalType(5, 1))])))])
+    assert "struct<`a b`: array<struct<`c``d`: decimal(5,1)>>>" == ddl(nested)

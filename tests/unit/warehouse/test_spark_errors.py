@@ -1,0 +1,72 @@
+"""A page of Spark becomes one sentence with a file and a line."""
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.warehouse.spark_errors import explained, explained_at, sentence
+
+MODEL = Model(
+    name="a.b",
+    path=Path("models/a/b.sql"),
+    file="models/a/b.sql",
+    kind=KINDS["table"],
+    sql="",
+    sql_line=4,
+    definition="",
+)
+UNRESOLVED = (
+    "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `x` cannot be"
+    " resolved. Did you mean one of the following? [`id`]. SQLSTATE: 42703; line 3 pos 2;\n"
+    "'Project ['x]\n+- SubqueryAlias t"
+)
+OVERFLOW = (
+    "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL"
+    " instead. SQLSTATE: 22012\n== SQL (line 2, position 8) ==\n1 / 0\n^^^^^\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            UNRESOLVED,
+            "models/a/b.sql:6: A column, variable, or function parameter with name `x` cannot be resolved."
+            " Did you mean one of the following? [`id`].",
+        ),
+        (OVERFLOW, "models/a/b.sql:5: Division by zero. Use `try_divide`"),
+        ("plain words", "models/a/b.sql:4: plain words"),
+    ],
+)
+def test_a_failure_is_one_sentence_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(WarehouseError) as failure, explained(MODEL):
+        raise AnalysisException(text)
+    assert str(failure.value).startswith(said)
+    assert "\n" not in str(failure.value)
+    assert "SQLSTATE" not in str(failure.value)
+
+
+def test_a_gone_jvm_is_said_to_be_gone() -> None:
+    gone = r"^mart/things: Spark's process is gone; look at \.ondatra/logs"
+    with pytest.raises(WarehouseError, match=gone), explained_at("mart/things"):
+        raise Py4JNetworkError("An error occurred while trying to connect to the Java server")
+
+
+def test_our_own_refusals_get_the_file() -> None:
+    with pytest.raises(WarehouseError, match=r"^models/a/b\.sql:4: no; do that$"), explained(MODEL):
+        raise WarehouseError("no; do that")
+
+
+def test_a_cause_inside_a_java_error_is_found() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted\n\tat x\n"
+        "Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero."
+        " SQLSTATE: 22012\n\tat y"
+    )
+    assert "Division by zero." == sentence(text)
+    assert 401 == len(sentence("x" * 900))
