@@ -1,6 +1,7 @@
 # Each target sets up what it needs first, and is one line. `make` alone lists them.
 .PHONY: help run dev api test unit check bench pin soak
 PORT = 8321
+DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
 PYTEST = .venv/bin/python -m pytest -n 2 --dist loadgroup
 
@@ -9,7 +10,7 @@ help: ## list the commands
 run: ## run the example project against a demo API, and show what was delivered
 	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
-	@sh setup.sh && $(DEMO) -- .venv/bin/dagster dev
+	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env PYTHONWARNINGS=ignore:Function .venv/bin/dagster dev --port $(DAGSTER_PORT) --log-level warning
 api: ## the demo API alone: its page shows what it holds
 	@sh setup.sh && $(DEMO)
 test: ## every test, as CI runs them

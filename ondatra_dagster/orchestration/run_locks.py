@@ -12,7 +12,7 @@ import dagster as dg
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.store.lock import FileLock
 
-LOCKED = "ondatra/locked"  # the tag of a run that holds a lock
+LOCKED = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page shows none of these
 GOING_ON = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 

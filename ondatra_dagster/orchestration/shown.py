@@ -37,9 +37,10 @@ def model_metadata(result: ModelResult) -> Metadata:
     }
     described = dict(result.model.column_descriptions)
     return {
-        **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
-        "run type": dg.MetadataValue.text(result.run_type),
+        # first, for a run's page shows just the first few of an event
         "reason": dg.MetadataValue.text(result.reason),
+        "run type": dg.MetadataValue.text(result.run_type),
+        **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
         "dagster/column_schema": dg.MetadataValue.table_schema(_schema(result.columns, described)),
     }
 
@@ -54,7 +55,7 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
         oldest = summary.queue.oldest_since
         shown["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
         shown["dead letters"] = dg.MetadataValue.int(summary.queue.dead)
-        shown["oldest seconds"] = dg.MetadataValue.float(
+        shown["oldest waits seconds"] = dg.MetadataValue.float(
             round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
         )
     for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED):

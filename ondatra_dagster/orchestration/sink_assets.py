@@ -49,7 +49,7 @@ def _spec(sync: Sync) -> dg.AssetSpec:
         group_name="push",
         kinds={"starlark"},
         owners=list(sync.model.owners),
-        description=f"Rows of {sync.model.name} at {sync.config.destination}: {sync.config.object}",
+        description=f"Delivers {sync.model.name} to {sync.config.destination} as {sync.config.object}",
         metadata={
             "sync": dg.MetadataValue.text(sync.id),
             "file": dg.MetadataValue.text(sync.config.file),
