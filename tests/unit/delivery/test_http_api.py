@@ -378,7 +378,7 @@ def test_an_answer_is_always_a_text(content_type: str, body: bytes, expected: st
     ("headers", "body"),
     [
         ({"Content-Encoding": "gzip"}, b"not gzip"),
-        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000)[:-9]),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000, mtime=0)[:-9]),
         ({"Content-Encoding": "br"}, b"x"),
     ],
 )
