@@ -14,6 +14,7 @@ JVM = "jvm"  # tests that use the session stay together on one worker
 USES_SPARK = frozenset({"spark", "acceptance"})
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in USES_SPARK):
