@@ -62,6 +62,7 @@ class Warehouse:
         self._gateway: ClientServer | None = None
         self._locks: SessionLocks | None = None
         self._starting = threading.Lock()
+        self._is_closed = False
 
     @property
     def started(self) -> bool:
@@ -70,6 +71,8 @@ class Warehouse:
     @property
     def session(self) -> SparkSession:
         with self._starting:
+            if self._is_closed:
+                raise WarehouseError("Spark has been ended; run again")
             if self._session is None:
                 self._session = self._start()
             return self._session
@@ -87,6 +90,11 @@ class Warehouse:
 
     def close(self) -> None:
         """End the session and its JVM; nothing happens when none was started."""
+        with self._starting:  # one that is coming up has to be up before it can end
+            self._is_closed = True
+            self._end()
+
+    def _end(self) -> None:
         if self._session is not None:
             self._session.stop()
             self._session = None

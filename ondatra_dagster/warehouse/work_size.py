@@ -1,6 +1,6 @@
 """Tune Spark to the size of the work: what makes large work fast makes small work slow.
 
-To compile a query costs more than to interpret it until some megabytes are read, and so does each task more.
+To compile a query costs more than to interpret it until a megabyte or two is read; so do more tasks.
 """
 
 import os
@@ -12,7 +12,7 @@ from ondatra_dagster.planning.delta_log import table_bytes, table_path
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings import Settings
 
-SMALL_BYTES = 32_000_000
+SMALL_BYTES = 2_000_000  # of files: a hundred thousand rows or so
 FOR_SMALL_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
