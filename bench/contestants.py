@@ -1,0 +1,171 @@
+"""One measurement in a process of its own: `python -m bench.contestants NAME ARGUMENT…` prints its numbers.
+
+A process each, so that nobody inherits another's heap, caches or threads. What comes before the first row
+(imports, opened files, rows made up) isn't timed.
+"""
+
+import json
+import resource
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlglot
+
+from bench.loops import LOOPS
+from bench.our_sync import OPERATION, RUN_ID, Place, Rows, empty, fill
+from bench.projects import queries, write_project
+from ondatra_dagster.changes import ChangeType, FeedPage, Segment
+from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, enqueue
+from ondatra_dagster.delivery.queue.publication import FILE_ROWS, begin_run
+from ondatra_dagster.delivery.queue.settle import SUCCEEDED, UPDATED, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.sync.records import Publisher
+from ondatra_dagster.tracking.record import SCHEMA
+from ondatra_dagster.tracking.store import TrackingStore
+
+Numbers = dict[str, float]
+WARM_UP = 10  # a share of the rows
+
+
+def loop(folder: Path, name: str, url: str, rows: str, size: str) -> Numbers:
+    """A loop that people write by hand."""
+    send = LOOPS[name]
+    send(url, int(rows) // WARM_UP, int(size))
+    return {"rate": int(rows) / send(url, int(rows), int(size))}
+
+
+def deliver(folder: Path, url: str, rows: str, size: str) -> Numbers:
+    """Ours, from queued to settled and recorded."""
+    place = Place.make(folder, url, int(size))
+    with place.queue() as queue, place.pusher() as push:
+        fill(queue, int(rows) // WARM_UP, version=1)
+        empty(place, queue, push)
+        fill(queue, int(rows), version=2)
+        return {"rate": int(rows) / empty(place, queue, push)}
+
+
+def whole(folder: Path, url: str, rows: str, size: str) -> Numbers:
+    """Ours, from the feed to published records and the frontier; and how much memory that took."""
+    seconds = Place.make(folder, url, int(size)).run(int(rows))
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"rate": int(rows) / seconds, "megabytes": kilobytes / 1024}
+
+
+def bare_inserts(folder: Path, rows: str) -> Numbers:
+    """The same texts into a table with a unique key, as durable and in as many transactions."""
+    changes = [change for page in Rows(int(rows)).pages() for change in page.changes]
+    store = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    store.execute("pragma journal_mode = wal").fetchall()
+    store.execute("pragma synchronous = full")
+    store.execute("create table unit (id integer primary key, key text unique, target text)")
+    began = time.perf_counter()
+    for start in range(0, len(changes), CHUNK_KEYS):
+        part = [(change.key, change.payload) for change in changes[start : start + CHUNK_KEYS]]
+        store.execute("begin immediate")
+        store.executemany("insert into unit (key, target) values (?, ?)", part)
+        store.execute("commit")
+    return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def enqueued(folder: Path, rows: str) -> Numbers:
+    """Ours: a feed into the queue, less the time in which the feed makes up its pages."""
+    making = 0.0
+
+    def pages() -> Iterator[FeedPage]:
+        nonlocal making
+        began = time.perf_counter()
+        for page in Rows(int(rows)).pages():
+            making += time.perf_counter() - began
+            yield page
+            began = time.perf_counter()
+
+    with Place(folder).queue() as queue:
+        began = time.perf_counter()
+        enqueue(queue, Segment(-1, 1, pages()), now=1.0)
+        return {"rate": int(rows) / (time.perf_counter() - began - making)}
+
+
+def bare_parquet(folder: Path, rows: str) -> Numbers:
+    """pyarrow writes the same columns from lists, in as many files."""
+    payloads = [page_change.payload for page in Rows(int(rows)).pages() for page_change in page.changes]
+    began = time.perf_counter()
+    for start in range(0, len(payloads), FILE_ROWS):
+        part = payloads[start : start + FILE_ROWS]
+        same = {name: [name] * len(part) for name in SCHEMA.names}
+        columns = {**same, "identifier": [str(start + n) for n in range(len(part))], "record_payload": part}
+        pq.write_table(pa.table(columns), folder / f"{start}.parquet", compression="zstd")
+    return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def published(folder: Path, rows: str) -> Numbers:
+    """Ours: rows that were settled in batches of 100, to files of records."""
+    tracking = TrackingStore(str(folder / "tracking"))
+    with Place(folder).queue() as queue:
+        _settle(queue, int(rows))
+        publisher = Publisher(queue, tracking, sync_id="sync.api", run_id=RUN_ID, operation=OPERATION)
+        began = time.perf_counter()
+        publisher.publish_all()
+        return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def _settle(queue: Queue, rows: int, size: int = 100) -> None:
+    table = Rows(rows)
+    attempt = Attempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=8)
+    begin_run(queue, RUN_ID, "{}")
+    for page in table.pages():
+        layout = queue.layout_id(page.layout)
+        settled = [
+            SettledRow(key, rowid, ChangeType.INSERT, version, SUCCEEDED, None, layout, payload)
+            for key, rowid, _, version, payload in page.changes
+        ]
+        with queue.store.immediate():
+            for start in range(0, len(settled), size):
+                keep_settled(queue, UPDATED, settled[start : start + size], attempt)
+
+
+def parse(folder: Path, models: str) -> Numbers:
+    """sqlglot alone on the same queries."""
+    texts = list(queries(int(models)).values())
+    sqlglot.parse(texts[0], dialect="databricks")
+    began = time.perf_counter()
+    for text in texts:
+        sqlglot.parse(text, dialect="databricks")
+    return {"seconds": time.perf_counter() - began}
+
+
+def read(folder: Path, models: str) -> Numbers:
+    """Ours: settings, headers, queries, references, graph of a project."""
+    write_project(folder / "warm", 1)
+    load_project(folder / "warm", read_settings(folder / "warm", {}))
+    write_project(folder / "project", int(models))
+    began = time.perf_counter()
+    load_project(folder / "project", read_settings(folder / "project", {}))
+    return {"seconds": time.perf_counter() - began}
+
+
+CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
+    contestant.__name__: contestant
+    for contestant in (
+        loop,
+        deliver,
+        whole,
+        bare_inserts,
+        enqueued,
+        bare_parquet,
+        published,
+        parse,
+        read,
+    )
+}
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        print(json.dumps(CONTESTANTS[sys.argv[1]](Path(made), *sys.argv[2:])))

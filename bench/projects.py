@@ -1,0 +1,32 @@
+"""Projects of any size: each model joins the one before and one further back, below a file."""
+
+from pathlib import Path
+
+QUERY = """
+WITH recent AS (
+    SELECT id, email, upper(name) AS name, country, orders FROM {before} WHERE orders > 3
+)
+SELECT r.id, r.email, r.name, coalesce(r.country, o.country) AS country, sum(r.orders) AS orders
+FROM recent AS r
+LEFT JOIN {other} AS o ON o.id = r.id
+GROUP BY r.id, r.email, r.name, coalesce(r.country, o.country)
+"""
+FIRST = "SELECT * FROM csv.`data/rows.csv`"
+
+
+def queries(models: int) -> dict[str, str]:
+    """The query of each model, by its name."""
+    texts = {"m0": FIRST}
+    for number in range(1, models):
+        texts[f"m{number}"] = QUERY.format(before=f"mart.m{number - 1}", other=f"mart.m{number // 2}")
+    return texts
+
+
+def write_project(root: Path, models: int) -> None:
+    (root / "models" / "mart").mkdir(parents=True)
+    (root / "data").mkdir()
+    (root / "data" / "rows.csv").write_text("id,email,name,country,orders\n", encoding="utf-8")
+    (root / "pyproject.toml").write_text("[tool.ondatra]\n", encoding="utf-8")
+    for name, query in queries(models).items():
+        header = "-- @kind: merge\n-- @unique_key: id\n-- @description: One of many.\n"
+        (root / "models" / "mart" / f"{name}.sql").write_text(header + query, encoding="utf-8")
