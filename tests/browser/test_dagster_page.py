@@ -1,0 +1,220 @@
+"""Dagster's own page over a project of ours, in a real browser: what is clicked runs, and is shown.
+
+It starts `dagster dev`, and its runs start Spark: that both work together is what this is about.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from support.shop import lay_down, write_contacts
+
+from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+
+pytestmark = pytest.mark.browser
+
+TEMPLATE = Path(__file__).parents[2] / "ondatra_dagster" / "template"
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PAGE_SECONDS = 120  # a busy machine, not a slow page
+RUN_SECONDS = 240  # starts a JVM
+SENSOR = "push__sync__crm__sensor"
+
+
+class DagsterDev:
+    """`dagster dev` in a process group of its own, and what it says."""
+
+    def __init__(self, root: Path, log: Path) -> None:
+        port = _free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = log
+        self._serves = threading.Event()
+        environ = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dagster", "dev", "--port", str(port)],
+            cwd=root,
+            env=environ | {"ONDATRA_SPARK_MASTER": "local[2]"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            # where Ctrl-C is ignored, as in a background shell, Dagster would ignore every end
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        self._listener = threading.Thread(target=self._listen, name="dagster-dev-log")
+        self._listener.start()
+
+    def wait_until_it_serves(self) -> None:
+        assert self._serves.wait(PAGE_SECONDS), self._log.read_text()
+        assert self._process.poll() is None, self._log.read_text()
+
+    def end(self) -> None:
+        """As Ctrl-C would, and then by force."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._listener.join()
+
+    def _listen(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout, self._log.open("w") as log:
+            for line in self._process.stdout:
+                log.write(line)
+                log.flush()
+                if f"on {self.url}" in line:
+                    self._serves.set()
+        self._serves.set()  # it ended: nobody need wait
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def root(tmp_path: Path, api: DemoApi) -> Path:
+    """A project of one sync, as `ondatra init` would have Dagster find it."""
+    root = lay_down(tmp_path / "a project", url=api.url)
+    for name in ("dagster.yaml", "workspace.yaml"):
+        shutil.copy(TEMPLATE / name, root)
+    shutil.copytree(TEMPLATE / "ondatra_project", root / "ondatra_project")
+    write_contacts(root, a1="ada@example.com", b2="bo@example.com")
+    return root
+
+
+@pytest.fixture
+def dagster(root: Path, tmp_path: Path) -> Iterator[DagsterDev]:
+    dev = DagsterDev(root, tmp_path / "dagster.log")
+    try:
+        dev.wait_until_it_serves()
+        yield dev
+    finally:
+        dev.end()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[BrowserContext]:
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path / "chromium",
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": 1500, "height": 1000},
+        )
+        context.set_default_timeout(PAGE_SECONDS * 1000)
+        expect.set_options(timeout=PAGE_SECONDS * 1000)
+        yield context
+        context.pages[0].screenshot(path=tmp_path / "last.png")  # where a failed test stood
+        context.close()
+
+
+class DagsterPage:
+    """Dagster's page, as far as a user of ours goes; each step leaves a picture in `pictures`."""
+
+    def __init__(self, page: Page, url: str, pictures: Path) -> None:
+        self._page = page
+        self._url = url
+        self._pictures = pictures
+        pictures.mkdir()
+
+    def materialize_all(self) -> None:
+        self._open("/asset-groups")
+        self._page.get_by_role("button", name="Materialize all").click()
+        self._expect_a_launch("materialize-all")
+
+    def materialize(self, *assets: str) -> None:
+        self._open("/assets")
+        for asset in assets:
+            self._page.locator("label", has=self._page.get_by_test_id(f"checkbox-{asset}")).click()
+        self._page.get_by_role("button", name=f"Materialize selected ({len(assets)})").click()
+        self._expect_a_launch("materialize-selected")
+
+    def _expect_a_launch(self, picture: str) -> None:
+        expect(self._page.get_by_text(re.compile("Launched run"))).to_be_visible()
+        self._take(picture)
+
+    def expect_success(self, launched_by: str) -> None:
+        """A run of that origin is in the list, and ended well: the list renews itself."""
+        self._open("/runs")
+        run = self._page.locator("[data-index]").filter(has_text=launched_by).first
+        expect(run.get_by_text("Success", exact=True)).to_be_visible(timeout=RUN_SECONDS * 1000)
+        self._take(f"runs-{launched_by}")
+
+    def expect_on_asset(self, asset: str, *texts: str) -> None:
+        self._open(f"/assets/{asset}?view=overview")
+        for text in texts:
+            expect(self._page.get_by_text(text, exact=True).first).to_be_visible()
+        self._take(f"asset-{asset}")
+
+    def expect_check(self, asset: str, check: str, *texts: str) -> None:
+        """What a check says, where a user looks for it."""
+        self._open(f"/assets/{asset}?view=overview")
+        self._page.get_by_role("tab", name="Checks").click()
+        self._page.get_by_text(check, exact=True).first.click()
+        for text in texts:
+            expect(self._page.get_by_text(text).first).to_be_visible()
+        self._take(f"check-{asset}-{check}")
+
+    def expect_running_sensor(self, name: str) -> None:
+        self._open("/automation")
+        row = self._page.get_by_role("link", name=name)
+        expect(row).to_be_visible()
+        self._take("sensors")
+
+    def _open(self, path: str) -> None:
+        self._page.goto(self._url + path)
+
+    def _take(self, name: str) -> None:
+        self._page.screenshot(path=self._pictures / f"{name.replace('/', '.')}.png")
+
+
+def test_what_is_materialized_is_pushed_and_a_reject_is_shown(
+    api: DemoApi, root: Path, dagster: DagsterDev, browser: BrowserContext, tmp_path: Path
+) -> None:
+    """Click, look, change, look: a sensor that is off, or a check without samples, shows only here."""
+    page = DagsterPage(browser.pages[0], dagster.url, tmp_path / "pictures")
+    page.materialize_all()
+    page.expect_success("Manually launched")
+    assert {"a1": "ada@example.com", "b2": "bo@example.com"} == _emails(api)
+    page.expect_on_asset("sync/crm", "Contacts", "email", "2", "backfill")
+    page.expect_on_asset("push/sync/crm", "Delivers sync.crm to Demo as Contact", "planned", "queue depth")
+
+    write_contacts(root, a1="ada@example.org", b2="bo@example.com", c3="no address")
+    page.expect_running_sensor(SENSOR)
+    page.materialize("raw/contacts", "sync/crm")
+    page.expect_success(SENSOR)
+    assert {"a1": "ada@example.org", "b2": "bo@example.com"} == _emails(api)
+    page.expect_check("push/sync/crm", "rejects", "c3", "isn't an address")
+
+
+def _emails(api: DemoApi) -> dict[str, object]:
+    return {key: contact["email"] for key, contact in api.contacts().items()}
