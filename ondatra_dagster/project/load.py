@@ -12,7 +12,7 @@ from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project import graph
 from ondatra_dagster.project.draft import Draft, read_draft
 from ondatra_dagster.project.header import Header
-from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.query import Query
@@ -91,7 +91,8 @@ def _absent(draft: Draft, found: Found, settings: Settings) -> Iterator[Problem]
     """Files and tables that aren't there now: only a warning, for something may yet bring them."""
     for read, line in found.lines:
         if not isinstance(read, ModelInput) and not is_there(read, settings):
-            yield draft.problem(line, f"{read.name} isn't there", "put it there before the model runs")
+            name = read.path if isinstance(read, FileInput) else read.name
+            yield draft.problem(line, f"{name} isn't there", "put it there before the model runs")
 
 
 def _same_sync_ids(models: Sequence[Model]) -> Iterator[Problem]:

@@ -186,8 +186,8 @@ class DagsterPage:
 
     def expect_running_sensor(self, name: str) -> None:
         self._open("/automation")
-        row = self._page.get_by_role("link", name=name)
-        expect(row).to_be_visible()
+        expect(self._page.get_by_role("link", name=name)).to_be_visible()
+        expect(self._page.locator("input:checked")).to_have_count(1)  # the project has one switch
         self._take("sensors")
 
     def _open(self, path: str) -> None:

@@ -335,7 +335,8 @@ def test_files_that_are_not_there_are_a_warning(load, read, there):
             "models/a/b.sql": f"-- x\nselect *\nfrom {read}",
         }
     )
-    name = project.models["a.b"].inputs[0].name
+    (missing,) = project.models["a.b"].inputs
+    name = missing.path if isinstance(missing, FileInput) else missing.name
     remedy = "put it there before the model runs"
     warning = Problem(file="models/a/b.sql", line=3, what=f"{name} isn't there", remedy=remedy)
     assert (() if there else (warning,)) == project.warnings
