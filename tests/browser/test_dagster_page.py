@@ -163,11 +163,12 @@ class DagsterPage:
         self._take(picture)
 
     def expect_success(self, launched_by: str) -> None:
-        """A run of that origin is in the list, and ended well: the list renews itself."""
+        """A run of that origin comes into the list, and ends well: both pages renew themselves."""
         self._open("/runs")
         run = self._page.locator("[data-index]").filter(has_text=launched_by).first
-        expect(run.get_by_text("Success", exact=True)).to_be_visible(timeout=RUN_SECONDS * 1000)
-        self._take(f"runs-{launched_by}")
+        run.get_by_role("link", name="run ").click(timeout=RUN_SECONDS * 1000)
+        expect(self._page.get_by_text("Success", exact=True)).to_be_visible(timeout=RUN_SECONDS * 1000)
+        self._take(f"run-{launched_by}")
 
     def expect_on_asset(self, asset: str, *texts: str) -> None:
         self._open(f"/assets/{asset}?view=overview")
