@@ -3,7 +3,7 @@
 PORT = 8321
 DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
-PYTEST = .venv/bin/python -m pytest -n 2 --dist loadgroup
+PYTEST = .venv/bin/python -m pytest -n 2 --dist load
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\): ## /make \1	/p' Makefile
@@ -21,7 +21,7 @@ unit: ## the tests that need no Java and no network
 	@sh setup.sh test && $(PYTEST) tests/unit
 check: ## format, lint, types, unit tests
 	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
-bench: ## measure it beside its peers, into docs/bench.md (6 minutes)
+bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
 pin: ## pin the newest releases that pyproject.toml allows
 	@sh setup.sh pin

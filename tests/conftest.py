@@ -4,21 +4,28 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from ondatra_dagster.project.settings import read_settings
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
-JVM = "jvm"  # tests that use the session stay together on one worker
-USES_SPARK = frozenset({"spark", "acceptance"})
+JVM = ("tests/spark/", "tests/acceptance/", "tests/browser/")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in a hook of the same name
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(item.get_closest_marker(name) for name in USES_SPARK):
-            item.add_marker(pytest.mark.xdist_group(JVM))
+class OneJvm(LoadScopeScheduling):
+    """Shares tests out one by one, but keeps those that use a JVM on one worker.
+
+    xdist's own `loadgroup` would do that by marks, but finds none with this pytest.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "jvm" if nodeid.startswith(JVM) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneJvm:
+    return OneJvm(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from py4j.clientserver import ClientServer
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ondatra_dagster.errors import WarehouseError
@@ -48,6 +49,7 @@ LOCAL_OPTIONS = (  # a JVM that lives for seconds: compile once and quickly, col
 )
 MEMORY = "2g"
 END_SECONDS = 20
+NEVER = logging.CRITICAL + 1
 NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
 
 
@@ -176,5 +178,6 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
 
 
 def _silence_pyspark() -> None:
+    # by level: whoever configures logging later enables what is merely disabled
     for name in NOISY_LOGGERS:
-        logging.getLogger(name).disabled = True
+        PySparkLogger.getLogger(name).setLevel(NEVER)
