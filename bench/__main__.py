@@ -16,7 +16,7 @@ from bench.table import Figure, Group, page
 ROOT = Path(__file__).parents[1]
 REPETITIONS = 3
 # enough that what a peer does once (dlt: a second before its first row) hardly counts
-ROWS = {100: 200_000, 1000: 200_000, 1: 4_000}
+ROWS = {100: 150_000, 1000: 150_000, 1: 3_000}
 STORED_ROWS = 200_000
 MEMORY_ROWS = (100_000, 1_000_000)
 MODELS = (10, 500)

@@ -49,7 +49,7 @@ def _ratio(figure: Figure, other: Figure) -> str:
     if not figure.values or not other.values:
         return ""
     ratio = figure.median / other.median
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:#.2g}"
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:#.2g}"
 
 
 def page(groups: Sequence[Group], *, repetitions: int) -> str:

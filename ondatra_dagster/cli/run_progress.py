@@ -8,7 +8,7 @@ from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.verdicts import Severity
 from ondatra_dagster.wording import count
 
-NOTHING_SENT = "nothing was sent"
+NOTHING_SENT = "delivered nothing"
 SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
 SHOWN_SAMPLES = 3
 
@@ -107,7 +107,7 @@ def _told(result: SyncResult) -> str:
     """The grid in a line: 3 inserted, 1 updated; 1 rejected; 2 wait."""
     grid, queue = result.summary.grid, result.summary.queue
     done = [
-        f"{grid.cells[Cell.SUCCEEDED, operation]} {operation.value}s"
+        count(grid.cells[Cell.SUCCEEDED, operation], operation.value)
         for operation in Operation
         if grid.cells[Cell.SUCCEEDED, operation]
     ]
