@@ -23,7 +23,7 @@ from bench.projects import queries, write_project
 from ondatra_dagster.changes import ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, enqueue
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS, begin_run
-from ondatra_dagster.delivery.queue.settle import SUCCEEDED, UPDATED, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED, UPDATED, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.settings import read_settings

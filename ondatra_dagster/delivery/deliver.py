@@ -26,7 +26,8 @@ from ondatra_dagster.delivery.queue.claim import (
     split,
     start,
 )
-from ondatra_dagster.delivery.queue.settle import Attempt, Settled, settle
+from ondatra_dagster.delivery.queue.settle import Settled, settle
+from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.tables import Queue
 
 log = logging.getLogger(__name__)

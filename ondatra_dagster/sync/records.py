@@ -9,7 +9,7 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType, InvalidRow, Layout
 from ondatra_dagster.delivery.queue import publication
-from ondatra_dagster.delivery.queue.settle import DELETED, INVALID, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.settled import DELETED, INVALID, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import Operation, SyncRecord

@@ -15,7 +15,8 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.claim import Batch, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
-from ondatra_dagster.delivery.queue.settle import Attempt, Settled
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.queue.takeover import Recovered, frontier_of

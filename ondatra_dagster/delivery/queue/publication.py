@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.settle import SettledRow, read_settled
+from ondatra_dagster.delivery.queue.settled import SettledRow, read_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 
 FILE_ROWS = 50_000  # a file is closed when it has this many

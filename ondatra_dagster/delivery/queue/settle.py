@@ -1,8 +1,7 @@
 """The end of a batch: every row's outcome, what it means for its unit, and its record, in one transaction."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
@@ -11,6 +10,15 @@ from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
 from ondatra_dagster.delivery.queue.enqueue import phase
+from ondatra_dagster.delivery.queue.settled import (
+    DELETED,
+    REJECTED,
+    SUCCEEDED,
+    UPDATED,
+    Attempt,
+    SettledRow,
+    keep_settled,
+)
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.target import (
     Fate,
@@ -32,45 +40,9 @@ update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, stat
     attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at
 where id = :id
 """
-ADD_SETTLED = """
-insert into settled (run_id, type, count, started_at, ended_at, rows) values (?, ?, ?, ?, ?, ?)
-"""
-
-UPDATED = "records_updated"
-DELETED = "records_deleted"
-INVALID = "records_invalid"
 
 _UPDATED = frozenset({ChangeType.UPDATE_PREIMAGE})
 _REPLACED = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
-
-SUCCEEDED = "succeeded"
-REJECTED = "rejected"
-
-
-class SettledRow(NamedTuple):
-    """One row that ended, as the queue keeps it until it is published."""
-
-    key: str
-    rowid: int
-    change_type: str
-    version: int
-    status: str
-    message: str | None
-    layout: int
-    payload: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What is known of one batch's way through push, beside the outcomes."""
-
-    run_id: str
-    started_at: float
-    ended_at: float
-    max_attempts: int
-    calls: int = 0  # that the batch made
-    unanswered: int = 0  # of which at some try nobody answered
-    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
 
 
 @dataclasses.dataclass(slots=True)
@@ -287,15 +259,3 @@ class _Settlement:
         for kind, rows in self._ended.items():
             self.settled.records += len(rows)
             keep_settled(self._queue, kind, rows, self._attempt)
-
-
-def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:
-    """Keep rows that ended until they are published; the caller has the transaction."""
-    text = orjson.dumps([tuple(row) for row in rows])  # orjson refuses named tuples
-    values = (attempt.run_id, kind, len(rows), attempt.started_at, attempt.ended_at, text)
-    queue.store.run(ADD_SETTLED, values)
-
-
-def read_settled(text: bytes) -> Iterator[SettledRow]:
-    for fields in orjson.loads(text):
-        yield SettledRow(*fields)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ondatra_dagster.changes import Change, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.enqueue import phase
-from ondatra_dagster.delivery.queue.settle import SUCCEEDED
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
 from ondatra_dagster.delivery.target import Standing, load_image, to_send
 

@@ -1,0 +1,58 @@
+"""What is kept of a row that ended, from its settling to its file, and of the attempt in which it did."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.tables import Queue
+
+ADD_SETTLED = """
+insert into settled (run_id, type, count, started_at, ended_at, rows) values (?, ?, ?, ?, ?, ?)
+"""
+
+UPDATED = "records_updated"
+DELETED = "records_deleted"
+INVALID = "records_invalid"
+
+SUCCEEDED = "succeeded"
+REJECTED = "rejected"
+
+
+class SettledRow(NamedTuple):
+    """One row that ended, as the queue keeps it until it is published."""
+
+    key: str
+    rowid: int
+    change_type: str
+    version: int
+    status: str
+    message: str | None
+    layout: int
+    payload: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What is known of one batch's way through push, beside the outcomes."""
+
+    run_id: str
+    started_at: float
+    ended_at: float
+    max_attempts: int
+    calls: int = 0  # that the batch made
+    unanswered: int = 0  # of which at some try nobody answered
+    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
+
+
+def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:
+    """Keep rows that ended until they are published; the caller has the transaction."""
+    text = orjson.dumps([tuple(row) for row in rows])  # orjson refuses named tuples
+    values = (attempt.run_id, kind, len(rows), attempt.started_at, attempt.ended_at, text)
+    queue.store.run(ADD_SETTLED, values)
+
+
+def read_settled(text: bytes) -> Iterator[SettledRow]:
+    for fields in orjson.loads(text):
+        yield SettledRow(*fields)
