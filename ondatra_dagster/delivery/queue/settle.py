@@ -131,11 +131,10 @@ class _Settlement:
     def _fate(self, outcome: Outcome) -> Fate:
         if outcome.is_delivered:
             return Fate.DELIVERED
-        if outcome.verdict is Verdict.REJECT:
-            return Fate.REFUSED
-        # push said nothing of a row that it may well have sent, or a call has got no answer
-        unsure = self._attempt.unanswered or (self._attempt.calls and not outcome.stated)
-        return Fate.UNANSWERED if unsure else Fate.FAILED
+        # a call has got no answer, or push said nothing of a row that it may well have sent
+        if self._attempt.unanswered or (self._attempt.calls and not outcome.stated):
+            return Fate.UNANSWERED
+        return Fate.REFUSED if outcome.verdict is Verdict.REJECT else Fate.FAILED
 
     def _return(self, unit: BatchUnit, known: Standing) -> None:
         """Not now: the unit waits for a later run, or has been tried often enough."""

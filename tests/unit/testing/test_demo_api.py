@@ -238,7 +238,14 @@ def a_demo(*arguments: str | Path) -> subprocess.Popen[str]:
     """`python -m ondatra_dagster.testing.demo_api` with these arguments."""
     command = [sys.executable, "-m", "ondatra_dagster.testing.demo_api", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+    return subprocess.Popen(
+        command,
+        text=True,
+        start_new_session=True,
+        # where Ctrl-C is ignored, as in a background shell, every child would ignore it too
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        **pipes,
+    )
 
 
 POST_A_CONTACT = """
