@@ -68,8 +68,12 @@ def run(command: tuple[str, ...]) -> int:
     """The command's exit code, as a shell would give it."""
     # caught, not ignored: an ignored signal would be inherited; the terminal sends Ctrl-C to the command too
     signal.signal(signal.SIGINT, lambda *_: None)
+    is_asked_to_end = threading.Event()  # before the command is there to be told
+    signal.signal(signal.SIGTERM, lambda *_: is_asked_to_end.set())
     with subprocess.Popen(command) as child:  # noqa: S603  # running the caller's command is what this is for
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        if is_asked_to_end.is_set():
+            child.terminate()
         code = child.wait()
     return code if code >= 0 else 128 - code
 
