@@ -185,4 +185,5 @@ def _send(
 def _give_up(keys: list[ResultKey], batch: Batch) -> Pushed:
     """A unit that alone ended the process so often isn't handed to push again."""
     why = f"this row alone ended the process {batch.crashes} times; mend the push function, then replay it"
-    return Pushed({key: Outcome(Verdict.REJECT, why) for key in keys})
+    # it may have been taken before the process ended
+    return Pushed({key: Outcome(Verdict.REJECT, why) for key in keys}, unanswered=1)
