@@ -96,18 +96,12 @@ def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
     unit, key, version, base, tried, target, _ = row
-    standing = _standing(str(base), tried, load_image(str(target)))
-    return BatchUnit(
-        int(unit),
-        str(key),
-        int(version),
-        standing,
-        to_send(standing, queue.shape, queue.layouts),
-    )
+    standing = _standing(base, tried, load_image(target))
+    return BatchUnit(unit, key, version, standing, to_send(standing, queue.shape, queue.layouts))
 
 
-def _standing(base: str, tried: object, target: Image) -> Standing:
-    return Standing(load_image(base), target, None if tried is None else load_image(str(tried)))
+def _standing(base: str, tried: str | None, target: Image) -> Standing:
+    return Standing(load_image(base), target, None if tried is None else load_image(tried))
 
 
 def freeze(
@@ -115,9 +109,9 @@ def freeze(
 ) -> Batch:
     """Keep the units as one batch; the caller has the transaction."""
     lines = [
-        f"{unit.id} {unit.version} {change_type} {row.rowid} {row.layout} {row.payload}"
+        f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
         for unit in units
-        for change_type, row in unit.sent
+        for change_type, (rowid, layout, payload) in unit.sent
     ]
     found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, not is_part))
     return Batch(
@@ -205,8 +199,7 @@ def push_text(batch: Batch, layouts: Mapping[int, Layout]) -> tuple[Layout, str]
 
     Rows of an older layout are laid out anew: a column that they lack is null.
     """
-    layout_ids = {row.layout for _, row in batch.rows()}
-    newest = max(layout_ids)
+    newest = max(row.layout for _, row in batch.rows())
     layout = layouts[newest]
     rows = [
         _push_row(
