@@ -56,7 +56,9 @@ class Rows:
     version: int = 1
 
     def source(self) -> SourceState:
-        return SourceState(table_id="table", version=self.version, invalid_version=-1, columns=LAYOUT.columns)
+        return SourceState(
+            table_id="table", version=self.version, invalid_version=-1, set_aside=0, columns=LAYOUT.columns
+        )
 
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
         yield Segment(-1, upto, self.pages())

@@ -23,6 +23,7 @@ from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.run import Occasion
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
+from ondatra_dagster.wording import count
 
 
 class InvalidSample(Protocol):
@@ -162,7 +163,7 @@ class Engine:
         written = self._written.get(model.id)
         if written:
             return invalid_verdict(written.invalid, written.invalid_samples)
-        return invalid_verdict({"set aside": self.workspace.invalid_count(model.id)})
+        return invalid_verdict({"set_aside": self.workspace.invalid_count(model.id)})
 
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Bring the sync's destination as far as it goes now."""
@@ -199,7 +200,7 @@ def invalid_verdict(counts: Mapping[str, int], samples: Sequence[InvalidSample] 
     return CheckVerdict(
         check="invalid_records",
         severity=Severity.WARN if total else Severity.PASS,
-        description=f"{total} rows are set aside for their key"
+        description=f"{count(total, 'row')} set aside, without a key of its own"
         if total
         else "every row has a key of its own",
         counts=dict(counts),

@@ -79,6 +79,7 @@ def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
         table_id=table.table_id,
         version=table.version,
         invalid_version=workspace.invalid_version(sync.model.id),
+        set_aside=workspace.invalid_count(sync.model.id),
         columns=table.columns,
     )
 
@@ -93,7 +94,13 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
     if not past:
         return _nothing(sync, "the sync has never run")
     samples = [_sample(letter) for letter in letters(sync, limit=SAMPLES)]
-    return summary_of(past[0], workspace.queue(sync.id), samples, seen_at=datetime.now(UTC))
+    return summary_of(
+        past[0],
+        workspace.queue(sync.id),
+        samples,
+        set_aside=workspace.invalid_count(sync.model.id),
+        seen_at=datetime.now(UTC),
+    )
 
 
 def letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:

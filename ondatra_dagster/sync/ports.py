@@ -21,6 +21,7 @@ class SourceState:
     table_id: str
     version: int
     invalid_version: int  # of the table of rows that were set aside; -1 when there is none
+    set_aside: int  # how many rows are in that table
     columns: tuple[Column, ...]  # without the hidden ones
 
 

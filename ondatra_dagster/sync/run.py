@@ -220,6 +220,7 @@ class _SyncRun:
             version_to=_version(self._queue.watermark),
             grid=self._grid,
             queue=look(self._queue.store, now=self._ports.clock()),
+            set_aside=self._source.set_aside,
             samples=tuple(self._samples),
             errors=tuple(self._errors)[:ERRORS],
             died=self._died,

@@ -92,6 +92,7 @@ class RunSummary:
     version_to: int | None
     grid: Grid
     queue: QueueState | None  # as the run left it
+    set_aside: int = 0  # rows of the model that its table doesn't have, for their keys
     samples: tuple[Sample, ...] = ()
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
@@ -121,7 +122,12 @@ def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
 
 
 def summary_of(
-    run: PastRun, queue: QueueState | None, samples: Sequence[Sample], *, seen_at: datetime
+    run: PastRun,
+    queue: QueueState | None,
+    samples: Sequence[Sample],
+    *,
+    set_aside: int,
+    seen_at: datetime,
 ) -> RunSummary:
     """A past run as its checks see it now: its own counts, and the queue as it stands."""
     counts: Mapping[str, Any] = run.counts
@@ -134,6 +140,7 @@ def summary_of(
         version_to=run.version_to,
         grid=grid_of(counts.get("grid", {})),
         queue=queue,
+        set_aside=set_aside,
         samples=tuple(samples[:SAMPLES]),
         errors=run.first_errors,
         died=counts.get("died", 0),

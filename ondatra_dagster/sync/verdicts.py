@@ -116,13 +116,15 @@ _PROBLEMS = (_is_down, _got_nowhere, _gave_up, _is_late)
 
 
 def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
-    """WARN when rows were newly set aside."""
-    invalid = run.grid.count(Cell.INVALID)
+    """WARN while rows are set aside, as the check of this name on the model."""
+    newly = run.grid.count(Cell.INVALID)
     return CheckVerdict(
         check="invalid_records",
-        severity=Severity.WARN if invalid else Severity.PASS,
-        description=f"{count(invalid, 'row')} newly set aside" if invalid else "no row was newly set aside",
-        counts={"invalid": invalid},
+        severity=Severity.WARN if run.set_aside else Severity.PASS,
+        description=f"{count(run.set_aside, 'row')} set aside ({newly} newly), without a key of its own"
+        if run.set_aside
+        else "every row has a key of its own",
+        counts={"set_aside": run.set_aside, "newly": newly},
     )
 
 

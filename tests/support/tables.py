@@ -53,7 +53,9 @@ class Table:
         return {key: sorted(value for _, value in rows) for key, rows in self.rows.items() if rows}
 
     def source(self) -> SourceState:
-        return SourceState(table_id="table", version=self.version, invalid_version=-1, columns=LAYOUT.columns)
+        return SourceState(
+            table_id="table", version=self.version, invalid_version=-1, set_aside=0, columns=LAYOUT.columns
+        )
 
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
         """As sync asks for them; a first sync gets the rows as they are."""

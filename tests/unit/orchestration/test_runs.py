@@ -174,7 +174,7 @@ def test_the_check_of_a_model_that_did_not_run_still_counts_what_is_set_aside(
     materialize(shop)
     result = materialize(shop)
     (check,) = [check for check in result.get_asset_check_evaluations() if check.asset_key == CRM]
-    assert (False, 1) == (check.passed, check.metadata["set aside"].value)
+    assert (False, 1) == (check.passed, check.metadata["set_aside"].value)
 
 
 def test_a_push_with_nothing_to_read_reads_no_feed(

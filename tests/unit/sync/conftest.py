@@ -65,6 +65,7 @@ class Contacts:
             table_id=self.table_id,
             version=self.version,
             invalid_version=len(self.set_aside) - 1,
+            set_aside=len(self.set_aside),
             columns=COLUMNS,
         )
 

@@ -256,6 +256,21 @@ def test_invalid_rows_are_recorded_once_and_counted(desk):
     assert ["records_invalid.0.parquet", "records_invalid.0.parquet"] == files
 
 
+def test_the_check_warns_while_rows_are_set_aside_new_or_not(desk):
+    """It is the model's check by the same name: one passing beside the other's warning would be a riddle."""
+    desk.contacts.write(a1="Ada")
+    desk.contacts.set_one_aside("NULL")
+    desk.run()
+    desk.contacts.write(a1="Ada L.")
+    summary = desk.run()
+    assert 0 == summary.grid.count(Cell.INVALID)
+    (check,) = [each for each in judge(summary, desk.sync.limits) if each.check == "invalid_records"]
+    assert (Severity.WARN, "1 row set aside (0 newly), without a key of its own") == (
+        check.severity,
+        check.description,
+    )
+
+
 def test_the_history_tells_each_run_and_why_it_was_what_it_was(desk):
     """`ondatra history` is where an operator looks first."""
     desk.contacts.write(a1="Ada")

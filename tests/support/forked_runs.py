@@ -1,0 +1,123 @@
+"""Sync runs that can be killed at any call into C: each is a fork of one process, and begins at once."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+from support.tables import Table
+
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.testing.demo_api import DemoApi
+
+KILLED = -signal.SIGKILL
+ROOT = Path(__file__).parents[2]
+
+ROWS = """
+API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0, "push": {"batch_size": SIZE}}
+
+def push(rows):
+    results = {}
+    for row in rows:
+        change = row["__ondatra_change_type"]
+        contact = {"customer_id": row["id"], "email": str(row["value"]) + "@example.com"}
+        if change == "update_preimage":
+            answer = None
+        elif change == "delete":
+            answer = http.delete("/crm/contacts/" + row["id"])
+        elif change == "insert":
+            answer = http.post("/crm/contacts", json=contact)
+        else:
+            answer = http.patch("/crm/contacts/" + row["id"], json=contact)
+        ok = answer == None or answer.ok or answer.status_code in [404, 409]
+        results[str(row["__ondatra_rowid"]) + ":" + change] = "ok" if ok else "error: " + answer.text
+    return results
+"""
+GROUPS = """
+API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0, "push": {"batch_size": SIZE}}
+
+def push(rows):
+    groups = {}
+    for row in rows:
+        groups.setdefault(row["id"], []).append(row)
+    results = {}
+    for id, changes in groups.items():
+        lines = [{"quantity": r["value"]} for r in changes if r["__ondatra_change_type"] == "insert"]
+        if lines:
+            answer = http.put("/erp/invoices/" + id, json={"invoice_id": id, "lines": lines})
+        else:
+            answer = http.delete("/erp/invoices/" + id)
+        status = "ok" if answer.ok or answer.status_code == 404 else "error: " + answer.text
+        if answer.status_code == 422:
+            status = "reject: " + answer.text
+        for row in changes:
+            results[str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]] = status
+    return results
+"""
+LIBRARIES = {Shape.ROW: ROWS, Shape.GROUP: GROUPS}
+
+
+class ForkedRuns:
+    """The process that forks the runs."""
+
+    def __init__(self, api: DemoApi, shape: Shape, *, batch_size: int) -> None:
+        self.shape = shape
+        self.now = 1_800_000_000.0
+        self._library = LIBRARIES[shape].replace("BASE", api.url).replace("SIZE", str(batch_size))
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        )
+
+    def begin(self, state: Path) -> None:
+        """Let the runs from here on keep their state in this new folder."""
+        (state / "lib").mkdir(parents=True)
+        (state / "lib" / "api.star").write_text(self._library)
+        self.state = state
+
+    def run(self, table: Table, *, die_at: int | None = None) -> int:
+        """How the run ended: 0, or minus the signal's number."""
+        self.now += 1
+        (self.state / "table.pickle").write_bytes(pickle.dumps(table))
+        order = {"state": str(self.state), "shape": self.shape.value, "now": self.now, "die_at": die_at}
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(json.loads(self._process.stdout.readline())["status"])
+
+    @property
+    def calls(self) -> int:
+        """How many calls into C the last whole run made."""
+        return int((self.state / "calls").read_text())
+
+    @property
+    def queue(self) -> Path:
+        return self.state / "queue" / "sync.api.sqlite"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def held(api: DemoApi, shape: Shape) -> dict[str, list[int]]:
+    """What the API has, as the table's content is spelled."""
+    if shape is Shape.ROW:
+        return {key: [int(str(row["email"]).partition("@")[0])] for key, row in api.contacts().items()}
+    return {
+        key: sorted(line["quantity"] for line in row["lines"])  # type: ignore[index, union-attr, call-overload]
+        for key, row in api.invoices().items()
+    }
