@@ -38,7 +38,7 @@ HOMES = {
     },
     "sqlite3": {"store"},
     "sqlite_utils": {"store"},
-    "pyarrow": {"warehouse", "tracking", "planning.delta_log"},
+    "pyarrow": {"warehouse", "tracking", "planning.delta_log", "planning.log_files"},
     "click": {"cli", "testing"},
     "sqlglot": {"project"},
     "dotenv": {"project.setting_places"},

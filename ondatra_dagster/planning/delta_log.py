@@ -1,15 +1,16 @@
 """What a Delta table's log says, read from its files: no JVM, no Spark, and nothing is written.
 
 Here are the newest version, what made it, and the columns; what the rows are is for the warehouse to read.
+The table may be any writer's: a log is read by the protocol, not as Spark happens to write it.
 """
 
 import contextlib
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -17,10 +18,16 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_schema import is_hidden, spark_type
+from ondatra_dagster.planning.log_files import LogFiles, open_log
+from ondatra_dagster.project.addresses import Address
 from ondatra_dagster.project.settings import Settings
 
 COMMIT = re.compile(r"(\d{20})\.json")
-CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")
+FILE_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove)"')
+FEED_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove|cdc)"')
+OTHER_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
+CHANGES_ROWS = re.compile(rb'"dataChange"\s*:\s*true')
 INVALID_SUFFIX = "__invalid"
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
@@ -38,9 +45,9 @@ class TableState:
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
 
 
-def table_path(settings: Settings, model_id: str) -> str:
+def table_path(settings: Settings, model_id: str) -> Address:
     """Where a model's table is: warehouse/SCHEMA/TABLE, in the letters of its id."""
-    return "/".join([settings.warehouse.rstrip("/"), *model_id.split(".")])
+    return Address(settings.warehouse, settings.s3).below(*model_id.split("."))
 
 
 def invalid_path(table: str) -> str:
@@ -50,25 +57,28 @@ def invalid_path(table: str) -> str:
 
 def read_table_state(table: str | Path) -> TableState | None:
     """The table's state, or None when there is no Delta table."""
-    log = Path(table) / "_delta_log"
+    log = open_log(table)
     metadata: Action | None = None
     commit: Action = {}
     changed: int | None = None
-    versions = _versions(log)
-    for version in versions:
+    names = log.names()
+    commits, checkpoint = _commits(names), max(_checkpoints(names), default=None)
+    for version in commits:
         actions = _read_commit(log, version)
         metadata = metadata or actions.get("metaData")
         if changed is None and (actions["changes_rows"] or version == 0):
             changed, commit = version, actions.get("commitInfo", {})
         if metadata is not None and changed is not None:
             break
-    if not versions:
+    newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
+    if newest is None:
         return None
-    metadata = metadata or _checkpoint_metadata(log)
+    metadata = metadata or _checkpoint_metadata(log, names)
     return TableState(
         table_id=metadata["id"],
-        version=versions[-1] if changed is None else changed,
-        log_version=versions[0],
+        # cleaned away: which commit it was is known no more, so the oldest that is there stands for it
+        version=(commits[-1] if commits else newest) if changed is None else changed,
+        log_version=newest,
         note=CommitNote.load(commit.get("userMetadata")),
         columns=_columns(metadata),
         properties=metadata.get("configuration", {}),
@@ -78,7 +88,7 @@ def read_table_state(table: str | Path) -> TableState | None:
 
 def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
     """The ranges (after, upto] that a change feed can be read in: not across a lost or changed column."""
-    log = Path(table) / "_delta_log"
+    log = open_log(table)
     cuts: list[int] = []
     fields: Mapping[str, tuple[object, ...]] | None = None
     for version, metadata in _metadata_between(log, after, upto):
@@ -92,56 +102,53 @@ def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int
 
 def changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
     """How many bytes of files the commits in (after, upto] name: a measure of their change feed."""
-    log = Path(table) / "_delta_log"
+    log = open_log(table)
     return sum(
         action.get("size") or 0
         for version in range(after + 1, upto + 1)
         for line in _lines(log, version)
-        if line.startswith((b'{"add"', b'{"remove"', b'{"cdc"'))
+        if FEED_ACTION.match(line)
         for action in orjson.loads(line).values()
     )
 
 
 def table_bytes(table: str | Path) -> int | None:
     """How large the table's files are together, as its newest checksum says; None when there is none."""
-    log = Path(table) / "_delta_log"
-    for version in _versions(log)[:1]:
-        with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
-            return int(orjson.loads((log / f"{version:020}.crc").read_bytes())["tableSizeBytes"])
+    log = open_log(table)
+    for version in _commits(log.names())[:1]:
+        with contextlib.suppress(FileNotFoundError, KeyError, orjson.JSONDecodeError):
+            return int(orjson.loads(log.read(f"{version:020}.crc"))["tableSizeBytes"])
     return None
 
 
-def _versions(log: Path) -> list[int]:
+def _commits(names: Iterable[str]) -> list[int]:
     """The versions whose commits are still there, newest first."""
-    try:
-        names = [COMMIT.fullmatch(entry.name) for entry in log.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted((int(name.group(1)) for name in names if name), reverse=True)
+    found = (COMMIT.fullmatch(name) for name in names)
+    return sorted((int(name.group(1)) for name in found if name), reverse=True)
 
 
-def _lines(log: Path, version: int) -> list[bytes]:
+def _lines(log: LogFiles, version: int) -> list[bytes]:
     try:
-        return (log / f"{version:020}.json").read_bytes().splitlines()
+        return log.read(f"{version:020}.json").split(b"\n")
     except FileNotFoundError:
         return []  # cleaned away: what it said is in a checkpoint
 
 
-def _read_commit(log: Path, version: int) -> Action:
+def _read_commit(log: LogFiles, version: int) -> Action:
     """A commit's own actions, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
     found: Action = {"changes_rows": False}
     for line in _lines(log, version):
-        if line.startswith((b'{"add"', b'{"remove"')):
+        if FILE_ACTION.match(line):
             if not found["changes_rows"]:  # a large commit is read no further than need be
-                found["changes_rows"] = b'"dataChange":true' in line
-        elif line.startswith((b'{"commitInfo"', b'{"metaData"')):
+                found["changes_rows"] = CHANGES_ROWS.search(line) is not None
+        elif OTHER_ACTION.match(line):
             found |= orjson.loads(line)
     return found
 
 
-def _metadata_between(log: Path, after: int, upto: int) -> Iterator[tuple[int, Action]]:
+def _metadata_between(log: LogFiles, after: int, upto: int) -> Iterator[tuple[int, Action]]:
     """What the table was like at `after`, then each commit in (after, upto] that says it anew."""
-    for version in [version for version in _versions(log) if version <= after]:
+    for version in [version for version in _commits(log.names()) if version <= after]:
         metadata = _read_commit(log, version).get("metaData")
         if metadata:
             yield version, metadata
@@ -171,12 +178,30 @@ def _fields(metadata: Action) -> dict[str, tuple[object, ...]]:
     }
 
 
-def _checkpoint_metadata(log: Path) -> Action:
-    """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
-    import pyarrow.parquet  # here: it is hardly ever needed, and planning must be quick
+class _Checkpoint(NamedTuple):
+    version: int
+    name: str
 
-    for path in sorted((path for path in log.iterdir() if CHECKPOINT.fullmatch(path.name)), reverse=True):
-        for row in pyarrow.parquet.read_table(path, columns=["metaData"])["metaData"].to_pylist():
+
+def _checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
+    found = (CHECKPOINT.fullmatch(name) for name in names)
+    return [_Checkpoint(int(name.group(1)), name.group()) for name in found if name]
+
+
+def _checkpoint_metadata(log: LogFiles, names: Iterable[str]) -> Action:
+    """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
+    for checkpoint in sorted(_checkpoints(names), reverse=True):
+        for row in _checkpoint_rows(log.read(checkpoint.name), checkpoint.name):
             if row:
                 return {**row, "configuration": dict(row["configuration"] or ())}
     raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+
+
+def _checkpoint_rows(content: bytes, name: str) -> list[Action | None]:
+    if name.endswith(".json"):
+        return [orjson.loads(line).get("metaData") for line in content.splitlines() if line.strip()]
+    import pyarrow.parquet  # here: it is hardly ever needed, and planning must be quick
+
+    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=["metaData"])
+    rows: list[Action | None] = read["metaData"].to_pylist()
+    return rows

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.project.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.setting_places import Given, dot_env, from_file, from_variables
 from ondatra_dagster.project.setting_values import PREFIX, READERS, VARIABLES, BadValueError
 from ondatra_dagster.project.suggestions import correction
@@ -55,6 +56,7 @@ class Settings:
     tracking: str  # the same, for records
     jars: Path  # where Delta's jars are kept
     spark: SparkSettings = SparkSettings()
+    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
     sinks: str = "on"  # on, dry, off
     organization: str = "1"
     workspace: str = "1"
@@ -117,6 +119,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             remote=texts.get("spark.remote"),
             conf=tables.get("spark.conf", {}),
         ),
+        s3=read_s3_access(variables, tables.get("spark.conf", {})),
         sinks=texts.get("sinks", "on"),
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),

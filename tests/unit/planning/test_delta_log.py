@@ -169,3 +169,80 @@ def test_types_are_spelled_as_spark_does() -> None:
 
 def test_invalid_rows_are_beside_the_table() -> None:
     assert "/w/mart/things__invalid" == invalid_path("/w/mart/things")
+
+
+def test_another_writers_spelling_is_read(tmp_path: Path) -> None:
+    """JSON may have spaces: a change of a source that isn't seen is never read."""
+    commit(tmp_path, 0, info(), CREATED, add())
+    line = json.dumps({"add": {"path": "y", "size": 1, "dataChange": True}})
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text(f'{{ "commitInfo": {{}} }}\r\n {line}\r\n')
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert (1, 1) == (state.version, state.log_version)
+
+
+def test_text_that_looks_like_an_action_is_none(tmp_path: Path) -> None:
+    """Statistics hold the user's own values."""
+    commit(tmp_path, 0, info(), CREATED, add())
+    stats = json.dumps({"minValues": {"name": '{"add":{"dataChange":true}}'}})
+    commit(tmp_path, 1, {"add": {"path": "y", "size": 1, "dataChange": False, "stats": stats}})
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert 0 == state.version
+
+
+@pytest.mark.parametrize("name", ["checkpoint.parquet", "checkpoint.0000000001.0000000001.parquet"])
+def test_a_log_of_a_checkpoint_alone_has_a_state(tmp_path: Path, name: str) -> None:
+    """Other writers clean their logs up after a month."""
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    row = {**CREATED["metaData"], "configuration": [("ondatra.kind", "merge")]}
+    text = pa.string()
+    of = pa.struct([("id", text), ("schemaString", text), ("configuration", pa.map_(text, text))])
+    pq.write_table(pa.table({"metaData": pa.array([None, row], of)}), log / f"{7:020}.{name}")
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert ("table-1", 7, 7) == (state.table_id, state.version, state.log_version)
+
+
+def test_a_checkpoint_written_as_json_is_read(tmp_path: Path) -> None:
+    """Its name has an id, and begins like a commit's."""
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    name = f"{7:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (log / name).write_text(json.dumps({"protocol": {}}) + "\n" + json.dumps(CREATED) + "\n")
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert 7 == state.log_version
+
+
+def test_a_log_cleaned_up_behind_its_last_rows_still_has_a_version(tmp_path: Path) -> None:
+    """It may be another than before: that costs one look at the rows."""
+    commit(tmp_path, 8, info(), CREATED)
+    commit(tmp_path, 9, info(), add(changes=False))
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert (8, 9) == (state.version, state.log_version)
+
+
+def test_a_restored_table_has_a_newer_version(tmp_path: Path) -> None:
+    """Its rows are older, its version isn't."""
+    commit(tmp_path, 0, info(), CREATED, add())
+    commit(tmp_path, 1, info(), add())
+    commit(tmp_path, 2, info(), {"remove": {"path": "x.parquet", "dataChange": True}})
+    state = read_table_state(tmp_path)
+    assert state is not None
+    assert 2 == state.version
+
+
+def test_a_table_may_be_named_by_an_address_of_this_machine(tmp_path: Path) -> None:
+    table = tmp_path / "a table"
+    commit(table, 0, info(), CREATED)
+    state = read_table_state(table.as_uri())
+    assert state is not None
+    assert 0 == state.version
+
+
+def test_a_table_that_nobody_can_look_at_says_so() -> None:
+    with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
+        read_table_state("gs://bucket/table")
