@@ -17,6 +17,8 @@ class CommitNote:
     run_id: str
     rows: int | None = None  # in the table after this commit
     fingerprint: str | None = None  # of the whole content, where the kind compares whole tables
+    checks: str = ""  # a digest of the checks that were judged before the commit
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
 
     def dump(self) -> str:
         return orjson.dumps({"ondatra": 1, **dataclasses.asdict(self)}, option=orjson.OPT_SORT_KEYS).decode()

@@ -28,13 +28,23 @@ SCHEMA = Schema(
             ) strict
             """,
         ),
+        (
+            "what was checked",
+            """
+            alter table unchanged add column checks text not null default '';
+            alter table unchanged add column warned text not null default '{}';  -- JSON: check → rows
+            """,
+        ),
     ),
 )
 
-PUT = "insert or replace into unchanged values (:model, :definition, :inputs, :table_version)"
-READ = "select model, definition, inputs, table_version from unchanged"
-# between the making of the file and of its table another process may be looking
-HAS_TABLE = "select 1 from sqlite_master where name = 'unchanged'"
+PUT = """
+insert or replace into unchanged (model, definition, inputs, table_version, checks, warned)
+values (:model, :definition, :inputs, :table_version, :checks, :warned)
+"""
+READ = "select model, definition, inputs, table_version, checks, warned from unchanged"
+# between the making of the file and of its columns another process may be looking
+HAS_COLUMNS = "select 1 from pragma_table_info('unchanged') where name = 'warned'"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,8 @@ class Unchanged:
     definition: str
     inputs: Mapping[str, str]
     table_version: str
+    checks: str = ""  # a digest of those that were judged
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
 
 
 class NoopCache:
@@ -62,6 +74,8 @@ class NoopCache:
                     "definition": unchanged.definition,
                     "inputs": orjson.dumps(dict(unchanged.inputs)).decode(),
                     "table_version": unchanged.table_version,
+                    "checks": unchanged.checks,
+                    "warned": orjson.dumps(dict(unchanged.warned)).decode(),
                 },
             )
 
@@ -70,15 +84,17 @@ class NoopCache:
         if not self._path.exists():
             return {}
         with read_only(self._path) as store:
-            if not store.rows(HAS_TABLE):
+            if not store.rows(HAS_COLUMNS):
                 return {}
             return {
                 str(model): Unchanged(
                     definition=str(definition),
                     inputs=orjson.loads(inputs),
                     table_version=str(table_version),
+                    checks=str(checks),
+                    warned=orjson.loads(warned),
                 )
-                for model, definition, inputs, table_version in store.rows(READ)
+                for model, definition, inputs, table_version, checks, warned in store.rows(READ)
             }
 
     @contextlib.contextmanager

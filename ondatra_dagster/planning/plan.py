@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import TableState
 from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.versions import (
@@ -43,6 +44,7 @@ class ModelStep:
     reason: str
     inputs: Mapping[str, str]  # name → version, as they are now
     table: TableState | None
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
 
     @property
     def will_run(self) -> bool:
@@ -134,7 +136,8 @@ def plan_model(project: Project, model: Model, look: Look, *, running: Collectio
             f"{model.name} needs {names} to be made before it; select +{model.name} to do that"
         )
     table = look.tables(model.id)
-    sure = next(_reasons(model, table, inputs, look.unchanged.get(model.id)), None)
+    last = _last_run(table, look.unchanged.get(model.id)) if table else None
+    sure = next(_reasons(model, table, inputs, last), None)
     first = [
         project.model(read.model).name
         for read in model.inputs
@@ -146,11 +149,20 @@ def plan_model(project: Project, model: Model, look: Look, *, running: Collectio
         need, reason = Need.MAYBE, f"{_named(first)} may change"
     else:
         need, reason = Need.NONE, "nothing it reads has changed"
-    return ModelStep(model=model, need=need, reason=reason, inputs=inputs, table=table)
+    warned = last.warned if last else {}
+    return ModelStep(model=model, need=need, reason=reason, inputs=inputs, table=table, warned=warned)
+
+
+def _last_run(table: TableState, unchanged: Unchanged | None) -> CommitNote | Unchanged | None:
+    """What is known of the run that made the table what it is, or found it so; None of another hand's."""
+    return unchanged if unchanged and unchanged.table_version == table_version(table) else table.note
 
 
 def _reasons(
-    model: Model, table: TableState | None, inputs: Mapping[str, str], unchanged: Unchanged | None
+    model: Model,
+    table: TableState | None,
+    inputs: Mapping[str, str],
+    last: CommitNote | Unchanged | None,
 ) -> Iterator[str]:
     """Why the model surely has to be computed, the plainest reason first."""
     if table is None:
@@ -161,23 +173,15 @@ def _reasons(
     unversioned = [name for name, version in inputs.items() if version == UNVERSIONED]
     if unversioned:
         yield f"{_told(model, unversioned)} can't be told to be unchanged"
-    if unchanged and unchanged.table_version == table_version(table):
-        known: tuple[str, Mapping[str, str]] = unchanged.definition, unchanged.inputs
-    elif table.note:
-        known = table.note.definition, table.note.inputs
-    else:
+    if last is None:
         yield "its table was last written by another hand"
         return
-    yield from _differences(model, inputs, *known)
-
-
-def _differences(
-    model: Model, inputs: Mapping[str, str], definition: str, before: Mapping[str, str]
-) -> Iterator[str]:
-    if definition != model.definition:
+    if last.definition != model.definition:
         yield "its definition changed"
-    if changed := changed_inputs(before, inputs):
+    if changed := changed_inputs(last.inputs, inputs):
         yield f"{_told(model, changed)} changed"
+    if model.checks and last.checks != model.checks_digest:
+        yield "its checks changed"
 
 
 def plan_sync(

@@ -6,13 +6,14 @@ knows the query.
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_values as values
+from ondatra_dagster.project.conditions import Condition, read_condition, row_checks
 from ondatra_dagster.project.kinds import KINDS, Kind
-from ondatra_dagster.project.model import SinkUse
+from ondatra_dagster.project.model import CheckWord, RowCheck, SinkUse
 from ondatra_dagster.project.suggestions import correction
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ WORDS = {
     "owner": Word(values.read_owner, repeats=True),
     "tag": Word(values.read_tag, repeats=True),
     "column": Word(values.read_column, repeats=True),
+    **{word.value: Word(read_condition, repeats=True) for word in CheckWord},
 }
 SYNONYMS = {"push": "sink"}
 KEY_WORDS = ("unique_key", "group_key")
@@ -64,6 +66,7 @@ class Header:
     owners: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     column_descriptions: tuple[tuple[str, str], ...] = ()
+    checks: tuple[RowCheck, ...] = ()
     named_columns: tuple[tuple[str, int], ...] = ()  # every column that it names, with the line
 
 
@@ -101,6 +104,7 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
         owners=reading.all("owner"),
         tags=reading.all("tag"),
         column_descriptions=reading.all("column"),
+        checks=tuple(row_checks(list(_conditions(reading)))),
         named_columns=tuple(reading.named_columns()),
     )
     return header, reading.problems
@@ -150,6 +154,10 @@ class _Reading:
     def all(self, word: str) -> tuple[Any, ...]:
         return tuple(value for value, _ in self._values.get(word, ()))
 
+    def with_lines(self, word: str) -> Sequence[tuple[Any, int]]:
+        """Every value of a word, with its line."""
+        return self._values.get(word, ())
+
     def named_columns(self) -> Iterator[tuple[str, int]]:
         """Every column that the header names, with the line that names it."""
         for word in KEY_WORDS:
@@ -157,6 +165,21 @@ class _Reading:
                 yield from ((name, line) for name in names)
         for (name, _), line in self._values.get("column", ()):
             yield name, line
+        for check in CheckWord:
+            for condition, line in self._values.get(check, ()):
+                yield from ((name, line) for name in condition.columns)
+
+
+def _conditions(reading: _Reading) -> Iterator[tuple[CheckWord, Condition, int]]:
+    """What is checked, each once; complains of what is said twice."""
+    for word in CheckWord:
+        first: dict[tuple[str, ...], int] = {}
+        for condition, line in reading.with_lines(word):
+            other = first.setdefault(condition.words, line)
+            if other == line:
+                yield word, condition, line
+            else:
+                reading.complain(line, f"@{word} says what line {other} says", "keep one of the two")
 
 
 def _key(reading: _Reading, kind: Kind) -> tuple[str, ...]:

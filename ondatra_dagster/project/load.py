@@ -76,6 +76,7 @@ def _model(draft: Draft, found: Found, settings: Settings) -> Model:
         owners=header.owners,
         tags=header.tags,
         column_descriptions=header.column_descriptions,
+        checks=header.checks,
     )
 
 

@@ -1,6 +1,8 @@
 """What the user's files say, as values: nothing here reads a file."""
 
 import dataclasses
+import enum
+import hashlib
 from pathlib import Path
 from typing import TypeAlias
 
@@ -83,6 +85,29 @@ class SinkUse:
     max_lag_seconds: float = 24 * 3600
 
 
+class CheckWord(enum.StrEnum):
+    """Which rows a check looks at, and what becomes of a run in which one of them fails it."""
+
+    CONSTRAINT = "constraint"  # those that the query gave: nothing is written
+    WARNING = "warning"  # the same: all is written
+    AUDIT = "audit"  # those of the table as it would be: nothing is written
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowCheck:
+    """A model's @constraint, @warning or @audit line."""
+
+    word: CheckWord
+    name: str  # one of its own among the model's
+    condition: str  # Spark SQL; null passes
+    words: tuple[str, ...]  # what the condition says, without white space
+    columns: tuple[str, ...]  # that the condition names
+    line: int
+
+    def __str__(self) -> str:
+        return f"@{self.word} {self.condition}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One SQL file."""
@@ -103,6 +128,7 @@ class Model:
     owners: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     column_descriptions: tuple[tuple[str, str], ...] = ()
+    checks: tuple[RowCheck, ...] = ()
 
     @property
     def id(self) -> str:
@@ -112,3 +138,11 @@ class Model:
     @property
     def key_path(self) -> list[str]:
         return self.name.split(".")
+
+    @property
+    def checks_digest(self) -> str:
+        """A digest of all that is checked: they change nothing in what the query gives. "" is no check."""
+        if not self.checks:
+            return ""
+        said = sorted(f"{check.word} {' '.join(check.words)}" for check in self.checks)
+        return hashlib.sha256("\n".join(said).encode()).hexdigest()

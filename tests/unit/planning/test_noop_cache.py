@@ -13,7 +13,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def an_entry(*, version: str = "t@1") -> Unchanged:
-    return Unchanged(definition="d", inputs={"raw.x": version}, table_version="me@4")
+    return Unchanged(
+        definition="d", inputs={"raw.x": version}, table_version="me@4", checks="c", warned={"warning_a": 2}
+    )
 
 
 def test_what_is_remembered_is_read_by_another(path: Path) -> None:

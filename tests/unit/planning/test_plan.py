@@ -12,7 +12,7 @@ from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.plan import Look, Need, Plan, make_plan
 from ondatra_dagster.planning.versions import input_versions
 from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SinkUse
+from ondatra_dagster.project.model import CheckWord, FileInput, Input, Model, ModelInput, RowCheck, SinkUse
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings import read_settings
 
@@ -150,6 +150,24 @@ def test_a_changed_definition_runs(world: World) -> None:
     """Comments and white space aren't part of it: that is the loader's."""
     world.models[0] = dataclasses.replace(world.models[0], definition="another")
     assert ("raw.x", Need.SURE, "its definition changed") == world.told()[0]
+
+
+def test_a_new_check_runs_its_model(world: World) -> None:
+    """Rows that nobody looked at may fail it; that nothing is written then is the kind's affair."""
+    check = RowCheck(
+        word=CheckWord.AUDIT, name="audit_a", condition="a", words=("a",), columns=("a",), line=1
+    )
+    world.models[0] = dataclasses.replace(world.models[0], checks=(check,))
+    assert ("raw.x", Need.SURE, "its checks changed") == world.told()[0]
+    world.unchanged["raw.x"] = Unchanged(
+        definition=world.models[0].definition,
+        inputs=world.versions(world.models[0]),
+        table_version="raw.x@1",
+        checks=world.models[0].checks_digest,
+        warned={"warning_b": 3},
+    )
+    assert ("raw.x", Need.NONE, IDLE) == world.told()[0]
+    assert {"warning_b": 3} == world.plan().models[0].warned
 
 
 def test_a_query_that_may_differ_each_time_always_runs(world: World) -> None:

@@ -125,7 +125,7 @@ def test_key_columns_may_have_any_name():
     [
         (
             "-- @knd: merge",
-            "1: @knd is not a header; did you mean 'kind'? the words are column, description, ",
+            "1: @knd is not a header; did you mean 'kind'? the words are audit, column, constraint, ",
         ),
         ("-- @kind: merg", "1: @kind 'merg' is not a kind; did you mean 'merge'? the kinds are merge, "),
         ("-- @kind: zzz", "1: @kind 'zzz' is not a kind; the kinds are merge, "),
@@ -205,6 +205,17 @@ def test_a_sync_id_can_be_the_name_of_a_folder(written):
     assert problem_of(f"-- @sink: crm_push\n-- @sync_id: {written}").endswith(
         "can't be a sync's id; use up to 100 of A-Z a-z 0-9 . _ -"
     )
+
+
+def test_checks_are_read_and_each_stands_once():
+    """Any number of each word; the same twice would be judged twice under one name."""
+    text = (
+        "-- @constraint: a > 0\n-- @constraint: b > 0\n-- @audit: a > 0\n-- @warning: a<9\n-- @warning: a < 9"
+    )
+    header, problems = header_of(text)
+    expected = ["@constraint a > 0", "@constraint b > 0", "@warning a<9", "@audit a > 0"]
+    assert expected == [str(check) for check in header.checks]
+    assert ["5: @warning says what line 4 says; keep one of the two"] == problems
 
 
 def test_all_problems_come_together():

@@ -383,6 +383,27 @@ def test_what_changes_the_result_changes_the_definition(load, text):
     assert definition(load, QUERY) != definition(load, text)
 
 
+def test_a_check_changes_what_is_checked_and_not_the_definition(load):
+    """Else a new check would count as a new query; and a space within one as a new check."""
+
+    def digest(checks: str) -> str:
+        files = {"models/m/a.sql": f"{checks}\nselect 1 as a, 2 as b"}
+        return load(files).models["m.a"].checks_digest
+
+    assert definition(load, QUERY) == definition(load, f"-- @constraint: b > 0\n{QUERY}")
+    assert digest("-- @audit: a>0\n-- @audit: b > 0") == digest("-- @audit: b > 0\n-- @audit: a > 0 -- or so")
+    digests = [digest(f"-- {said}") for said in ("", "@audit: a > 0", "@audit: a > 1", "@warning: a > 0")]
+    assert len(digests) == len(set(digests))
+
+
+def test_a_check_names_columns_of_the_query(load, problems):
+    """As far as the query's text shows them: a star may bring any."""
+    text = "-- @warning: b > 0\n-- @constraint: amuont > 0 and B < 1\nselect 1 as amount, 2 as b"
+    expected = "the query has no column 'amuont'; did you mean 'amount'? the columns are amount, b"
+    assert [f"models/m/a.sql:2: {expected}"] == problems({"models/m/a.sql": text})
+    assert load({"models/m/a.sql": "-- @audit: c > 0\nselect * from csv.`x`", "x": ""}).models
+
+
 def test_sparks_sql_settings_are_part_of_the_definition(load):
     """ANSI mode on or off: the same query gives other rows. Memory doesn't."""
     plain = definition(load, QUERY)
