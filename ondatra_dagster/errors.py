@@ -7,6 +7,7 @@
     ├── PushContractError       fix a lib/*.star file
     ├── DeliveryError           look at the API that the sink sends to
     ├── WarehouseError          look at Spark, Java or the Delta tables
+    ├── ChecksFailedError       mend the rows that a model's checks refuse, or the checks
     └── StateError              look at the .ondatra folder
         ├── BusyError           another process works on the same thing: wait, or end it
         └── ResyncNeededError   what the API holds is unknown: say how to go on with `ondatra resync`
@@ -16,6 +17,7 @@ A message says where, what, and what to do. How an error is shown belongs to cli
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 
 class OndatraError(Exception):
@@ -61,6 +63,14 @@ class DeliveryError(OndatraError):
 
 class WarehouseError(OndatraError):
     """Spark, Java or a Delta table is not as a model needs it."""
+
+
+class ChecksFailedError(OndatraError):
+    """Rows fail a @constraint or an @audit, so nothing was written; `findings` has what each check found."""
+
+    def __init__(self, text: str, findings: Sequence[Any]) -> None:
+        self.findings = tuple(findings)  # project.finding.Finding, which is a layer above
+        super().__init__(text)
 
 
 class StateError(OndatraError):

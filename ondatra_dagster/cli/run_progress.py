@@ -1,11 +1,13 @@
 """What `ondatra run` shows while it runs: a line a model and a sync for people, or an object for programs."""
 
+from collections.abc import Iterable
+
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.summary import Cell, Operation
-from ondatra_dagster.sync.verdicts import Severity
+from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import count
 
 NOTHING_SENT = "delivered nothing"
@@ -24,6 +26,10 @@ class TextProgress:
         say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at")
 
     def model_ended(self, result: ModelResult) -> None:
+        self._ended(result)
+        self._warnings(result.verdicts)
+
+    def _ended(self, result: ModelResult) -> None:
         name = result.model.name
         if not result.changed:
             self._line("=", name, f"unchanged: {result.reason}")
@@ -39,13 +45,17 @@ class TextProgress:
         summary, sync = result.summary, result.sync
         sign = "✗" if result.errors else "→" if summary.has_done_something else "="
         self._line(sign, sync.id, summary.message or _told(result))
-        for verdict in result.verdicts:
-            if verdict.severity is not Severity.PASS and verdict.description != summary.message:
-                self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
+        self._warnings(result.verdicts, told=summary.message)
         for sample in summary.samples[:SHOWN_SAMPLES]:
             self._line(" ", "", f"{sample.key}: {sample.reason}")
         for error in summary.errors[:SHOWN_SAMPLES]:
             self._line(" ", "", error)
+
+    def _warnings(self, verdicts: Iterable[CheckVerdict], told: str | None = None) -> None:
+        """The checks that didn't pass, but for what is said already."""
+        for verdict in verdicts:
+            if verdict.severity is not Severity.PASS and verdict.description != told:
+                self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
 
     def failed(self, name: str, message: str) -> None:
         self._line("✗", name, message)
@@ -76,13 +86,13 @@ class JsonProgress:
                 "updated": result.updated,
                 "deleted": result.deleted,
                 "set_aside": result.set_aside,
+                "checks": _severities(result.verdicts),
                 "seconds": round(result.seconds, 3),
             }
         )
 
     def sync_ended(self, result: SyncResult) -> None:
         summary = result.summary
-        checks: dict[str, Json] = {verdict.check: verdict.severity.value for verdict in result.verdicts}
         put_json(
             {
                 "sync": result.sync.id,
@@ -91,7 +101,7 @@ class JsonProgress:
                 "counts": summary.counts(),
                 "depth": summary.queue.depth if summary.queue else 0,
                 "dead": summary.queue.dead if summary.queue else 0,
-                "checks": checks,
+                "checks": _severities(result.verdicts),
                 "errors": list(summary.errors),
             }
         )
@@ -101,6 +111,10 @@ class JsonProgress:
 
     def ended(self, run_id: str, *, is_good: bool) -> None:
         put_json({"run": run_id, "ok": is_good})
+
+
+def _severities(verdicts: Iterable[CheckVerdict]) -> dict[str, Json]:
+    return {verdict.check: verdict.severity.value for verdict in verdicts}
 
 
 def _told(result: SyncResult) -> str:

@@ -6,8 +6,9 @@ import dagster as dg
 
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.naming import op_name, sink_key
+from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.project.model import CheckWord, Model
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import JUDGES, CheckVerdict, Severity
 
@@ -17,6 +18,31 @@ DESCRIPTIONS = {
     "invalid_records": "Rows that were set aside before the write: their key is null, or comes twice",
 }
 SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
+
+
+WHAT_A_WORD_CHECKS = {
+    CheckWord.CONSTRAINT: "Each row that the query gives; when one fails, nothing is written",
+    CheckWord.WARNING: "Each row that the query gives; when one fails, all is written",
+    CheckWord.AUDIT: "Each row of the table as it would be; when one fails, nothing is written",
+}
+
+
+def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
+    """The checks of a model: of its header, and of its key where it has one."""
+    key = model_key(model)
+    specs = [
+        dg.AssetCheckSpec(
+            check.name,
+            asset=key,
+            description=f"{check.condition}\n\n{WHAT_A_WORD_CHECKS[check.word]}",
+            metadata={"condition": check.condition, "file": f"{model.file}:{check.line}"},
+        )
+        for check in model.checks
+    ]
+    if model.kind.needs_key:  # rows can be set aside only for their key
+        name = "invalid_records"
+        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=DESCRIPTIONS[name]))
+    return specs
 
 
 def sink_checks(sync: Sync) -> dg.AssetChecksDefinition:
@@ -50,7 +76,7 @@ def check_result(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckResult
 
 
 def check_evaluation(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckEvaluation:
-    """A verdict as the sink's own step gives it: when that fails, the checks' step doesn't run."""
+    """A verdict as a step gives it that fails: results of checks would come too late there."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=verdict.check,

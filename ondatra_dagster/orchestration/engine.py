@@ -6,11 +6,11 @@ No Dagster here, and Spark behind a port: it starts when the first model or feed
 import dataclasses
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ondatra_dagster.changes import Column, identifier
-from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.errors import ChecksFailedError, OndatraError
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -18,6 +18,7 @@ from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.versions import table_version
+from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.run import Occasion
@@ -53,6 +54,8 @@ class Written(Protocol):
     @property
     def invalid_samples(self) -> Sequence[InvalidSample]: ...
     @property
+    def findings(self) -> Sequence[Finding]: ...  # of the model's checks, each
+    @property
     def inserted(self) -> int: ...
     @property
     def updated(self) -> int: ...
@@ -66,7 +69,9 @@ class Tables(Protocol):
     def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
         """What the model's query gives from its inputs at these versions: a DataFrame."""
 
-    def write(self, model: Model, frame: Any, note: CommitNote) -> Written: ...
+    def write(self, model: Model, frame: Any, note: CommitNote) -> Written:
+        """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
+
     def feed(self, model: Model) -> Feed: ...
     def start_early(self) -> None: ...
 
@@ -97,6 +102,7 @@ class Engine:
         self._progress = progress or Silence()
         self._clock = clock
         self._written: dict[str, Written] = {}
+        self._verdicts: dict[str, tuple[CheckVerdict, ...]] = {}
 
     def start_early(self) -> None:
         """Let what takes long to start come up while something else is being done."""
@@ -120,6 +126,7 @@ class Engine:
             version=table.version,
             rows=table.note.rows if table.note else None,
             columns=table.columns,
+            verdicts=self._judged(step.model, _standing(step)),
         )
         self._progress.model_ended(result)
         return result
@@ -133,11 +140,26 @@ class Engine:
     def write(self, computed: Computed) -> ModelResult:
         """Bring the model's table to what was computed, and end its turn."""
         step, model = computed.step, computed.step.model
-        note = CommitNote(definition=model.definition, inputs=step.inputs, run_id=computed.run_id)
-        written = self.tables.write(model, computed.frame, note)
+        note = CommitNote(
+            definition=model.definition,
+            inputs=step.inputs,
+            run_id=computed.run_id,
+            checks=model.checks_digest,
+        )
+        try:
+            written = self.tables.write(model, computed.frame, note)
+        except ChecksFailedError as error:
+            self._judged(model, error.findings)
+            raise
         version = f"{written.table_id}@{written.version}"
         if not written.changed:
-            unchanged = Unchanged(definition=model.definition, inputs=step.inputs, table_version=version)
+            unchanged = Unchanged(
+                definition=model.definition,
+                inputs=step.inputs,
+                table_version=version,
+                checks=model.checks_digest,
+                warned=warned(written.findings),
+            )
             self.workspace.noop_cache.remember(model.id, unchanged)
         result = ModelResult(
             model=model,
@@ -152,14 +174,28 @@ class Engine:
             updated=written.updated,
             deleted=written.deleted,
             set_aside=sum(written.invalid.values()),
+            verdicts=self._judged(model, written.findings),
             seconds=self._clock() - computed.started,
         )
         self._written[model.id] = written
         self._progress.model_ended(result)
         return result
 
-    def invalid_rows(self, model: Model) -> CheckVerdict:
-        """What the check of a model's keys says: of this run, or of the newest that wrote."""
+    def model_verdicts(self, model: Model) -> Iterator[CheckVerdict]:
+        """What a model's checks say: of this run, or of the newest that wrote."""
+        if model.kind.needs_key:
+            yield self._invalid_rows(model)
+        yield from self.row_verdicts(model)
+
+    def row_verdicts(self, model: Model) -> tuple[CheckVerdict, ...]:
+        """What its @constraint, @warning and @audit say; nothing of those that nobody came to judge."""
+        return self._verdicts.get(model.id, ())
+
+    def _judged(self, model: Model, findings: Iterable[Finding]) -> tuple[CheckVerdict, ...]:
+        self._verdicts[model.id] = tuple(map(finding_verdict, findings))
+        return self._verdicts[model.id]
+
+    def _invalid_rows(self, model: Model) -> CheckVerdict:
         written = self._written.get(model.id)
         if written:
             return invalid_verdict(written.invalid, written.invalid_samples)
@@ -192,6 +228,24 @@ class Engine:
         with path.open("a", encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))
         return f"{type(error).__name__}: {error}; the whole trace is in {path}"
+
+
+def _standing(step: ModelStep) -> tuple[Finding, ...]:
+    """What the checks of a table that stays as it is found when it became so."""
+    return tuple(Finding(check=check, failed=step.warned.get(check.name, 0)) for check in step.model.checks)
+
+
+def finding_verdict(finding: Finding) -> CheckVerdict:
+    """The verdict on rows that a check of the model's looked at."""
+    severity = Severity.ERROR if finding.refuses else Severity.WARN if finding.failed else Severity.PASS
+    rows = {} if finding.rows is None else {"rows": finding.rows}
+    return CheckVerdict(
+        check=finding.check.name,
+        severity=severity,
+        description=str(finding),
+        counts={"failed": finding.failed, **rows},
+        samples=tuple(dict(row) for row in finding.samples),
+    )
 
 
 def invalid_verdict(counts: Mapping[str, int], samples: Sequence[InvalidSample] = ()) -> CheckVerdict:

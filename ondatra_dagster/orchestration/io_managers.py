@@ -4,14 +4,18 @@ How a kind writes is in warehouse/kinds. Models find their inputs by name, pinne
 ever loaded through here.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
 
+from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.checks import check_evaluation
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.resources import ENGINE, failures
 from ondatra_dagster.project.kinds import KINDS, Kind
+from ondatra_dagster.sync.verdicts import CheckVerdict
 
 
 def io_manager_key(kind: Kind) -> str:
@@ -24,16 +28,30 @@ class KindIOManager(dg.IOManager):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def handle_output(self, context: dg.OutputContext, obj: Computed) -> None:
-        """Bring the model's table to what was computed."""
-        with failures(self._engine, obj.step.model.name):
-            result = self._engine.write(obj)
+    # a generator: Dagster takes the events of it, but declares that it gives nothing
+    def handle_output(  # type: ignore[override]
+        self, context: dg.OutputContext, obj: Computed
+    ) -> Iterator[dg.DagsterEvent]:
+        """Bring the model's table to what was computed; tells of its checks first when they prevent that."""
+        model = obj.step.model
+        with failures(self._engine, model.name):
+            try:
+                result = self._engine.write(obj)
+            except ChecksFailedError:
+                yield from [_check_event(context, verdict) for verdict in self._engine.row_verdicts(model)]
+                raise
             set_data_version(context, result.table_version)
             context.add_output_metadata(shown.model_metadata(result))
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Nobody calls this."""
         raise NotImplementedError("models read tables by their names, not through an IO manager")
+
+
+def _check_event(context: dg.OutputContext, verdict: CheckVerdict) -> dg.DagsterEvent:
+    """A check's answer from where the asset is written; half private in Dagster, so only here."""
+    evaluation = check_evaluation(context.asset_key, verdict)
+    return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ondatra_dagster.orchestration import shown
-from ondatra_dagster.orchestration.checks import DESCRIPTIONS, check_result
+from ondatra_dagster.orchestration.checks import check_result, model_check_specs
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import model_key, op_name
@@ -20,7 +20,7 @@ def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.Assets
     """The asset of a model; `spellings` has the key of each model by its id."""
     key = model_key(model)
 
-    @dg.multi_asset(name=op_name(key), specs=[_spec(model, spellings)], check_specs=_checks(model))
+    @dg.multi_asset(name=op_name(key), specs=[_spec(model, spellings)], check_specs=model_check_specs(model))
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.MaterializeResult[Computed] | dg.MaterializeResult[None] | dg.AssetCheckResult]:
@@ -31,8 +31,7 @@ def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.Assets
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
             else:
                 yield _unchanged(key, ondatra.keep(step))
-            if _checks(model):
-                yield check_result(key, ondatra.invalid_rows(model))
+            yield from [check_result(key, verdict) for verdict in ondatra.model_verdicts(model)]
 
     return build
 
@@ -56,11 +55,3 @@ def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:
         metadata=shown.spec_metadata(model),
         code_version=model.definition[:DEFINITION_SHOWN],
     ).with_io_manager_key(io_manager_key(model.kind))
-
-
-def _checks(model: Model) -> list[dg.AssetCheckSpec]:
-    """Rows can be set aside only for their key."""
-    if not model.kind.needs_key:
-        return []
-    name = "invalid_records"
-    return [dg.AssetCheckSpec(name, asset=model_key(model), description=DESCRIPTIONS[name])]

@@ -26,6 +26,7 @@ class ModelResult:
     updated: int = 0
     deleted: int = 0
     set_aside: int = 0  # rows that are not in the table, for their key
+    verdicts: tuple[CheckVerdict, ...] = ()  # of the checks in its header
     seconds: float = 0.0
 
 

@@ -29,7 +29,8 @@ from ondatra_dagster.orchestration.progress import ModelResult, Progress, SyncRe
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import invalid_path, table_path
-from ondatra_dagster.project.model import FileInput, Model, ModelInput
+from ondatra_dagster.project.finding import Finding, refusal, warned
+from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
 from ondatra_dagster.project.settings import Settings
 
 Row = tuple[str | None, ...]
@@ -100,6 +101,7 @@ class Written:
     columns: tuple[Column, ...] = COLUMNS
     invalid: Mapping[str, int] = dataclasses.field(default_factory=dict)
     invalid_samples: Sequence["InvalidSample"] = ()
+    findings: Sequence[Finding] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +167,10 @@ class PlainTables:
 
     def write(self, model: Model, frame: list[Row], note: CommitNote) -> Written:
         table = self._table(model.id)
+        findings = [self._finding(check, frame) for check in model.checks]
+        if refused := refusal(model, findings):
+            raise refused
+        note = dataclasses.replace(note, warned=warned(findings))
         counted = dict(enumerate(frame))  # a table without a key tells rows apart by their place
         keyed = {str(place) if not model.key_columns else row[0]: row for place, row in counted.items()}
         aside = [InvalidSample((None,), "NULL")] if keyed.pop(None, None) else []
@@ -185,7 +191,13 @@ class PlainTables:
             updated=(len(changes) - inserted) // 2,
             invalid={"NULL": len(aside)} if aside else {},
             invalid_samples=aside,
+            findings=findings,
         )
+
+    def _finding(self, check: RowCheck, frame: list[Row]) -> Finding:
+        """The one condition that is understood here: email LIKE '%@%'."""
+        failed = [{"id": row[0], "email": row[1]} for row in frame if row[1] and "@" not in row[1]]
+        return Finding(check=check, failed=len(failed), rows=len(frame), samples=failed)
 
     def feed(self, model: Model) -> "PlainFeed":
         return PlainFeed(self, model)
