@@ -52,11 +52,17 @@ class Target:
     rows: DataFrame  # all that it has now, with the hidden columns
     key_columns: tuple[str, ...]  # as the table spells them
     state: TableState
+    # hears of the rows as they would be, before anything is written, and may raise to prevent that
+    before_commit: Callable[[Callable[[], DataFrame]], None] = lambda _: None
 
     @property
     def fields(self) -> list[StructField]:
         """The model's columns."""
         return visible(self.rows.schema)
+
+    def only_fields(self, rows: DataFrame) -> DataFrame:
+        """Rows with just the model's columns, in the table's order."""
+        return rows.select(*(column_of(field.name) for field in self.fields))
 
     @property
     def is_empty(self) -> bool:

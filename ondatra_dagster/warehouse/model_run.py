@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame
@@ -9,10 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from pyspark.sql.types import MapType, StructType
 
 from ondatra_dagster.changes import Column
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.delta_schema import CONTENT_HASH, REASON
+from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.references import rewrite
 from ondatra_dagster.warehouse import invalid_rows
@@ -22,6 +24,7 @@ from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, op
 from ondatra_dagster.warehouse.inputs import pin_inputs
 from ondatra_dagster.warehouse.kinds.writers import WRITERS
 from ondatra_dagster.warehouse.process_locks import writing
+from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.spark_errors import explained
 from ondatra_dagster.warehouse.spark_session import Warehouse
 from ondatra_dagster.warehouse.work_size import model_bytes, tune
@@ -52,6 +55,7 @@ class Written:
     )  # NULL and DUPLICATE → rows set aside now
     invalid_samples: Sequence[InvalidSample] = ()
     columns: tuple[Column, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of the model's checks, each
 
 
 def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> DataFrame:
@@ -65,14 +69,21 @@ def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) ->
 
 
 def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote) -> Written:
-    """Bring the model's table to what the frame holds, in one commit at most; raises WarehouseError."""
+    """Bring the model's table to what the frame holds, in one commit at most.
+
+    Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
+    """
     with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
         tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
         check_columns(frame.schema)
         _check_key(model, frame.schema)
-        target = _open(warehouse, model, frame)
-        aside = _Aside(target, note)
-        effect = WRITERS[model.kind.name](aligned(frame, target), target, note, aside)
+        checks = RowChecks(model)
+        checks.judge_query(frame)
+        note = dataclasses.replace(note, warned=warned(checks.findings))
+        with _leaving_no_trace(warehouse.table_path(model.id)):
+            target = dataclasses.replace(_open(warehouse, model, frame), before_commit=checks.judge_table)
+            aside = _Aside(target, note)
+            effect = WRITERS[model.kind.name](aligned(frame, target), target, note, aside)
         state = read_table_state(target.path) or target.state
         return Written(
             changed=effect.changed,
@@ -85,6 +96,7 @@ def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: Comm
             invalid=aside.counts,
             invalid_samples=aside.samples,
             columns=state.columns,
+            findings=checks.findings,
         )
 
 
@@ -94,6 +106,18 @@ def _releasing(frame: DataFrame) -> Iterator[None]:
         yield
     finally:
         frame.unpersist()
+
+
+@contextlib.contextmanager
+def _leaving_no_trace(path: str) -> Iterator[None]:
+    """A table that is made for rows which an audit then refuses goes again: nothing was written."""
+    was_there = read_table_state(path) is not None
+    try:
+        yield
+    except ChecksFailedError:
+        if not was_there and "://" not in path:  # elsewhere an empty table stays, which the next run fills
+            shutil.rmtree(path)
+        raise
 
 
 class _Aside:

@@ -37,7 +37,12 @@ def explained_at(place: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise WarehouseError(f"{place}: {sentence(_text(error))}") from None
+        raise WarehouseError(f"{place}: {said_by(error)}") from None
+
+
+def said_by(error: Exception) -> str:
+    """What Spark says, as a sentence."""
+    return sentence(_text(error))
 
 
 def sentence(text: str) -> str:

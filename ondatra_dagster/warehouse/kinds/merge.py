@@ -22,13 +22,14 @@ def write(source: DataFrame, target: Target, note: CommitNote, set_aside: SetAsi
     """
     looked_at = _changed_or_invalid(source, target).persist()
     try:
+        changes = looked_at.where(F.col(REASON).isNull()).drop(REASON)
         counts = looked_at.groupBy(REASON, F.isnull(ROWID).alias("is_new")).count().collect()
         invalid = {row[REASON]: row["count"] for row in counts if row[REASON]}
+        target.before_commit(lambda: _after(changes, target))
         set_aside(looked_at.where(F.col(REASON).isNotNull()).drop(ROWID), invalid)
         valid = {row["is_new"]: row["count"] for row in counts if not row[REASON]}
         inserted, updated = valid.get(True, 0), valid.get(False, 0)
         rows = rows_before(target) + inserted
-        changes = looked_at.where(F.col(REASON).isNull()).drop(REASON)
         if updated:
             target.merge(changes, dataclasses.replace(note, rows=rows), matched="update")
         elif inserted:
@@ -48,6 +49,12 @@ def _changed_or_invalid(source: DataFrame, target: Target) -> DataFrame:
     is_new = column_of(ROWID, "t").isNull()
     differs = is_new | ~same_rows(target.fields, "s", "t")
     return joined.where(column_of(REASON, "s").isNotNull() | differs).select("s.*", f"t.{ROWID}")
+
+
+def _after(changes: DataFrame, target: Target) -> DataFrame:
+    """All rows as they would be: those that change, and the others."""
+    kept = target.rows.join(changes.select(ROWID), ROWID, "left_anti")
+    return target.only_fields(kept).unionByName(target.only_fields(changes))
 
 
 def _reason(key_columns: tuple[str, ...]) -> Column:

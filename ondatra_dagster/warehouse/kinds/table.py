@@ -15,6 +15,7 @@ def write(source: DataFrame, target: Target, note: CommitNote, set_aside: SetAsi
     del set_aside  # no row of a table is invalid
     source.persist()
     try:
+        target.before_commit(lambda: source)
         rows, content = fingerprint(source, target.fields)
         rows_before, content_before = _before(target)
         if (rows, content) == (rows_before, content_before):

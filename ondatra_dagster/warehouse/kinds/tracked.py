@@ -23,11 +23,12 @@ def write(source: DataFrame, target: Target, note: CommitNote, set_aside: SetAsi
     try:
         lacks_key = _lacks_key(target)
         inserted, deleted, invalid = _totals(groups, lacks_key)
+        new = _rows_of(source, groups.where(~lacks_key), target)
+        target.before_commit(lambda: _after(new, groups, target))
         aside = source.where(lacks_key).withColumn(REASON, F.lit(NULL))
         set_aside(aside, {NULL: invalid} if invalid else {})
         rows = rows_before(target) + inserted - deleted
         told = dataclasses.replace(note, rows=rows)
-        new = _rows_of(source, groups.where(~lacks_key), target)
         if deleted:
             old = _rowids_of(groups, target)
             target.merge(new.unionByName(old, allowMissingColumns=True), told, matched="delete")
@@ -88,6 +89,13 @@ def _rows_of(source: DataFrame, groups: DataFrame, target: Target) -> DataFrame:
     """The rows of the query that belong to the groups, with the hash of theirs."""
     is_same = same_keys(target.key_columns, "s", "g")
     return source.alias("s").join(groups.alias("g"), is_same).select("s.*", f"g.{CONTENT_HASH}")
+
+
+def _after(new: DataFrame, groups: DataFrame, target: Target) -> DataFrame:
+    """All rows as they would be: those of the groups that change, and the others."""
+    is_same = same_keys(target.key_columns, "t", "g")
+    kept = target.rows.alias("t").join(groups.alias("g"), is_same, "left_anti")
+    return target.only_fields(kept).unionByName(target.only_fields(new))
 
 
 def _rowids_of(groups: DataFrame, target: Target) -> DataFrame:

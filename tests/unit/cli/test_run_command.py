@@ -134,3 +134,25 @@ def _answer_once(server: socket.socket) -> None:
     with connection:
         connection.recv(10_000)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+
+def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: Shop, ondatra: Terminal) -> None:
+    """A warning is a line, and no failure."""
+    path = shop.root / "models" / "sync" / "crm.sql"
+    text = path.read_text()
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    path.write_text(f"-- @warning: email LIKE '%@%'\n{text}")
+    said = ondatra.run(shop)
+    assert 0 == said.code
+    assert "warning: 1 of 2 rows fails @warning email LIKE '%@%'" in said.err
+    path.write_text(f"-- @audit: email LIKE '%@%'\n{text}")
+    said = ondatra.run(shop, as_json=True)
+    assert (1, "sync.crm") == (said.code, said.objects[0]["failed"])
+
+
+def test_programs_are_told_of_checks(shop: Shop, ondatra: Terminal) -> None:
+    """As those of a sync are."""
+    path = shop.root / "models" / "sync" / "crm.sql"
+    path.write_text(f"-- @warning: email LIKE '%@%'\n{path.read_text()}")
+    _, crm, *_ = ondatra.run(shop, as_json=True).objects
+    assert {"warning_email_like": "pass"} == crm["checks"]

@@ -1,12 +1,13 @@
 """A shop beside a demo API on loopback."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from support.shop import Shop, write_contacts
 
+from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
 
 
@@ -37,3 +38,20 @@ def shop(tmp_path: Path, api: DemoApi) -> Shop:
     shop = Shop.at(tmp_path / "my shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
     return shop
+
+
+@pytest.fixture
+def materialize(instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
+    """What the Materialize button does, on all assets or on these."""
+
+    def button(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+        definitions = definitions_of(shop.workspace, opened=shop.opened)
+        job = definitions.resolve_implicit_global_asset_job_def()
+        return job.execute_in_process(
+            instance=instance,
+            asset_selection=keys or None,
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+
+    return button

@@ -16,23 +16,6 @@ PUSH = dg.AssetKey(["push", "sync", "crm"])
 Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 
-@pytest.fixture
-def materialize(instance: dg.DagsterInstance) -> Materialize:
-    """What the Materialize button does, on all assets or on these."""
-
-    def button(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
-        definitions = definitions_of(shop.workspace, opened=shop.opened)
-        job = definitions.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(
-            instance=instance,
-            asset_selection=keys or None,
-            raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
-
-    return button
-
-
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     """Each check of the sink: whether it passed, and at which severity."""
     found = [
