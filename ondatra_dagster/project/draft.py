@@ -48,7 +48,8 @@ def read_draft(file: ModelFile, sinks: Collection[str], report: Report) -> Draft
         report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
         return None
     draft = Draft(file, header, query, line, visible_columns(query.tree))
-    for problem in (*_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
+    refused = (draft.problem(error.line, error.what, error.remedy) for error in query.dialect.problems)
+    for problem in (*refused, *_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
         report(problem)
     return draft
 

@@ -69,6 +69,7 @@ def _model(draft: Draft, found: Found, settings: Settings) -> Model:
         definition=_definition(query, header, settings),
         inputs=found.inputs,
         references=found.references,
+        edits=query.dialect.edits,
         is_deterministic=query.is_deterministic,
         key_columns=key_columns,
         sink=header.sink,

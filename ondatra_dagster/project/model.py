@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import hashlib
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ondatra_dagster.project.kinds import Kind
 
@@ -60,6 +60,14 @@ class Reference:
     alias: str | None = None  # what to call it where the query gives no alias of its own
     name_end: int | None = None  # where the name ends when a TABLESAMPLE stands between it and the alias
     is_qualifier: bool = False  # mart.customers.id: the part before the column
+
+
+class Edit(NamedTuple):
+    """Other words for a stretch of the query; an empty stretch is a place between two words."""
+
+    start: int  # offsets into Model.sql; end is exclusive
+    end: int
+    text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class Model:
     definition: str  # a digest of all that decides what the query gives; comments and white space don't
     inputs: tuple[Input, ...] = ()
     references: tuple[Reference, ...] = ()
+    edits: tuple[Edit, ...] = ()  # what Spark says otherwise
     is_deterministic: bool = True  # the same inputs give the same rows: False always runs
     key_columns: tuple[str, ...] = ()
     sink: SinkUse | None = None

@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
 from ondatra_dagster.project.determinism import is_deterministic
+from ondatra_dagster.project.dialect import Dialect, plain_calls, read_dialect
 from ondatra_dagster.project.table_clauses import TableClauses, parseable, read_clauses
 from ondatra_dagster.project.tokens import DIALECT, QueryError, comments_between, read_statement
 
@@ -24,6 +25,7 @@ class Query:
     words: tuple[str, ...]  # what it says, without comments and white space
     comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
     is_deterministic: bool
+    dialect: Dialect  # what Spark says otherwise
 
 
 def parse_query(text: str) -> Query:
@@ -34,13 +36,15 @@ def parse_query(text: str) -> Query:
     tokens = read_statement(text)
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
+    tree = _tree(plain_calls(list(parseable(tokens, clauses))), sql)
     return Query(
         sql=sql,
-        tree=_tree(list(parseable(tokens, clauses)), sql),
+        tree=tree,
         clauses=clauses,
         words=tuple(sql[token.start : token.end + 1] for token in tokens),
         comments=tuple(comments_between(text, tokens)),
         is_deterministic=is_deterministic(tokens),
+        dialect=read_dialect(tokens, tree, sql),
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ondatra_dagster.project.aliases import Aliases, choose_aliases
-from ondatra_dagster.project.model import FileInput, Input, Reference
+from ondatra_dagster.project.model import Edit, FileInput, Input, Model, Reference
 from ondatra_dagster.project.query import Query
 from ondatra_dagster.project.sources import Names, UnknownInputError
 
@@ -82,14 +82,21 @@ def find_references(query: Query, names: Names) -> Found:
     )
 
 
-def rewrite(sql: str, references: Sequence[Reference], views: Mapping[str, str]) -> str:
-    """The query with each input's name replaced by that of its view; `views` is by Input.name."""
+def spark_text(model: Model, views: Mapping[str, str]) -> str:
+    """The model's query as Spark gets it; `views` is by Input.name."""
+    return rewrite(model.sql, model.references, views, model.edits)
+
+
+def rewrite(
+    sql: str, references: Sequence[Reference], views: Mapping[str, str], edits: Sequence[Edit]
+) -> str:
+    """The query with each input's name replaced by that of its view, and with the edits of its dialect."""
+    named = [Edit(each.start, each.end, _replacement(sql, each, views)) for each in references]
     pieces: list[str] = []
     position = 0
-    for reference in sorted(references, key=lambda reference: reference.start):
-        pieces.append(sql[position : reference.start])
-        pieces.append(_replacement(sql, reference, views))
-        position = reference.end
+    for edit in sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)):
+        pieces += [sql[position : edit.start], edit.text]
+        position = edit.end
     return "".join((*pieces, sql[position:]))
 
 

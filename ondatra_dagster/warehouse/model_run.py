@@ -16,7 +16,7 @@ from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.delta_schema import CONTENT_HASH, REASON
 from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.references import rewrite
+from ondatra_dagster.project.references import spark_text
 from ondatra_dagster.warehouse import invalid_rows
 from ondatra_dagster.warehouse.column_types import check_columns, visible
 from ondatra_dagster.warehouse.comparison import column_of
@@ -65,7 +65,7 @@ def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) ->
     """
     with explained(model):
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
-        return warehouse.session.sql(rewrite(model.sql, model.references, views))
+        return warehouse.session.sql(spark_text(model, views))
 
 
 def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote) -> Written:

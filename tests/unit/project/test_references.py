@@ -22,7 +22,7 @@ def rewritten(sql: str) -> str:
     found = found_in(sql)
     assert () == found.missing
     views = {each.name: f"[{each.name}]" for each in found.inputs}
-    return rewrite(parse_query(sql).sql, found.references, views).replace("`[", "[").replace("]`", "]")
+    return rewrite(parse_query(sql).sql, found.references, views, ()).replace("`[", "[").replace("]`", "]")
 
 
 def inputs_of(sql: str) -> list[str]:
@@ -334,7 +334,9 @@ def test_a_file_is_an_input_with_its_options(sql, expected):
     assert (expected,) == found_in(f"select * from {sql}").inputs
     for after in (" where 1 = 1", " as f", ""):
         text = f"select * from {sql}{after}"
-        assert f"select * from `v`{after}" == rewrite(text, found_in(text).references, {expected.name: "v"})
+        assert f"select * from `v`{after}" == rewrite(
+            text, found_in(text).references, {expected.name: "v"}, ()
+        )
 
 
 def test_one_file_with_other_options_is_another_input():
@@ -397,7 +399,7 @@ def test_what_nothing_makes_is_said_with_its_line(sql, expected):
 def test_a_view_may_have_any_name():
     query = parse_query("select * from raw.a")
     assert "select * from `a``b` AS `a`" == rewrite(
-        query.sql, found_in(query.sql).references, {"raw.a": "a`b"}
+        query.sql, found_in(query.sql).references, {"raw.a": "a`b"}, ()
     )
 
 
@@ -425,7 +427,7 @@ def test_the_rewritten_text_reads_only_views(parts, table, between):
     sql = between.join(part.format(t=table) for part in parts)
     query = parse_query(sql)
     found = find_references(query, NAMES)
-    text = rewrite(query.sql, found.references, {each.name: "v" for each in found.inputs})
+    text = rewrite(query.sql, found.references, {each.name: "v" for each in found.inputs}, ())
     again = find_references(parse_query(text), NAMES)
     assert {"'v' is not an input"} == {missing.what for missing in again.missing}
     assert () == again.references
