@@ -38,7 +38,7 @@ HOMES = {
     },
     "sqlite3": {"store"},
     "sqlite_utils": {"store"},
-    "pyarrow": {"warehouse", "tracking", "planning.delta_log", "planning.log_files"},
+    "pyarrow": {"warehouse", "tracking", "planning.delta_log", "planning.log_files", "planning.s3_objects"},
     "click": {"cli", "testing"},
     "sqlglot": {"project"},
     "dotenv": {"project.setting_places"},

@@ -3,14 +3,12 @@
 What stands in them belongs to delta_log.
 """
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.s3_objects import s3_files, s3_path, unreachable
 from ondatra_dagster.project.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
-from ondatra_dagster.project.s3_access import S3Access
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -34,8 +32,7 @@ def open_log(table: str | Path) -> LogFiles:
     if path is not None:
         return LocalLog(path / FOLDER)
     if scheme_of(table) in S3_SCHEMES:
-        parts = urlsplit(str(table))
-        return S3Log(s3_files(s3_access(table)), f"{parts.netloc}{parts.path.rstrip('/')}/{FOLDER}")
+        return S3Log(s3_files(s3_access(table)), f"{s3_path(str(table))}/{FOLDER}")
     raise WarehouseError(f"{table} can't be looked at without Spark: use a folder, or an s3a:// address")
 
 
@@ -71,7 +68,7 @@ class S3Log:
         try:
             found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
         except OSError as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self, error) from error
         return [file.base_name for file in found]
 
     def read(self, name: str) -> bytes:
@@ -81,30 +78,7 @@ class S3Log:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: OSError) -> WarehouseError:
-        return WarehouseError(
-            f"{self} can't be read: {error}; look at the endpoint, the region and the keys (AWS_…)"
-        )
+            raise unreachable(self, error) from error
 
     def __str__(self) -> str:
         return f"s3a://{self._folder}"
-
-
-@functools.cache
-def s3_files(access: S3Access) -> "S3FileSystem":
-    """The store, opened once: what looks at it does so many times."""
-    from pyarrow.fs import S3FileSystem  # here: a project on this machine's disk must plan quickly
-
-    endpoint = urlsplit(access.endpoint or "")
-    where = {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc} if access.endpoint else {}
-    return S3FileSystem(
-        access_key=access.key,
-        secret_key=access.secret,
-        session_token=access.token,
-        region=access.region or ("us-east-1" if access.endpoint else None),
-        connect_timeout=10,
-        request_timeout=60,
-        **where,
-    )

@@ -14,6 +14,7 @@ from ondatra_dagster.planning.delta_log import TableState
 from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.versions import (
     MISSING,
+    NOT_THERE,
     UNVERSIONED,
     Tables,
     changed_inputs,
@@ -170,6 +171,9 @@ def _reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
+    lost = [name for name, version in inputs.items() if version == NOT_THERE]
+    if lost:
+        yield f"{_told(model, lost)} isn't there"  # the run says what to do
     unversioned = [name for name, version in inputs.items() if version == UNVERSIONED]
     if unversioned:
         yield f"{_told(model, unversioned)} can't be told to be unchanged"

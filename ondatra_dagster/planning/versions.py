@@ -3,18 +3,22 @@
 What a version means for a model is decided in plan. Nothing here opens a file but for its log.
 """
 
-import glob
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+import logging
+from collections.abc import Callable, Mapping
 
+from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
+from ondatra_dagster.planning.file_versions import files_version
+from ondatra_dagster.project.addresses import S3_SCHEMES, local_path, scheme_of
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
 from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import is_folder
+from ondatra_dagster.project.sources import table_of
 
 UNVERSIONED = "unversioned"  # nobody can tell whether it changed, so it counts as changed
 MISSING = "missing"  # a model whose table was never made
+NOT_THERE = "not there"  # a file, or a source's table
+
+logger = logging.getLogger(__name__)
 
 Tables = Callable[[str], TableState | None]  # model id → its table
 
@@ -46,40 +50,35 @@ def _version(read: Input, settings: Settings, tables: Tables) -> str:
         case ModelInput(model=model):
             table = tables(model)
             return table_version(table) if table else MISSING
-        case FileInput(path=path):
-            return UNVERSIONED if "://" in path else _files_version(settings.root, path)
-        case SourceInput():
-            return _source_version(read, settings)
+        case _:
+            try:
+                return _foreign_version(read, settings)
+            except WarehouseError as error:  # that is for the model's own run to say: others may go on
+                logger.warning("input=%s: %s", read.name, error)
+                return UNVERSIONED
+
+
+def _foreign_version(read: FileInput | SourceInput, settings: Settings) -> str:
+    if isinstance(read, SourceInput):
+        return _source_version(read, settings)
+    version = files_version(settings, read.path)
+    return UNVERSIONED if version is None else version or NOT_THERE
 
 
 def _source_version(source: SourceInput, settings: Settings) -> str:
-    if not is_folder(source, settings):
+    folder = table_of(source, settings)
+    if folder is None or not can_look(folder):
         return UNVERSIONED
-    table = read_table_state(settings.root / source.location / source.table)
-    return table_version(table) if table else UNVERSIONED
+    table = read_table_state(folder)
+    if table:
+        return table_version(table)
+    path = local_path(folder)
+    return NOT_THERE if path is not None and not path.is_dir() else UNVERSIONED
 
 
-def _files_version(root: Path, pattern: str) -> str:
-    """A digest of every file's path, size and time."""
-    digest = hashlib.sha256()
-    for path in sorted(set(_files(root, pattern))):
-        state = path.stat()
-        digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
-
-
-def _files(root: Path, pattern: str) -> Iterator[Path]:
-    """The files that Spark reads at a path: of a folder all below it, but for hidden ones."""
-    for found in glob.glob(str(root / pattern)):  # noqa: PTH207 - an absolute path may be a pattern
-        path = Path(found)
-        if path.is_dir():
-            yield from (file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-        elif path.is_file():
-            yield path
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+def can_look(address: str) -> bool:
+    """Whether what is there can be told without Spark."""
+    return local_path(address) is not None or scheme_of(address) in S3_SCHEMES
 
 
 def changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project import graph
 from ondatra_dagster.project.draft import Draft, read_draft
+from ondatra_dagster.project.file_options import FORMATS
 from ondatra_dagster.project.header import Header
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
@@ -18,7 +19,7 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.query import Query
 from ondatra_dagster.project.references import Found, find_references
 from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import FORMATS, Names, is_there
+from ondatra_dagster.project.sources import Names, is_there, remedy_of
 
 SYNC_ID_LENGTH = 100
 
@@ -94,7 +95,7 @@ def _absent(draft: Draft, found: Found, settings: Settings) -> Iterator[Problem]
     for read, line in found.lines:
         if not isinstance(read, ModelInput) and not is_there(read, settings):
             name = read.path if isinstance(read, FileInput) else read.name
-            yield draft.problem(line, f"{name} isn't there", "put it there before the model runs")
+            yield draft.problem(line, f"{name} isn't there", remedy_of(read, settings))
 
 
 def _same_sync_ids(models: Sequence[Model]) -> Iterator[Problem]:

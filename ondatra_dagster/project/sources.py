@@ -1,15 +1,16 @@
 """What a table's name in a query stands for: a model, a file, or a table of a source that exists already."""
 
 import dataclasses
-import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ondatra_dagster.project.addresses import Address, local_path, scheme_of
+from ondatra_dagster.project.file_options import FORMATS, misspelled
+from ondatra_dagster.project.file_patterns import matches
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.project.suggestions import nearest
 
-FORMATS = ("csv", "json", "parquet")
 Options = tuple[tuple[str, str], ...]
 
 
@@ -35,7 +36,7 @@ class Names:
             raise UnknownInputError(f"{'.'.join(parts)!r} is not an input", self._remedy(parts))
         schema, table = parts
         if schema.casefold() in FORMATS:
-            return FileInput(format=schema.casefold(), path=table, options=options)
+            return _file(schema.casefold(), table, options)
         if options:
             raise UnknownInputError(
                 f"{schema}.{table} can't have options", "remove WITH (…): it is for files"
@@ -66,18 +67,43 @@ class Names:
         return by_table[guess] if guess else None
 
 
+def _file(file_format: str, path: str, options: Options) -> FileInput:
+    for name, _ in options:
+        guess = misspelled(file_format, name)
+        if guess:
+            raise UnknownInputError(
+                f"{name!r} is not an option of {file_format} files", f"did you mean {guess!r}?"
+            )
+    return FileInput(format=file_format, path=path, options=options)
+
+
 def is_there(file: FileInput | SourceInput, settings: Settings) -> bool:
     """Whether the files are there now, as far as that can be seen without asking another machine."""
     if isinstance(file, SourceInput):
-        return not is_folder(file, settings) or (settings.root / file.location / file.table).is_dir()
-    if "://" in file.path:
-        return True
-    return bool(glob.glob(file.path, root_dir=settings.root))  # noqa: PTH207 - may be absolute, and a pattern
+        table = table_of(file, settings)
+        path = local_path(table) if table else None
+        return path is None or path.is_dir()
+    path = local_path(file.path)
+    return path is None or bool(matches(settings.root, str(path)))
 
 
-def is_folder(source: SourceInput, settings: Settings) -> bool:
-    """Whether the source is a folder of tables on this machine, not a catalog's schema."""
-    location = Path(source.location)
-    if "://" in source.location:
-        return False
-    return "/" in source.location or "\\" in source.location or (settings.root / location).is_dir()
+def remedy_of(file: FileInput | SourceInput, settings: Settings) -> str:
+    """What to do about a file or a table that isn't there."""
+    table = table_of(file, settings) if isinstance(file, SourceInput) else None
+    path = local_path(table) if table else None
+    if path is not None and path.parent.is_dir():
+        guess = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_dir()])
+        if guess:
+            return f"did you mean `{guess}`?"
+    return "put it there before the model runs"
+
+
+def table_of(source: SourceInput, settings: Settings) -> Address | None:
+    """The folder of a source's table; None when it is found through a catalog."""
+    location = source.location
+    if scheme_of(location) is not None:
+        return Address(location, settings.s3).below(source.table)
+    folder = settings.root / Path(location).expanduser()
+    if "/" in location or "\\" in location or folder.is_dir():
+        return Address(str(folder), settings.s3).below(source.table)
+    return None

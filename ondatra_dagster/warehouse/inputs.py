@@ -3,17 +3,21 @@
 import itertools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
 from ondatra_dagster.planning.delta_schema import is_hidden
+from ondatra_dagster.planning.versions import can_look
+from ondatra_dagster.project.file_patterns import escaped
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.references import quoted
 from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import is_folder
+from ondatra_dagster.project.sources import table_of
 from ondatra_dagster.warehouse.comparison import column_of
+from ondatra_dagster.warehouse.delta_tables import KIND
+from ondatra_dagster.warehouse.file_inputs import as_spark_says, read_files
 
 _numbers = itertools.count(1)
 
@@ -36,27 +40,34 @@ def _read(session: SparkSession, settings: Settings, source: Input, versions: Ma
     if isinstance(source, ModelInput):
         return _without_hidden(_read_table(session, table_path(settings, source.model), source.name, version))
     if isinstance(source, FileInput):
-        path = source.path if "://" in source.path else str(settings.root / source.path)
-        return session.read.format(source.format).options(**dict(source.options)).load(path)
+        return read_files(session, settings, source)
     return _read_source(session, settings, source, version)
 
 
 def _read_source(
     session: SparkSession, settings: Settings, source: SourceInput, version: str | None
 ) -> DataFrame:
-    if not is_folder(source, settings):
-        return session.table(f"{source.location}.`{source.table.replace('`', '``')}`")
-    path = settings.root / source.location / source.table
-    if read_table_state(path) is not None:
-        return _read_table(session, str(path), source.name, version)
-    return session.read.format("parquet").load(str(path))
+    folder = table_of(source, settings)
+    if folder is None:
+        return session.table(".".join([_quoted_parts(source.location), quoted(source.table)]))
+    state = read_table_state(folder) if can_look(folder) else None
+    if state is None:
+        return session.read.format("parquet").load(as_spark_says(escaped(folder)))
+    rows = _read_table(session, folder, source.name, version)
+    return _without_hidden(rows) if KIND in state.properties else rows  # another project's table
+
+
+def _quoted_parts(location: str) -> str:
+    """catalog.schema with its parts quoted, where the user hasn't done that."""
+    return location if "`" in location else ".".join(map(quoted, location.split(".")))
 
 
 def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:
-    state = read_table_state(Path(path))
+    state = read_table_state(path)
     if state is None:
         raise WarehouseError(f"{name} has no table yet; run it first")
-    return session.read.format("delta").option("versionAsOf", _log_version(state, version)).load(path)
+    reader = session.read.format("delta").option("versionAsOf", _log_version(state, version))
+    return reader.load(as_spark_says(path))
 
 
 def _log_version(state: TableState, version: str | None) -> int:

@@ -21,6 +21,7 @@ from ondatra_dagster.warehouse import invalid_rows
 from ondatra_dagster.warehouse.column_types import check_columns, visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, open_target
+from ondatra_dagster.warehouse.file_inputs import check_files
 from ondatra_dagster.warehouse.inputs import pin_inputs
 from ondatra_dagster.warehouse.kinds.writers import WRITERS
 from ondatra_dagster.warehouse.process_locks import writing
@@ -64,6 +65,7 @@ def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) ->
     Its text is the user's own, only the names of inputs are replaced.
     """
     with explained(model):
+        check_files(warehouse.settings, model)
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
         return warehouse.session.sql(spark_text(model, views))
 

@@ -4,11 +4,11 @@ To compile a query costs more than to interpret it until a megabyte or two is re
 """
 
 import os
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from ondatra_dagster.planning.delta_log import table_bytes, table_path
+from ondatra_dagster.planning.file_versions import bytes_here
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings import Settings
 
@@ -43,7 +43,5 @@ def tune(session: SparkSession, settings: Settings, size: float) -> None:
 def _input_bytes(settings: Settings, source: Input) -> float:
     if isinstance(source, ModelInput):
         return table_bytes(table_path(settings, source.model)) or 0
-    if isinstance(source, FileInput) and "://" not in source.path:
-        files = Path("/").glob(str(settings.root / source.path).lstrip("/"))
-        return sum(path.stat().st_size for path in files if path.is_file())
-    return float("inf")
+    size = bytes_here(settings, source.path) if isinstance(source, FileInput) else None
+    return float("inf") if size is None else size

@@ -61,6 +61,8 @@ class World:
 
     def __post_init__(self) -> None:
         sink = SinkUse(name="crm", arguments=(), sync_id="crm", line=1)
+        (self.root / "data").mkdir()
+        (self.root / "data" / "x.csv").write_text("old")
         self.models = [a_model("raw.x", CSV), a_model("sync.crm", RAW, sink=sink)]
         self.tables: dict[str, TableState] = {}
         self.queues: dict[str, Queue] = {"crm": Queue()}
@@ -125,13 +127,18 @@ def test_nothing_runs_when_nothing_changed(world: World) -> None:
 
 def test_a_changed_file_runs_its_model_and_perhaps_what_is_below(world: World) -> None:
     """Whether the rows below change is known when those above are there."""
-    (world.root / "data").mkdir()
-    (world.root / "data" / "x.csv").write_text("new")
+    (world.root / "data" / "x.csv").write_text("newer")
     assert [
         ("raw.x", Need.SURE, "data/x.csv changed"),
         ("sync.crm", Need.MAYBE, "raw.x may change"),
     ] == world.told()
     assert (Need.MAYBE, "sync.crm may change") == world.sync()
+
+
+def test_a_lost_file_is_told(world: World) -> None:
+    """The run says what to do, and what the table has stays."""
+    (world.root / "data" / "x.csv").unlink()
+    assert ("raw.x", Need.SURE, "data/x.csv isn't there") == world.told()[0]
 
 
 def test_a_model_whose_input_was_written_runs(world: World) -> None:
@@ -204,10 +211,10 @@ def test_a_remembered_run_of_another_version_counts_for_nothing(world: World) ->
 
 def test_an_input_without_versions_always_runs_its_model(world: World) -> None:
     """It may have changed."""
-    there = FileInput(format="csv", path="s3a://bucket/x.csv")
+    there = FileInput(format="csv", path="hdfs://host/x.csv")
     world.models[0] = dataclasses.replace(world.models[0], inputs=(there,))
     world.write(world.models[0])
-    assert ("raw.x", Need.SURE, "s3a://bucket/x.csv can't be told to be unchanged") == world.told()[0]
+    assert ("raw.x", Need.SURE, "hdfs://host/x.csv can't be told to be unchanged") == world.told()[0]
 
 
 def test_a_selection_leaves_the_rest_alone(world: World) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.planning.delta_log import TableState
-from ondatra_dagster.planning.versions import MISSING, UNVERSIONED, input_versions, tables_of
+from ondatra_dagster.planning.versions import MISSING, NOT_THERE, UNVERSIONED, input_versions, tables_of
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
 from ondatra_dagster.project.settings import Settings, read_settings
 
@@ -82,14 +82,70 @@ def test_files_that_spark_does_not_read_do_not_count(settings: Settings) -> None
 @pytest.mark.parametrize(
     "read",
     [
-        FileInput(format="csv", path="s3a://bucket/x.csv"),
+        FileInput(format="csv", path="hdfs://host/x.csv"),
         SourceInput(source="crm", table="x", location="catalog.schema"),
-        SourceInput(source="crm", table="x", location="data/tables"),
+        SourceInput(source="crm", table="x", location="gs://bucket/tables"),
     ],
 )
 def test_what_cannot_be_looked_at_counts_as_changed(settings: Settings, read: Input) -> None:
     """Better computed once too often than never again."""
     assert UNVERSIONED == version(read, settings)
+
+
+def test_files_that_only_braces_name_have_a_version(settings: Settings) -> None:
+    """Python's own patterns don't know them."""
+    read = FileInput(format="csv", path="data/{a,b}.csv")
+    a_file(settings, "data/a.csv", "a")
+    before = version(read, settings)
+    a_file(settings, "data/b.csv", "a")
+    assert before != version(read, settings)
+
+
+def test_a_file_of_the_same_size_in_the_same_second_is_another(settings: Settings) -> None:
+    read = FileInput(format="csv", path="data/x.csv")
+    file = a_file(settings, "data/x.csv", "a")
+    os.utime(file, ns=(10**18, 10**18))
+    before = version(read, settings)
+    os.utime(file, ns=(10**18, 10**18 + 1))
+    assert before != version(read, settings)
+
+
+def test_a_project_in_a_folder_that_looks_like_a_pattern_sees_its_files_change(tmp_path: Path) -> None:
+    root = tmp_path / "my [shop]"
+    root.mkdir()
+    settings = read_settings(root, {})
+    file = a_file(settings, "x.csv", "a")
+    before = version(FileInput(format="csv", path="x.csv"), settings)
+    file.write_text("ab")
+    assert before != version(FileInput(format="csv", path="x.csv"), settings)
+
+
+def test_a_moved_project_has_the_same_files(tmp_path: Path) -> None:
+    """The path that counts is the one within the project."""
+    versions = set()
+    for name in ("one", "two"):
+        settings = read_settings(tmp_path / name, {})
+        os.utime(a_file(settings, "x.csv", "a"), ns=(1, 1))
+        versions.add(version(FileInput(format="csv", path="x.csv"), settings))
+    assert 1 == len(versions)
+
+
+def test_what_is_not_there_says_so(settings: Settings) -> None:
+    """No version: an empty folder's would be the same as a lost one's."""
+    assert NOT_THERE == version(FileInput(format="csv", path="x.csv"), settings)
+    assert NOT_THERE == version(SourceInput(source="crm", table="x", location="data/tables"), settings)
+
+
+def test_a_folder_of_plain_files_has_no_version(settings: Settings) -> None:
+    """Who writes there promises nothing about when it is whole."""
+    a_file(settings, "lake/x/part.parquet", "")
+    assert UNVERSIONED == version(SourceInput(source="crm", table="x", location="lake/"), settings)
+
+
+def test_a_delta_tables_version_is_its_own_wherever_it_is(settings: Settings) -> None:
+    metadata = '{"metaData": {"id": "theirs", "schemaString": "{\\"fields\\": []}", "configuration": {}}}'
+    a_file(settings, f"lake/Odd Name/_delta_log/{0:020}.json", metadata)
+    assert "theirs@0" == version(SourceInput(source="crm", table="Odd Name", location="lake/"), settings)
 
 
 def test_each_log_is_read_once_for_a_plan(settings: Settings) -> None:
