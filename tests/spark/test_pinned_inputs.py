@@ -7,6 +7,7 @@ import pytest
 from support.model_tables import ModelTables, a_model, values
 
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.project.model import FileInput, ModelInput, Reference, SourceInput
 from ondatra_dagster.warehouse.model_run import evaluate
 
@@ -69,6 +70,56 @@ def test_a_folder_of_tables_is_read(lake: ModelTables) -> None:
         source = SourceInput(source="crm", table=table, location="lake/tables")
         model = reading(f"crm.{table}", source)
         assert [7] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+
+
+def test_a_source_is_read_at_the_version_that_was_planned(lake: ModelTables) -> None:
+    """Somebody else writes there while we read."""
+    root: Path = lake.warehouse.settings.root
+    table = root / "lake" / "Deals 2026"
+    for number in (1, 2):
+        lake.warehouse.session.sql(f"select {number} as id").write.format("delta").mode("overwrite").save(
+            str(table)
+        )
+    source = SourceInput(source="crm", table="Deals 2026", location="lake")
+    model = reading("crm.`Deals 2026`", source)
+    state = read_table_state(table)
+    assert state is not None
+    planned = {source.name: f"{state.table_id}@0"}
+    assert [1] == [row["id"] for row in evaluate(lake.warehouse, model, planned).collect()]
+    assert [2] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+    with pytest.raises(WarehouseError, match="a table was replaced while this run was under way"):
+        evaluate(lake.warehouse, model, {source.name: "another@0"})
+
+
+def test_another_projects_hidden_columns_are_not_read(lake: ModelTables) -> None:
+    """But a table that only has such a name keeps it."""
+    lake.write(a_model("tracked", values("1, 'a'"), name="raw.things"))
+    warehouse = lake.warehouse.settings.warehouse
+    theirs = SourceInput(source="crm", table="things", location=f"{warehouse}/raw")
+    assert ["id", "name"] == evaluate(lake.warehouse, reading("crm.things", theirs), {}).columns
+    own = str(lake.warehouse.settings.root / "lake" / "plain")
+    lake.warehouse.session.sql("select 1 as id, 'x' as _content_hash").write.format("delta").save(own)
+    plain = SourceInput(source="crm", table="plain", location="lake")
+    model = reading("crm.plain", plain, "select id, _content_hash as theirs from {}")
+    assert ["id", "theirs"] == evaluate(lake.warehouse, model, {}).columns
+
+
+def test_a_catalogs_table_is_read(lake: ModelTables) -> None:
+    session = lake.warehouse.session
+    session.sql("create schema if not exists Odd_Schema").collect()
+    location = (lake.warehouse.settings.root / "catalog").as_uri()
+    session.sql(f"create table Odd_Schema.My_Deals using parquet location '{location}' as select 7 as id")
+    source = SourceInput(source="crm", table="My_Deals", location="spark_catalog.Odd_Schema")
+    model = reading("crm.My_Deals", source)
+    assert [7] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+    session.sql("drop schema Odd_Schema cascade").collect()
+
+
+def test_a_lost_table_of_a_folder_is_named(lake: ModelTables) -> None:
+    (lake.warehouse.settings.root / "lake" / "Deals").mkdir(parents=True)
+    model = reading("crm.deals", SourceInput(source="crm", table="deals", location="lake"))
+    with pytest.raises(WarehouseError, match=r"crm\.deals isn't there; did you mean `Deals`\?"):
+        evaluate(lake.warehouse, model, {})
 
 
 def test_an_unmade_input_is_named(lake: ModelTables) -> None:

@@ -47,8 +47,12 @@ class ModelTables:
     warehouse: Warehouse
 
     def write(self, model: Model, **inputs: str) -> Written:
+        return self.write_frame(model, evaluate(self.warehouse, model, inputs), **inputs)
+
+    def write_frame(self, model: Model, frame: DataFrame, **inputs: str) -> Written:
+        """Write what was evaluated before."""
         note = CommitNote(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
-        return write_model(self.warehouse, model, evaluate(self.warehouse, model, inputs), note)
+        return write_model(self.warehouse, model, frame, note)
 
     def run(self, kind: str, sql: str, **more: Any) -> Written:
         return self.write(a_model(kind, sql, **more))

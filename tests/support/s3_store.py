@@ -20,7 +20,7 @@ class S3Store:
         self.refuses = False
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Door)
         self._server.store = self  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property
     def access(self) -> S3Access:

@@ -1,0 +1,144 @@
+"""The Parquet files that a Delta table consists of now, as its log tells them. Opens none of them.
+
+Only what a table of ours can have is known here. Of anything else the reader has to be one who knows it all.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+
+from ondatra_dagster.planning.log_files import LogFiles, open_log
+from ondatra_dagster.project.addresses import local_path, scheme_of
+
+COMMIT = re.compile(r"(\d{20})\.json")
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+FEATURES = frozenset(
+    {"columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
+    | {"deletionVectors"}  # known by the files that have one
+)
+MAPPINGS = ("none", "name")
+NEEDED = ("protocol", "metaData", "add")
+
+
+class BeyondUsError(Exception):
+    """The table has something that is for Spark to read; the text says what."""
+
+
+class LiveFile(NamedTuple):
+    path: str  # absolute, or an address
+    partition: Mapping[str, str | None]  # by physical name
+    rows: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTable:
+    """A table as it is now."""
+
+    fields: tuple[Mapping[str, Any], ...]  # of its schema, as the log has them
+    is_mapped: bool  # whether its files know columns by physical names
+    partition_columns: frozenset[str]
+    files: tuple[LiveFile, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None where a writer hasn't counted."""
+        counts = [file.rows for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def live_table(table: str) -> LiveTable | None:
+    """The table, or None when there is no log; raises BeyondUsError."""
+    log = open_log(table)
+    names = log.names()
+    if not any(COMMIT.fullmatch(name) or CHECKPOINT.fullmatch(name) for name in names):
+        return None
+    found: dict[str, Any] = {}
+    files: dict[str, Mapping[str, Any]] = {}
+    for kind, action in _actions(log, names):
+        if kind == "add":
+            files[action["path"]] = action
+        elif kind == "remove":
+            files.pop(action["path"], None)
+        else:
+            found[kind] = action
+    return _table(table, found, files.values())
+
+
+def _table(table: str, found: Mapping[str, Any], files: Iterable[Mapping[str, Any]]) -> LiveTable:
+    _check_protocol(found.get("protocol") or {})
+    metadata = found.get("metaData") or {}
+    mapping = dict(metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+    if mapping not in MAPPINGS or "schemaString" not in metadata:
+        raise BeyondUsError(f"column mapping by {mapping}")
+    return LiveTable(
+        fields=tuple(orjson.loads(metadata["schemaString"])["fields"]),
+        is_mapped=mapping == "name",
+        partition_columns=frozenset(metadata.get("partitionColumns") or ()),
+        files=tuple(_file(table, action) for action in files),
+    )
+
+
+def _check_protocol(protocol: Mapping[str, Any]) -> None:
+    version = protocol.get("minReaderVersion") or 1
+    unknown = set(protocol.get("readerFeatures") or ()) - FEATURES
+    if version > 3 or unknown:
+        raise BeyondUsError(
+            f"reader version {version} with {', '.join(sorted(unknown)) or 'unknown features'}"
+        )
+
+
+def _file(table: str, action: Mapping[str, Any]) -> LiveFile:
+    if action.get("deletionVector"):
+        raise BeyondUsError("deletion vectors")
+    stats = orjson.loads(action.get("stats") or "{}")
+    return LiveFile(
+        _place(table, unquote(action["path"])),
+        dict(action.get("partitionValues") or {}),
+        stats.get("numRecords"),
+    )
+
+
+def _place(table: str, path: str) -> str:
+    """Where a file is: a clone's files are those of another table, by their whole address."""
+    if scheme_of(path) is None:
+        here = re.sub(r"^file:/+", "/", path)
+        return here if here.startswith("/") else f"{table.rstrip('/')}/{here}"
+    return str(local_path(path) or path)
+
+
+def _actions(log: LogFiles, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Every action that counts, oldest first: of the newest whole checkpoint and of the commits after it."""
+    version, parts = _newest_checkpoint(names)
+    for name in parts:
+        yield from _checkpoint_actions(log.read(name))
+    commits = sorted(int(found.group(1)) for name in names if (found := COMMIT.fullmatch(name)))
+    newer = [commit for commit in commits if commit > version]
+    if newer != list(range(version + 1, version + 1 + len(newer))):
+        raise BeyondUsError("a log with gaps")
+    for commit in newer:
+        for line in log.read(f"{commit:020}.json").split(b"\n"):
+            if line.strip():
+                yield from orjson.loads(line).items()
+
+
+def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+    """The newest checkpoint of which every part is there; version -1 when there is none."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if found := CHECKPOINT.fullmatch(name):
+            parts.setdefault((int(found.group(1)), int(found.group(3) or 1)), []).append(name)
+    whole = [(version, names) for (version, count), names in parts.items() if len(names) == count]
+    return max(whole, default=(-1, []))
+
+
+def _checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(NEEDED))
+    for row in read.to_pylist(maps_as_pydicts="strict"):
+        yield from ((kind, action) for kind, action in row.items() if action)

@@ -1,0 +1,109 @@
+"""Files are read as they are, with their options; which files a path means is known before Spark is asked."""
+
+from pathlib import Path
+
+import pytest
+from support.model_tables import ModelTables, a_model
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.model import FileInput, Model, Reference
+from ondatra_dagster.warehouse.model_run import evaluate
+
+pytestmark = pytest.mark.spark
+
+
+def a_file(lake: ModelTables, path: str, content: str | bytes) -> Path:
+    file = lake.warehouse.settings.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def reading(path: str, of: str = "csv", **options: str) -> Model:
+    source = FileInput(format=of, path=path, options=tuple(options.items()))
+    name = f"{of}.`{path}`"
+    reference = Reference(start=14, end=14 + len(name), input=source)
+    return a_model("table", f"select * from {name}", inputs=(source,), references=(reference,))
+
+
+def rows(lake: ModelTables, model: Model) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in evaluate(lake.warehouse, model, {}).collect())
+
+
+def test_a_name_full_of_signs_is_that_file(lake: ModelTables) -> None:
+    """Spark would take it for a pattern."""
+    a_file(lake, "in [1] {a}/what? é*.csv", "id\n1\n")
+    a_file(lake, "in [1] {a}/what? éx.csv", "id\n2\n")
+    assert [("1",)] == rows(lake, reading("in [1] {a}/what? é*.csv", header="true"))
+
+
+def test_patterns_and_folders_are_read(lake: ModelTables) -> None:
+    for name in ("a", "b", "c"):
+        a_file(lake, f"in/{name}.csv", f"id\n{name}\n")
+    a_file(lake, "in/_SUCCESS", "")
+    assert [("a",), ("b",)] == rows(lake, reading("in/{a,b}.csv", header="true"))
+    assert [("b",), ("c",)] == rows(lake, reading("in/[^a].csv", header="true"))
+    assert [("a",), ("b",), ("c",)] == rows(lake, reading("in", header="true"))
+
+
+def test_a_folder_of_partitions_has_their_columns(lake: ModelTables) -> None:
+    a_file(lake, "in/day=2026-01-02/x.json", '{"id": 1}\n')
+    a_file(lake, "in/day=2026-01-03/x.json", '{"id": 2}\n')
+    found = rows(lake, reading("in", "json"))
+    assert [(1, "2026-01-02"), (2, "2026-01-03")] == [(id_, str(day)) for id_, day in found]
+
+
+def test_a_mark_at_the_beginning_is_no_part_of_a_name(lake: ModelTables) -> None:
+    """Excel writes one."""
+    a_file(lake, "x.csv", b"\xef\xbb\xbfid;name\r\n1;\xc3\xa9\r\n")
+    model = reading("x.csv", header="true", delimiter=";", inferSchema="true")
+    assert ["id", "name"] == evaluate(lake.warehouse, model, {}).columns
+    assert [(1, "é")] == rows(lake, model)
+
+
+def test_a_quoted_line_break_needs_an_option(lake: ModelTables) -> None:
+    a_file(lake, "x.csv", 'id,text\n1,"two\nlines, ""quoted"""\n')
+    model = reading("x.csv", header="true", multiLine="true", escape='"')
+    assert [("1", 'two\nlines, "quoted"')] == rows(lake, model)
+
+
+def test_a_schema_may_be_given(lake: ModelTables) -> None:
+    """Then an empty file is no rows, and columns have their types without a look at the values."""
+    a_file(lake, "x.csv", "id,at\n1,2026-01-02\n")
+    model = reading("x.csv", header="true", Schema="id BIGINT, at DATE")
+    assert ["bigint", "date"] == [
+        field.dataType.simpleString() for field in evaluate(lake.warehouse, model, {}).schema.fields
+    ]
+    a_file(lake, "x.csv", "")
+    assert [] == rows(lake, model)
+
+
+def test_an_empty_file_says_what_to_do(lake: ModelTables) -> None:
+    a_file(lake, "x.csv", "")
+    with pytest.raises(WarehouseError, match=r"mart/things\.sql:3: x\.csv is empty, .* add 'schema' = "):
+        rows(lake, reading("x.csv"))
+
+
+def test_a_file_of_a_header_alone_has_no_rows(lake: ModelTables) -> None:
+    a_file(lake, "x.csv", "id,name\n")
+    frame = evaluate(lake.warehouse, reading("x.csv", header="true"), {})
+    assert (["id", "name"], 0) == (frame.columns, frame.count())
+
+
+def test_a_lost_file_says_what_to_do(lake: ModelTables) -> None:
+    """Spark would say where it looked, in the words of a file system."""
+    with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:3: in/\*\.csv isn't there; put it"):
+        rows(lake, reading("in/*.csv"))
+
+
+def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(lake: ModelTables) -> None:
+    file = a_file(lake, "x.csv", "id\n1\n")
+    model = reading("x.csv", header="true")
+    lake.write(model)
+    before = lake.state(model)
+    frame = evaluate(lake.warehouse, model, {})
+    file.unlink()
+    with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:\d+: ") as failure:
+        lake.write_frame(model, frame)
+    assert "\n" not in str(failure.value)
+    assert before == lake.state(model)
