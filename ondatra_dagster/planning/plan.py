@@ -25,6 +25,7 @@ from ondatra_dagster.project.model import FileInput, Model, ModelInput, SinkUse
 from ondatra_dagster.project.project import Project
 
 NAMED = 3  # inputs that a reason names
+WITHOUT_VERSION = {NOT_THERE: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
 NEVER = -1  # the watermark of a queue, or the version of a table, that isn't there yet
 
 
@@ -171,12 +172,9 @@ def _reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
-    lost = [name for name, version in inputs.items() if version == NOT_THERE]
-    if lost:
-        yield f"{_told(model, lost)} isn't there"  # the run says what to do
-    unversioned = [name for name, version in inputs.items() if version == UNVERSIONED]
-    if unversioned:
-        yield f"{_told(model, unversioned)} can't be told to be unchanged"
+    for state, told in WITHOUT_VERSION.items():
+        if names := [name for name, version in inputs.items() if version == state]:
+            yield f"{_told(model, names)} {told}"
     if last is None:
         yield "its table was last written by another hand"
         return
