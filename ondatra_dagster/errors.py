@@ -3,6 +3,7 @@
     OndatraError
     ├── ProjectError            fix a file of the project: carries all problems together
     ├── SettingsError           fix pyproject.toml, .env or a variable
+    │   └── BadSettingsError    the same: carries all problems together
     ├── SelectionError          name something that the project has
     ├── PushContractError       fix a lib/*.star file
     ├── DeliveryError           look at the API that the sink sends to
@@ -29,24 +30,36 @@ class Problem:
     """One thing that is wrong in one file of the project."""
 
     file: str  # relative to the project, with forward slashes
-    line: int
+    line: int  # 0: a variable, which has no lines
     what: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.what}; {self.remedy}"
 
 
 class ProjectError(OndatraError):
     """The project can't be read as it stands; `problems` has every reason, not just the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(problems))
+        self.problems = tuple(sorted(set(problems)))  # what two files load may be found twice
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class SettingsError(OndatraError):
     """A setting, or a variable that stands for one, can't be used."""
+
+
+class BadSettingsError(SettingsError):
+    """What the project's settings say can't be used; `problems` has all of it."""
+
+    def __init__(self, problems: Sequence[Problem], *, usable: Any = None) -> None:
+        self.problems = tuple(sorted(problems))
+        self.usable = (
+            usable  # the Settings without them, where the rest of the project can be judged by those
+        )
+        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class SelectionError(OndatraError):

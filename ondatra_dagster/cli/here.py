@@ -24,7 +24,8 @@ def open_workspace() -> Workspace:
 def _is_project(folder: Path) -> bool:
     try:
         settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        # a file that can't be read says so when it is read as settings
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return (folder / "models").is_dir()  # what is wrong with the file is told when it is read as settings
+    except OSError:
         return (folder / "models").is_dir() and (folder / "lib").is_dir()
     return "ondatra" in settings.get("tool", {}) or (folder / "models").is_dir()

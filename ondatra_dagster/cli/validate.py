@@ -6,7 +6,7 @@ import click
 
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
-from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.wording import count
 
 
@@ -17,7 +17,7 @@ def command(strict: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls i
     """Look at models, push functions and settings; opens no network, starts no Spark."""
     try:
         workspace = open_workspace()
-    except ProjectError as error:
+    except (ProjectError, BadSettingsError) as error:
         for problem in error.problems:
             _put(problem, "error", as_json=as_json)
         say(f"{count(len(error.problems), 'problem')} found")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_library import files_of
+from ondatra_dagster.delivery.push_library import files_of, unknown_names
 from ondatra_dagster.delivery.push_source import read_source
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.model import Model
@@ -25,9 +25,11 @@ def check_library(path: Path, *, secrets: Callable[[str], str | None]) -> Librar
     if source is None:
         return LibraryCheck(None, problems, ())
     try:
-        files_of(path)
+        problems = list(unknown_names(files_of(path)))
     except ProjectError as error:
         return LibraryCheck(None, error.problems, ())
+    if problems:
+        return LibraryCheck(None, problems, ())
     return LibraryCheck(source.config, (), _unset(source.config, secrets))
 
 

@@ -7,7 +7,7 @@ its result means is in batch_modes. It reaches no file but what it loads from li
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.http_api import BatchCalls
 from ondatra_dagster.delivery.push_call import PushCall, current, host_functions
 from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_source import PushSource, read_source
+from ondatra_dagster.delivery.push_source import PushSource, exported_names, read_source, unreadable
 from ondatra_dagster.errors import Problem, ProjectError, PushContractError
+from ondatra_dagster.project.suggestions import correction
 
 _PRELUDE = "@ondatra"
 WORDS = (
@@ -28,6 +29,10 @@ WORDS = (
 )
 # stands as one line before a file's own, so lines in messages are one too high
 _PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, WORDS))}, json = "checked_json")\n'.replace("'", '"')
+# all names of a file are looked up before its first statement runs: this one, which ends it
+_LOOKED_UP = "every name is known"
+_NAMES_ONLY = f'fail("{_LOOKED_UP}"); {_PREFIX}'
+_UNKNOWN_NAME = re.compile(r"Variable `(.+?)` not found")
 _CALLER = """
 load("{prelude}", "deliver")
 load("{file}", "push")
@@ -158,6 +163,7 @@ class LibraryFile(NamedTuple):
     """One file of lib/, parsed but not run."""
 
     name: str  # lib/NAME.star
+    text: str
     tree: starlark.AstModule
     loads: Mapping[str, str]  # what its load()s say → the name of the file they mean
 
@@ -167,6 +173,37 @@ def files_of(path: Path) -> Sequence[LibraryFile]:
     files: dict[str, LibraryFile] = {}
     _collect(path.parent, path.name, files, ())
     return list(files.values())
+
+
+def unknown_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
+    """What the files name and nobody defines; nothing of theirs is run."""
+    texts = {file.name: file.text for file in files}
+    for file in files:
+        for load in file.tree.loads():
+            loaded = texts.get(file.loads[load.module_id])
+            known = exported_names(loaded) if loaded is not None else None
+            for name in load.symbols.values():
+                if known is not None and name not in known:
+                    remedy = correction(name, known, plural="names there")
+                    what = f"{load.module_id!r} has no {name!r} to load"
+                    yield _place_of_load(file, load.module_id).problem(what, remedy)
+        yield from _undefined_name(file)
+
+
+def _undefined_name(file: LibraryFile) -> Iterator[Problem]:
+    """The first name of a file that nothing in it defines."""
+    tree = starlark.parse(file.name, _NAMES_ONLY + file.text, _dialect())
+    try:
+        starlark.eval(starlark.Module(), tree, _globals())
+    except starlark.StarlarkError as error:
+        fault = _fault(str(error), frozenset({file.name}))
+        if found := _UNKNOWN_NAME.match(fault.what):
+            what, remedy = f"nothing is called {found[1]!r} here", "define it, or load it from a file of lib/"
+            yield _Place(file.name, fault.line).problem(what, remedy)
+
+
+def _place_of_load(file: LibraryFile, wanted: str) -> "_Place":
+    return _Place(file.name, next(n for n, line in enumerate(file.text.splitlines(), 1) if wanted in line))
 
 
 def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tuple[str, ...]) -> str:
@@ -182,7 +219,7 @@ def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tup
     for wanted in [each.module_id for each in tree.loads() if each.module_id != _PRELUDE]:
         place = _Place(name, next(n for n, line in enumerate(text.splitlines(), 1) if wanted in line))
         loads[wanted] = _collect(lib, _found(lib, wanted, place, (*above, name)), files, (*above, name))
-    files[name] = LibraryFile(name, tree, loads)
+    files[name] = LibraryFile(name, text, tree, loads)
     return name
 
 
@@ -190,8 +227,11 @@ class _Place(NamedTuple):
     file: str
     line: int
 
+    def problem(self, what: str, remedy: str) -> Problem:
+        return Problem(file=self.file, line=self.line, what=what, remedy=remedy)
+
     def refuse(self, what: str, remedy: str) -> ProjectError:
-        return ProjectError([Problem(file=self.file, line=self.line, what=what, remedy=remedy)])
+        return ProjectError([self.problem(what, remedy)])
 
 
 def _found(lib: Path, wanted: str, place: _Place, open_files: tuple[str, ...]) -> str:
@@ -210,7 +250,7 @@ def _text(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise _Place(name, 1).refuse(f"can't be read: {error}", "make it a readable UTF-8 file") from error
+        raise ProjectError([unreadable(name, error)]) from error
 
 
 def _name(lib: Path, relative: str) -> str:
@@ -219,7 +259,8 @@ def _name(lib: Path, relative: str) -> str:
 
 def _in_file(text: str, name: str) -> ProjectError:
     fault = _fault(text, frozenset({name}))
-    return _Place(name, fault.line).refuse(fault.what, "docs/push-functions.md says what Starlark has")
+    what = fault.what.removeprefix("Parse error: ")
+    return _Place(name, fault.line).refuse(what, "docs/push-functions.md says what Starlark has")
 
 
 def _evaluate(

@@ -27,7 +27,7 @@ def read_source(path: Path, file: str) -> tuple[PushSource | None, Sequence[Prob
         text = path.read_text(encoding="utf-8-sig")
         tree = ast.parse(text)
     except (OSError, UnicodeDecodeError) as error:
-        return None, [_problem(file, 1, f"can't be read: {error}", "make it a readable UTF-8 file")]
+        return None, [unreadable(file, error)]
     except SyntaxError as error:
         return None, [_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
     config, problems = read_api(tree, file)
@@ -40,6 +40,33 @@ def read_source(path: Path, file: str) -> tuple[PushSource | None, Sequence[Prob
     if config is None or problems:
         return None, problems
     return PushSource(path=path, text=text, config=config, parameters=_parameters(push, known)), ()
+
+
+def exported_names(text: str) -> set[str] | None:
+    """What other files can load of this one; None when that isn't plain."""
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return None
+    if any(isinstance(statement, ast.For | ast.If | ast.With) for statement in body):
+        return None
+    defined = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
+    assigned = {
+        node.id
+        for statement in body
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return {name for name in defined | assigned if not name.startswith("_")}
+
+
+def unreadable(file: str, error: OSError | UnicodeDecodeError) -> Problem:
+    """Why a file has no text."""
+    if isinstance(error, OSError):
+        return _problem(file, 1, f"the file can't be read: {error.strerror}", "make it readable")
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return _problem(file, line, "the file is not UTF-8", "save it as UTF-8")
 
 
 def _push_of(tree: ast.Module) -> ast.FunctionDef | None:

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from ondatra_dagster.delivery.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
-from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
 from ondatra_dagster.planning.noop_cache import NoopCache
 from ondatra_dagster.planning.plan import NEVER, Look, Plan, make_plan, plan_sync
 from ondatra_dagster.planning.versions import table_version, tables_of
-from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.model_files import find_sinks
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings import Settings, read_settings
 from ondatra_dagster.sync.sync import Sync
@@ -113,20 +112,17 @@ class Workspace:
 
 
 def load_workspace(root: Path) -> Workspace:
-    """The project at `root` with its syncs; raises SettingsError, or ProjectError with all that is wrong."""
-    settings = read_settings(root)
-    problems: list[Problem] = []
-    project: Project | None = None
-    try:
-        project = load_project(settings.root, settings)
-    except ProjectError as error:
-        problems += error.problems
-    checks = _check_sinks(project, settings)
-    for check in checks.values():
-        problems += check.problems
-    if project:
-        problems += _misuses(project, checks)
-    if project is None or problems:
+    """The project at `root` with its syncs; raises ProjectError with all that is wrong with its files.
+
+    Raises SettingsError where its settings are such that the rest can't be judged.
+    """
+    settings, problems = _settings(root)
+    reading = read_project(settings.root, settings)
+    project = reading.project
+    checks = _check_sinks(reading)
+    problems += [*reading.problems, *_misuses(project, checks)]
+    problems += [problem for check in checks.values() for problem in check.problems]
+    if problems:
         raise ProjectError(problems)
     unset = [warning for check in checks.values() for warning in check.warnings]
     return Workspace(
@@ -134,15 +130,24 @@ def load_workspace(root: Path) -> Workspace:
     )
 
 
-def _check_sinks(project: Project | None, settings: Settings) -> dict[str, LibraryCheck]:
+def _settings(root: Path) -> tuple[Settings, list[Problem]]:
+    try:
+        return read_settings(root), []
+    except BadSettingsError as error:
+        if error.usable is None:
+            raise
+        return error.usable, list(error.problems)
+
+
+def _check_sinks(reading: Reading) -> dict[str, LibraryCheck]:
     """What is known of the sinks that are used; of all when the models don't tell which those are."""
-    files = find_sinks(settings.root)
-    if project:
-        used = {model.sink.name for model in project.with_sinks() if model.sink}
-        files = {name: path for name, path in files.items() if name in used}
-    else:
-        files = {name: path for name, path in files.items() if _has_push(path)}
-    return {name: check_library(path, secrets=settings.secret) for name, path in files.items()}
+    project = reading.project
+    used = {model.sink.name for model in project.with_sinks() if model.sink}
+    return {
+        name: check_library(path, secrets=project.settings.secret)
+        for name, path in project.sink_files.items()
+        if name in used or (not reading.is_whole and _has_push(path))
+    }
 
 
 def _has_push(path: Path) -> bool:
@@ -152,9 +157,9 @@ def _has_push(path: Path) -> bool:
 
 def _misuses(project: Project, checks: Mapping[str, LibraryCheck]) -> Iterator[Problem]:
     for model in project.with_sinks():
-        config = checks[model.sink.name].config if model.sink else None
-        if config:
-            yield from check_use(config, model)
+        check = checks.get(model.sink.name) if model.sink else None  # None: there is no such file
+        if check and check.config:
+            yield from check_use(check.config, model)
 
 
 def _syncs(project: Project, checks: Mapping[str, LibraryCheck]) -> dict[str, Sync]:

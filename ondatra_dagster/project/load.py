@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project import graph
@@ -18,14 +19,31 @@ from ondatra_dagster.project.model_files import ModelFile, find_models, find_sin
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.query import Query
 from ondatra_dagster.project.references import Found, find_references
+from ondatra_dagster.project.setting_places import place_of
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.project.sources import Names, is_there, remedy_of
 
 SYNC_ID_LENGTH = 100
 
 
+class Reading(NamedTuple):
+    """A project as far as it can be read, and everything that is wrong with its files."""
+
+    project: Project
+    problems: Sequence[Problem]
+    is_whole: bool  # every file that can be a model is one of the project's
+
+
 def load_project(root: Path, settings: Settings) -> Project:
     """The project at `root`; raises ProjectError with every problem that its files have."""
+    reading = read_project(root, settings)
+    if reading.problems:
+        raise ProjectError(reading.problems)
+    return reading.project
+
+
+def read_project(root: Path, settings: Settings) -> Reading:
+    """The same for who has more to find out before it complains."""
     root = root.resolve()
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -46,15 +64,14 @@ def load_project(root: Path, settings: Settings) -> Project:
     problems += _clashing_sources(files, settings)
     order, cycles = graph.in_order(_reads(models))
     problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
-    if problems:
-        raise ProjectError(problems)
-    return Project(
+    project = Project(
         root=root,
         settings=settings,
         models={id_: models[id_] for id_ in order},
         sink_files=sinks,
         warnings=tuple(sorted(warnings)),
     )
+    return Reading(project, problems, is_whole=len(drafts) == len(files))
 
 
 def _model(draft: Draft, found: Found, settings: Settings) -> Model:
@@ -122,7 +139,8 @@ def _clashing_sources(files: Sequence[ModelFile], settings: Settings) -> Iterato
         taken = "a file format" if source.casefold() in FORMATS else taken
         if taken:
             what = f"[tool.ondatra.sources] {source!r} is also {taken}"
-            yield Problem(file="pyproject.toml", line=1, what=what, remedy="rename the source")
+            file, line = place_of(f"sources.{source}", settings.root)
+            yield Problem(file=file, line=line, what=what, remedy="rename the source")
 
 
 def _reads(models: Mapping[str, Model]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 What is found is neither judged nor put together here: that is settings.py.
 """
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import dotenv
 
-from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.setting_values import PREFIX, TABLES, VARIABLES
 from ondatra_dagster.project.suggestions import nearest
 
@@ -20,7 +21,8 @@ MISSPELLED = 0.9  # how like a setting's variable an unknown ONDATRA_ variable m
 
 
 class Given(NamedTuple):
-    place: str  # where it is written, for messages
+    file: str  # pyproject.toml, or the variable's name
+    line: int  # 0: a variable has none
     name: str
     value: object
 
@@ -30,7 +32,7 @@ def dot_env(root: Path) -> dict[str, str]:
     try:
         written = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(_unreadable(".env", error)) from error
+        raise _unreadable(".env", error) from error
     return {name: value for name, value in written.items() if value is not None}
 
 
@@ -41,9 +43,9 @@ def from_file(root: Path) -> Iterator[Given]:
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(_unreadable("pyproject.toml", error)) from error
+        raise _unreadable("pyproject.toml", error) from error
     for name, value in _named(_section(text)):
-        yield Given(f"pyproject.toml:{_line_of(name, text)}", name, value)
+        yield Given("pyproject.toml", _line_of(name, text), name, value)
 
 
 def _section(text: str) -> Mapping[str, object]:
@@ -51,17 +53,27 @@ def _section(text: str) -> Mapping[str, object]:
     try:
         tool = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"pyproject.toml: {error}; correct the file") from error
+        # Python tells the place in words only: Expected '=' after a key (at line 3, column 5)
+        found = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
+        line = int(found[1]) if found and found[1] else text.rstrip().count("\n") + 1
+        what = str(error)[: found.start()] if found else str(error)
+        raise _bad("pyproject.toml", line, f"it is no TOML: {what}", "correct the line") from error
     section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
     if not isinstance(section, dict):
-        raise SettingsError("pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]")
+        what, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
+        raise _bad("pyproject.toml", _line_of("ondatra", text), what, remedy)
     return section
 
 
-def _unreadable(file: str, error: OSError | UnicodeDecodeError) -> str:
+def _unreadable(file: str, error: OSError | UnicodeDecodeError) -> BadSettingsError:
     if isinstance(error, OSError):
-        return f"{file}: the file can't be read: {error.strerror}; make it readable"
-    return f"{file}:1: the file is not UTF-8; save it as UTF-8"
+        return _bad(file, 0, f"the file can't be read: {error.strerror}", "make it readable")
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return _bad(file, line, "the file is not UTF-8", "save it as UTF-8")
+
+
+def _bad(file: str, line: int, what: str, remedy: str) -> BadSettingsError:
+    return BadSettingsError([Problem(file=file, line=line, what=what, remedy=remedy)])
 
 
 def _named(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -72,6 +84,13 @@ def _named(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield from _named(value, full + ".")
         else:
             yield full, value
+
+
+def place_of(name: str, root: Path) -> tuple[str, int]:
+    """The file and the line that most likely say a setting that is known to be said."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return "pyproject.toml", _line_of(name, (root / "pyproject.toml").read_text(encoding="utf-8-sig"))
+    return PREFIX + name.partition(".")[0].upper(), 0  # there is no such file: a variable says it
 
 
 def _line_of(name: str, text: str) -> int:
@@ -89,6 +108,6 @@ def from_variables(variables: Mapping[str, str]) -> Iterator[Given]:
         if not value or not variable.startswith(PREFIX) or variable.startswith(OAUTH_TOKENS):
             continue
         if variable in VARIABLES:
-            yield Given(variable, VARIABLES[variable], value)
+            yield Given(variable, 0, VARIABLES[variable], value)
         elif nearest(variable, VARIABLES, likeness=MISSPELLED):
-            yield Given(variable, variable, value)
+            yield Given(variable, 0, variable, value)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.setting_places import Given, dot_env, from_file, from_variables
 from ondatra_dagster.project.setting_values import PREFIX, READERS, VARIABLES, BadValueError
@@ -71,20 +71,25 @@ class Settings:
 
 
 def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of the project at `root`; raises SettingsError with everything that is wrong."""
+    """The settings of the project at `root`; raises BadSettingsError with everything that is wrong."""
     root = root.resolve()
     environ = os.environ if environ is None else environ
     variables = {**dot_env(root), **environ}
     chosen: Chosen = {}
-    problems: list[str] = []
+    problems: list[Problem] = []
+    refused: set[str] = set()
     for given in (*from_file(root), *from_variables(variables)):
         try:
             _take(given, chosen)
         except BadValueError as bad:
-            problems.append(f"{given.place}: {bad}")
+            what, _, remedy = str(bad).partition("; ")
+            problems.append(Problem(file=given.file, line=given.line, what=what, remedy=remedy))
+            refused.add(given.name)
+    settings = _settings(root, chosen, variables)
     if problems:
-        raise SettingsError("\n".join(problems))
-    return _settings(root, chosen, variables)
+        # without the sources nobody knows what models may read: each that reads one would seem to be wrong
+        raise BadSettingsError(problems, usable=None if "sources" in refused else settings)
+    return settings
 
 
 def _take(given: Given, chosen: Chosen) -> None:

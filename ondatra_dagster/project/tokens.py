@@ -13,6 +13,9 @@ logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
 )  # what it warns of is refused here with a sentence
 
+OPEN = frozenset({TokenType.COMMA, TokenType.SELECT})
+ENDS = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
+
 
 class QueryError(ValueError):
     """A query that can't be used: where in it, why, and what to do."""
@@ -38,6 +41,7 @@ def read_statement(text: str) -> list[Token]:
     if not tokens:
         raise QueryError(1, "there is no query", "write a SELECT below the header")
     _refuse_second_statement(tokens)
+    _refuse_loose_ends(tokens)
     return tokens
 
 
@@ -57,6 +61,13 @@ def _refuse_second_statement(tokens: Sequence[Token]) -> None:
     for token, following in itertools.pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON and following.token_type is not TokenType.SEMICOLON:
             raise QueryError(following.line, "a second statement begins here", "keep one SELECT in a file")
+
+
+def _refuse_loose_ends(tokens: Sequence[Token]) -> None:
+    """A comma or a SELECT with nothing behind it: sqlglot passes over some of them, Spark over none."""
+    for token, following in itertools.pairwise((*tokens, None)):
+        if token and token.token_type in OPEN and (not following or following.token_type in ENDS):
+            raise QueryError(token.line, f"nothing follows {token.text!r}", "write what is missing there")
 
 
 def comments_between(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:

@@ -154,7 +154,10 @@ def test_what_is_not_a_model_is_left_alone(load):
             {"models/a/b.sql": "-- x\nselect 1;\nselect 2"},
             "models/a/b.sql:3: a second statement begins here; keep one ",
         ),
-        ({"models/a/b.sql": "-- x\n\nselect\nfrom from"}, "models/a/b.sql:4: the SQL can't be parsed: "),
+        (
+            {"models/a/b.sql": "-- x\n\nselect\nfrom from"},
+            "models/a/b.sql:3: nothing follows 'select'; write what is missing there",
+        ),
         (
             {"models/a/b.sql": "-- @tag: a\ndrop table x.y"},
             "models/a/b.sql:2: DROP is not a query; write one SELECT",
@@ -197,11 +200,11 @@ def test_what_is_not_a_model_is_left_alone(load):
         ),
         (
             {"pyproject.toml": '[tool.ondatra.sources]\nA = "x.y"', "models/a/b.sql": "select 1 as a"},
-            "pyproject.toml:1: [tool.ondatra.sources] 'A' is also models/A; rename the source",
+            "pyproject.toml:2: [tool.ondatra.sources] 'A' is also models/A; rename the source",
         ),
         (
             {"pyproject.toml": '[tool.ondatra.sources]\ncsv = "x.y"'},
-            "pyproject.toml:1: [tool.ondatra.sources] 'csv' is also a file format; rename the source",
+            "pyproject.toml:2: [tool.ondatra.sources] 'csv' is also a file format; rename the source",
         ),
     ],
 )

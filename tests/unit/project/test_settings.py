@@ -225,14 +225,18 @@ def test_everything_wrong_is_said_together(tmp_path):
         (
             "pyproject.toml",
             b"[tool.ondatra]\nx = '\xe9'",
-            "pyproject.toml:1: the file is not UTF-8; save it as UTF-8",
+            "pyproject.toml:2: the file is not UTF-8; save it as UTF-8",
         ),
-        ("pyproject.toml", b"[tool", "pyproject.toml: Expected ']'"),
-        ("pyproject.toml", b"tool = 1", "pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]"),
+        ("pyproject.toml", b"[tool", "pyproject.toml:1: it is no TOML: Expected ']'"),
+        (
+            "pyproject.toml",
+            b"tool = 1",
+            "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]",
+        ),
         (
             "pyproject.toml",
             b"tool.ondatra = 1",
-            "pyproject.toml: tool.ondatra is not a table; write [tool.ondatra]",
+            "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]",
         ),
         (".env", b"KEY=\xe9", ".env:1: the file is not UTF-8; save it as UTF-8"),
     ],

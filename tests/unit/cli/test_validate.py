@@ -1,0 +1,160 @@
+"""`ondatra validate` on projects with faults: each is named with its place and its remedy, and quickly."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from support.broken_projects import BROKEN, MODEL, PUSH, Broken
+from support.terminal import Terminal
+
+SECONDS = 3  # the promise for each of them, a new process and Python's own start included
+Write = Callable[[Mapping[str, str | bytes]], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Lay down a project, and stand in it."""
+
+    def write_files(files: Mapping[str, str | bytes]) -> Path:
+        root = tmp_path / "my shop"
+        for name, content in {"pyproject.toml": "[tool.ondatra]\n", **files}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        monkeypatch.chdir(root)
+        return root
+
+    return write_files
+
+
+def test_the_faults_are_really_different() -> None:
+    """Forty were promised."""
+    told = {broken.told for broken in BROKEN}
+    assert len(told) == len(BROKEN) == len({broken.name for broken in BROKEN})
+    assert len(BROKEN) >= 40
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_a_fault_is_told_with_its_place_and_its_remedy(
+    write: Write, ondatra: Terminal, broken: Broken
+) -> None:
+    """Alone: what follows from it is no fault of its own."""
+    write(broken.files)
+    said = ondatra("validate")
+    problem, number = said.err.splitlines()
+    assert (broken.told, "1 problem found") == (problem[: len(broken.told)], number)
+    assert (1, "") == (said.code, said.out)
+
+
+@pytest.mark.parametrize("broken", BROKEN[:: len(BROKEN) // 4], ids=lambda broken: broken.name)
+def test_a_process_of_its_own_says_so_within_seconds(write: Write, broken: Broken) -> None:
+    """As a user calls it: no JVM comes up, nor any part of Spark or Dagster."""
+    root = write(broken.files)
+    script = (
+        "import sys\n"
+        "from ondatra_dagster.cli.main import code_of\n"
+        "code = code_of(['validate', '--json'])\n"
+        "assert not {'pyspark', 'py4j', 'dagster'} & set(sys.modules)\n"
+        "sys.exit(code)\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    took = time.monotonic() - began
+    assert (1, "1 problem found\n") == (done.returncode, done.stderr)
+    assert took < SECONDS
+
+
+def test_all_faults_of_a_project_are_told_together(write: Write, ondatra: Terminal) -> None:
+    """Settings, models, push functions, and how they fit: one at a time would be one run at a time."""
+    write(
+        {
+            "pyproject.toml": '[tool.ondatra]\nsinks = "maybe"\n',
+            "models/a/kind.sql": f"-- @kind: merg\n-- @owner: anna\n{MODEL}",
+            "models/a/misuse.sql": "-- @sink: other('x')\n-- @sync_id: y\nSELECT 1 AS id\n",
+            "models/a/syntax.sql": "SELECT (1\n",
+            "lib/crm.star": f'API = {{\n    "base_ulr": "",\n    "timeout": "x",\n}}\n{PUSH}',
+            "lib/other.star": PUSH,
+            "lib/third.star": "def push(rows):\n    return nobody\n",
+        }
+    )
+    places = [problem["file"] + f":{problem['line']}" for problem in ondatra("validate", "--json").objects]
+    models = ["models/a/kind.sql:1", "models/a/kind.sql:2", "models/a/misuse.sql:1", "models/a/syntax.sql:1"]
+    libraries = ["lib/crm.star:2", "lib/crm.star:3", "lib/third.star:2"]
+    assert [*libraries, *models, "pyproject.toml:2"] == places
+
+
+def test_programs_get_an_object_a_problem(write: Write, ondatra: Terminal) -> None:
+    """An editor can mark the line."""
+    write({"models/a/b.sql": "-- @kind: table\n-- @tag: a b\nSELECT 1 AS id\n"})
+    said = ondatra("validate", "--json")
+    expected = {
+        "level": "error",
+        "file": "models/a/b.sql",
+        "line": 2,
+        "what": "@tag 'a b' is not a tag",
+        "remedy": "write name or name=value, each up to 63 of A-Z a-z 0-9 . _ -",
+    }
+    assert (1, [expected]) == (said.code, said.objects)
+
+
+def test_a_variable_that_is_wrong_is_told_by_its_name(
+    write: Write, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no line."""
+    write({"models/a/b.sql": "SELECT 1 AS id\n"})
+    monkeypatch.setenv("ONDATRA_SINKS", "nope")
+    assert "ONDATRA_SINKS: sinks can't be 'nope'; the choices are dry, off, on\n" in ondatra("validate").err
+
+
+def test_a_source_that_is_refused_blames_no_model(write: Write, ondatra: Terminal) -> None:
+    """What it would have brought is unknown."""
+    write(
+        {
+            "pyproject.toml": "[tool.ondatra.sources]\ncrm = 3\n",
+            "models/a/b.sql": "SELECT * FROM crm.deals\n",
+        }
+    )
+    assert "1 problem found" in ondatra("validate").err
+
+
+def test_a_fault_in_a_file_that_two_load_is_told_once(write: Write, ondatra: Terminal) -> None:
+    """It is one line to mend."""
+    load = 'load("o.star", "f")\n' + PUSH
+    write(
+        {
+            "models/a/b.sql": MODEL,
+            "models/a/c.sql": MODEL.replace("crm", "erp"),
+            "lib/crm.star": load,
+            "lib/erp.star": load,
+            "lib/o.star": "def f():\n    return g()\n",
+        }
+    )
+    assert ["lib/o.star:2: nothing is called 'g' here; define it, or load it from a file of lib/"] == (
+        ondatra("validate").err.splitlines()[:-1]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_x = [n for n in range(3)]\ndef f(a, *b, c = 1):\n    return g(a + _x)\ndef g(a):\n    return a",
+        "f = lambda x: struct(a = json.encode(x), b = time.now())\ng, h = (1, 2)",
+        'load("p.star", f = "other")\nload("p.star", "more")\ndef unused():\n    return more + f(1)',
+    ],
+)
+def test_names_that_are_there_are_no_fault(write: Write, ondatra: Terminal, text: str) -> None:
+    """A wrong complaint is worse than none."""
+    push = 'load("o.star", "f")\n' + PUSH if "load" not in text else PUSH
+    used = {"lib/o.star": text, "lib/p.star": "more = 1\ndef other(x):\n    return x\n"}
+    write({"models/a/b.sql": MODEL, "lib/crm.star": text + "\n" + PUSH if "load" in text else push, **used})
+    said = ondatra("validate")
+    assert (0, "1 model and 1 sync: nothing wrong was found\n") == (said.code, said.err)
+
+
+def test_a_wrong_invocation_is_told_apart(write: Write, ondatra: Terminal) -> None:
+    """Of a project with faults."""
+    write({"models/a/b.sql": "SELECT\n"})
+    assert [2, 1] == [ondatra("validate", "--nope").code, ondatra("validate").code]
