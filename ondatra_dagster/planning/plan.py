@@ -177,7 +177,11 @@ def _reasons(
             yield f"{_told(model, names)} {told}"
     if last is None:
         yield "its table was last written by another hand"
-        return
+    else:
+        yield from _differences(model, inputs, last)
+
+
+def _differences(model: Model, inputs: Mapping[str, str], last: CommitNote | Unchanged) -> Iterator[str]:
     if last.definition != model.definition:
         yield "its definition changed"
     if changed := changed_inputs(last.inputs, inputs):
