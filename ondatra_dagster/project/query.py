@@ -55,6 +55,9 @@ def _tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
         raise QueryError(1, "the query is nested too deeply", "make two models of it") from error
     except ParseError as error:
         first = error.errors[0]
+        if "pipe syntax operator" in first["description"]:
+            what = f"|> {first['highlight'].upper()} can't be read here"
+            raise QueryError(first["line"] or 1, what, "say it with |> SELECT or a plain SELECT") from error
         near = f" at {first['highlight']!r}" if first["highlight"] else ""
         # "Required keyword: 'this' missing for <class …>" speaks of sqlglot, not of the query
         why = "something is missing" if "<class" in first["description"] else first["description"]

@@ -4,7 +4,7 @@ CTEs shadow tables; strings and comments are none. An input keeps the name that 
 with: it gets an alias where the query gives it none, and `mart.customers.id` becomes a column of that alias.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -138,14 +138,24 @@ def _sort_out(table: exp.Table, query: Query, names: Names, uses: list[_Use], mi
 
 
 def _is_cte(table: exp.Table, name: str) -> bool:
-    """Whether a WITH around the table gives that name."""
+    """Whether a WITH around the table gives that name; within it only those before, but for RECURSIVE."""
     node: exp.Expr | None = table.parent
+    within: exp.Expr | None = None
     while node is not None:
+        within = node if isinstance(node, exp.CTE) else within
         clause = node.args.get("with_")
-        if clause and any(cte.alias.casefold() == name.casefold() for cte in clause.expressions):
+        if clause and name.casefold() in _names_before(clause, within):
             return True
         node = node.parent
     return False
+
+
+def _names_before(clause: exp.With, within: exp.Expr | None) -> Iterator[str]:
+    for cte in clause.expressions:
+        if cte is not within or clause.recursive:
+            yield cte.alias.casefold()
+        if cte is within:
+            return
 
 
 def _wants_alias(use: _Use, query: Query) -> bool:

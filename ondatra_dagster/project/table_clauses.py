@@ -1,7 +1,7 @@
 """What stands around a table's name and matters to who replaces it: WITH (…), TABLESAMPLE (…), TABLE a.b.
 
-sqlglot doesn't know the first and the last of them: so the tokens are read here and put into a form that it
-knows. Everything is kept by the offset of the name that it belongs to.
+sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL: so the tokens are read here and
+put into a form that it knows. Everything is kept by the offset of the name that it belongs to.
 """
 
 import dataclasses
@@ -44,10 +44,13 @@ def read_clauses(tokens: Sequence[Token]) -> TableClauses:
 
 
 def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
-    """The tokens without the options, and with TABLE a.b as FROM a.b."""
+    """The tokens without the options and limits of recursion, and with TABLE a.b as FROM a.b."""
     options_end = -1
     last = -1
-    for token, following in zip(tokens, (*tokens[1:], None), strict=True):
+    limits = {place + word for place in _recursion_limits(tokens) for word in range(4)}
+    for place, (token, following) in enumerate(zip(tokens, (*tokens[1:], None), strict=True)):
+        if place in limits:
+            continue
         if last in clauses.options:
             options_end = clauses.options[last].end
         last = token.end + 1
@@ -55,6 +58,13 @@ def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]
             continue
         is_table_query = following is not None and following.start in clauses.table_queries
         yield _as_from(token) if is_table_query else token
+
+
+def _recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
+    """Where MAX RECURSION LEVEL 5 begins."""
+    for place in range(len(tokens) - 3):
+        if all(says(tokens, place + word, text) for word, text in enumerate(("max", "recursion", "level"))):
+            yield place
 
 
 def _as_from(token: Token) -> Token:

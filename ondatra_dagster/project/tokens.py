@@ -76,7 +76,17 @@ def comments_between(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, 
     for token, begin in zip(tokens, begins, strict=True):
         between = text[token.end + 1 : begin]
         if "--" in between:
-            yield text.count("\n", 0, token.end + 1) + 1, between
+            line = text.count("\n", 0, token.end + 1) + 1
+            _refuse_long_comment(between, line)
+            yield line, between
+
+
+def _refuse_long_comment(between: str, line: int) -> None:
+    """A line comment that Spark reads on in the next line, and nobody else does."""
+    for number, comment in enumerate(between.split("\n")[:-1], start=line):
+        if "--" in comment and comment.endswith("\\"):
+            what = "a comment ends in \\, and for Spark it goes on in the next line"
+            raise QueryError(number, what, "end it otherwise")
 
 
 def parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:

@@ -104,6 +104,24 @@ def test_bad_sql_is_a_problem_where_it_is_bad(text, line, what):
     assert (line, what, "correct it there") == refusal(text)
 
 
+@pytest.mark.parametrize("step", ["set x = 1", "drop x", "window w as (order by x)"])
+def test_a_pipe_that_cannot_be_read_says_so(step):
+    """Its columns couldn't be followed: a SELECT says the same."""
+    expected = (
+        2,
+        f"|> {step.split()[0].upper()} can't be read here",
+        "say it with |> SELECT or a plain SELECT",
+    )
+    assert expected == refusal(f"from a.b\n|> {step}")
+
+
+def test_a_comment_that_spark_reads_on_is_a_problem():
+    """What stands below it would be missing from the query, and nobody would see why."""
+    what = "a comment ends in \\, and for Spark it goes on in the next line"
+    assert (2, what, "end it otherwise") == refusal("select 1 as a\n-- note \\\n, 2 as b")
+    assert 2 == len(parse_query("select 1 as a -- a \\ b\n, '-- \\\n' as b").tree.expressions)
+
+
 def test_a_query_too_deep_to_read_is_a_problem():
     """Not a trace."""
     expected = (1, "the query is nested too deeply", "make two models of it")

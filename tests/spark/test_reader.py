@@ -1,0 +1,65 @@
+"""What is found in a query's text is what Spark's parser finds; what Spark is given means the same."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from support.query_corpus import CORPUS, MODELS, SOURCES, TABLES, Case
+
+from ondatra_dagster.project.query import parse_query
+from ondatra_dagster.project.references import Found, find_references, rewrite
+from ondatra_dagster.project.sources import Names
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+pytestmark = pytest.mark.spark
+
+RELATION = re.compile(r"UnresolvedRelation \[([^\]]*)\]")
+NAMES = Names(models={name: name for name in MODELS}, sources=SOURCES)
+VIEWS = {name: f"reader_{number}" for number, name in enumerate(TABLES)}
+
+
+@pytest.fixture(scope="module")
+def spark(shared_warehouse: Warehouse) -> Iterator[SparkSession]:
+    """A session in which every table of the corpus is a view, under a name that no query says."""
+    session = shared_warehouse.session
+    for name, sql in TABLES.items():
+        session.sql(sql).createOrReplaceTempView(VIEWS[name])
+    yield session
+    for view in VIEWS.values():
+        session.catalog.dropTempView(view)
+
+
+def found_in(case: Case) -> Found:
+    return find_references(parse_query(case.sql), NAMES)
+
+
+def relations(spark: SparkSession, sql: str) -> set[str]:
+    """The names of two parts that Spark's parser takes for tables; those of one are CTEs."""
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql).toString()
+    names = {name.casefold() for name in RELATION.findall(plan)}
+    return {name.replace(", ", ".", 1) for name in names if ", " in name}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_spark_finds_the_same_inputs(spark, case):
+    """A table that was overlooked would be read as Spark finds it: at any version, or not at all."""
+    query = parse_query(case.sql)
+    expected = relations(spark, rewrite(query.sql, (), {}, query.dialect.edits))
+    inputs = {str(read.name).partition(" WITH")[0].replace("`", "") for read in found_in(case).inputs}
+    assert expected == {name.casefold() for name in inputs}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_spark_understands_what_it_is_given(spark, case):
+    """Each name in its place has become that of a view, and every column is still found."""
+    query = parse_query(case.sql)
+    found = found_in(case)
+    text = rewrite(query.sql, found.references, VIEWS, query.dialect.edits)
+    assert set() == relations(spark, text)
+    spark.sql(text).schema  # noqa: B018 - it is analysed, or says why not
+
+
+def test_spark_reads_a_comment_on_behind_a_backslash(spark):
+    """Why such a comment is refused."""
+    assert ["a"] == spark.sql("select 1 as a -- note \\\n, 2 as b").columns
