@@ -112,7 +112,10 @@ class Lineage:
 
     def _relation(self, model: Model) -> Relation:
         if model.id not in self._relations:
-            self._relations[model.id] = self._read(model)
+            above = self._project.upstream(model.id) | {model.id}
+            for id_, each in self._project.models.items():  # in their order: what is read has been followed
+                if id_ in above and id_ not in self._relations:
+                    self._relations[id_] = self._read(each)
         return self._relations[model.id]
 
     def _read(self, model: Model) -> Relation:
