@@ -41,7 +41,7 @@ class KindIOManager(dg.IOManager):
                 yield from [_check_event(context, verdict) for verdict in self._engine.row_verdicts(model)]
                 raise
             set_data_version(context, result.table_version)
-            context.add_output_metadata(shown.model_metadata(result))
+            context.add_output_metadata(shown.model_metadata(result, self._engine.made_of(result.model)))
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Nobody calls this."""

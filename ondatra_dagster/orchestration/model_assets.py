@@ -30,16 +30,17 @@ def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.Assets
                 computed = ondatra.compute(step, run_id=context.run.run_id)
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
             else:
-                yield _unchanged(key, ondatra.keep(step))
+                yield _unchanged(key, ondatra, ondatra.keep(step))
             yield from [check_result(key, verdict) for verdict in ondatra.model_verdicts(model)]
 
     return build
 
 
-def _unchanged(key: dg.AssetKey, kept: ModelResult) -> dg.MaterializeResult[None]:
+def _unchanged(key: dg.AssetKey, engine: Engine, kept: ModelResult) -> dg.MaterializeResult[None]:
     """A materialization with the data version that the asset had: what is below sees no change."""
     version = dg.DataVersion(kept.table_version)
-    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=shown.model_metadata(kept))
+    metadata = shown.model_metadata(kept, engine.made_of(kept.model))
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=metadata)
 
 
 def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:

@@ -14,9 +14,11 @@ from ondatra_dagster.delivery.library_check import LibraryCheck, check_library, 
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
+from ondatra_dagster.planning.known_columns import known_columns
 from ondatra_dagster.planning.noop_cache import NoopCache
 from ondatra_dagster.planning.plan import NEVER, Look, Plan, make_plan, plan_sync
 from ondatra_dagster.planning.versions import table_version, tables_of
+from ondatra_dagster.project.lineage import Lineage
 from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
@@ -65,6 +67,11 @@ class Workspace:
         return TrackingStore(
             settings.tracking, organization=settings.organization, workspace=settings.workspace
         )
+
+    @functools.cached_property
+    def lineage(self) -> Lineage:
+        """Of what each column is made; read when it is first asked for."""
+        return Lineage(self.project, known_columns(self.project))
 
     @property
     def noop_cache(self) -> NoopCache:

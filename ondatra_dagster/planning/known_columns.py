@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
+from ondatra_dagster.planning.versions import can_look
 from ondatra_dagster.project.lineage import KnownColumns
 from ondatra_dagster.project.model import Input, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sources import is_folder
+from ondatra_dagster.project.sources import table_of
 
 
 def known_columns(project: Project) -> KnownColumns:
@@ -26,6 +27,5 @@ def _state(project: Project, read: Input) -> TableState | None:
         definition = project.models[read.model].definition
         is_current = state is not None and state.note is not None and state.note.definition == definition
         return state if is_current else None
-    if isinstance(read, SourceInput) and is_folder(read, settings):
-        return read_table_state(settings.root / read.location / read.table)
-    return None
+    folder = table_of(read, settings) if isinstance(read, SourceInput) else None
+    return read_table_state(folder) if folder is not None and can_look(folder) else None

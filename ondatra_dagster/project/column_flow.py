@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
+from ondatra_dagster.project.columns import surely_named
 from ondatra_dagster.project.relations import (
     NOTHING,
     UNKNOWN,
@@ -175,9 +176,8 @@ class _Flow:
             star = node if isinstance(node, exp.Star) else node.this
             return _without(star, self._star(node, scope))
         made = self._made(node, scope, ctes)
-        if isinstance(node, exp.Aliases):
-            return Relation(columns=tuple(Given(name.name, made) for name in node.aliases))
-        return Relation(columns=(Given(_name(node), made),))
+        names: list[str | None] = [name.name for name in surely_named(node)]
+        return Relation(columns=tuple(Given(name, made) for name in names or [None]))
 
     def _star(self, node: exp.Expr, scope: Scope) -> Relation:
         if not isinstance(node, exp.Column):
@@ -317,17 +317,6 @@ def _column_names(node: exp.Expr) -> list[str]:
     """The names in AS t(a, b)."""
     alias = node.args.get("alias")
     return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
-
-
-def _name(node: exp.Expr) -> str | None:
-    """The name that a projection surely has in Spark."""
-    if isinstance(node, exp.Alias | exp.Column):
-        return node.alias_or_name
-    return (
-        node.expression.name
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier)
-        else None
-    )
 
 
 def _pivot_name(node: exp.Table) -> str | None:

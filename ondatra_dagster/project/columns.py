@@ -42,17 +42,27 @@ def is_reserved(name: str) -> bool:
 
 
 def _names(projection: exp.Expr) -> Iterator[VisibleColumn]:
-    """The names that a projection surely has in Spark: those of a column, a field, or behind AS."""
+    for identifier in surely_named(projection):
+        yield VisibleColumn(identifier.name, identifier.meta["line"])
+
+
+def surely_named(projection: exp.Expr) -> list[exp.Identifier]:
+    """The names that a projection surely has in Spark: those of a column, its field, or behind AS."""
     if isinstance(projection, exp.Aliases):
-        identifiers = projection.aliases
+        found = projection.aliases
     elif isinstance(projection, exp.Alias):
-        identifiers = [projection.args["alias"]]
+        found = [projection.args["alias"]]
     elif isinstance(projection, exp.Column):
-        identifiers = [projection.this]
-    elif isinstance(projection, exp.Dot):
-        identifiers = [projection.expression]
+        found = [projection.this]
+    elif _is_field(projection):
+        found = [projection.expression]
     else:
-        identifiers = []
-    for identifier in identifiers:
-        if isinstance(identifier, exp.Identifier):
-            yield VisibleColumn(identifier.name, identifier.meta["line"])
+        found = []
+    return [identifier for identifier in found if isinstance(identifier, exp.Identifier)]
+
+
+def _is_field(node: exp.Expr) -> bool:
+    """Whether it is a.b.c.d.e: the field of a column; that of an expression is called otherwise."""
+    while isinstance(node, exp.Dot):
+        node = node.this
+    return isinstance(node, exp.Column)

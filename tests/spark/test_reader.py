@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlglot import exp
 from support.query_corpus import CORPUS, MODELS, SOURCES, TABLES, Case
 
+from ondatra_dagster.project.column_flow import read_flow
 from ondatra_dagster.project.query import parse_query
 from ondatra_dagster.project.references import Found, find_references, rewrite
+from ondatra_dagster.project.relations import Relation, of_input
 from ondatra_dagster.project.sources import Names
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
@@ -58,6 +61,28 @@ def test_spark_understands_what_it_is_given(spark, case):
     text = rewrite(query.sql, found.references, VIEWS, query.dialect.edits)
     assert set() == relations(spark, text)
     spark.sql(text).schema  # noqa: B018 - it is analysed, or says why not
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
+    """Where a query's columns are all known, they have Spark's names and places."""
+    query = parse_query(case.sql)
+    found = found_in(case)
+    inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+
+    def relation_of(table: exp.Table) -> Relation:
+        read = inputs[table.parts[0].meta["start"]]
+        return of_input(read, spark.table(VIEWS[read.name]).columns)
+
+    given = read_flow(query.tree, relation_of)
+    text = rewrite(query.sql, found.references, VIEWS, query.dialect.edits)
+    if given.rest is None:
+        names = spark.sql(text).columns
+        assert len(names) == len(given.columns)
+        named = [
+            (name, column.name) for name, column in zip(names, given.columns, strict=True) if column.name
+        ]
+        assert [name.casefold() for name, _ in named] == [name.casefold() for _, name in named]
 
 
 def test_spark_reads_a_comment_on_behind_a_backslash(spark):

@@ -563,6 +563,7 @@ CORPUS = (
         "orders",
         "customers",
     ),
+    _case("select parts[0].x, struct(sku as s).s, parts.x from shop.lines", "lines"),
     # pipes
     _case("from shop.orders |> where id > 1 |> select id, amount |> order by id |> limit 3", "orders"),
     _case("from shop.orders |> aggregate sum(amount) as total group by status", "orders"),

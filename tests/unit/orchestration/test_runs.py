@@ -50,6 +50,19 @@ def test_an_unchanged_model_is_materialized_with_its_data_version(
     assert data_version(first, CRM) == data_version(second, CRM) == "id-of-crm@0"
 
 
+def test_a_materialization_tells_where_its_columns_come_from(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """Dagster draws it from this, up- and downstream; also of a run in which nothing changed."""
+    raw = dg.AssetKey(["raw", "contacts"])
+    expected = dg.TableColumnLineage(
+        {name: [dg.TableColumnDep(asset_key=raw, column_name=name)] for name in ("id", "email")}
+    )
+    for result in (materialize(shop), materialize(shop)):
+        (event,) = result.asset_materializations_for_node("sync__crm")
+        assert expected == event.metadata["dagster/column_lineage"].value
+
+
 def test_just_the_change_is_sent(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """The point of it all."""
     materialize(shop)

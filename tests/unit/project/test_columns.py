@@ -37,6 +37,7 @@ def test_names_that_are_sure_are_seen(sql, expected):
         ("select t.*, a from x.y t", ["a"]),
         ("select x.y.* from x.y", []),
         ("select a, count(*) from x.y", ["a"]),
+        ("select a, f(b).c, d[0].c from x.y", ["a"]),  # Spark calls them f(b).c and d[0].c
         ("select a, explode(b) from x.y", ["a"]),
         ("select a, v:b from x.y", ["a"]),
         ("table x.y", []),
