@@ -19,21 +19,24 @@ from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
 from ondatra_dagster.orchestration.sensors import sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
+from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
+from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.kinds import KINDS
 
 log = logging.getLogger(__name__)
 
 
-def build_definitions(root: Path, *, with_executor: bool = True) -> dg.Definitions:
+def build_definitions(root: Path, *, with_executor: bool = True, with_sources: bool = True) -> dg.Definitions:
     """The definitions of the project at `root`; raises ProjectError with all that is wrong with its files.
 
-    Leave the executor out to merge them with definitions that have one; it must keep a run in one process.
+    To merge them with definitions of your own: leave the executor out where those have one, which must keep a
+    run in one process; leave the sources out where an asset of yours makes one of them.
     """
     workspace = load_workspace(root)
     for warning in workspace.warnings:
         log.warning("%s", warning)
-    return definitions_of(workspace, with_executor=with_executor)
+    return definitions_of(workspace, with_executor=with_executor, with_sources=with_sources)
 
 
 def definitions_of(
@@ -41,18 +44,24 @@ def definitions_of(
     *,
     opened: OpenEngine = open_engine,
     with_executor: bool = True,
+    with_sources: bool = True,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """The definitions of a project that is loaded already."""
     models, syncs = workspace.project.models.values(), workspace.syncs.values()
-    keys = {model.id: model_key(model) for model in models}
+    keys = {**source_keys(models), **{model.id: model_key(model) for model in models}}
+    settings = workspace.settings
     io_managers = {io_manager_key(kind): IO_MANAGERS[kind.name] for kind in KINDS.values()}
     with warnings.catch_warnings():
         # code references are in preview: no reason to say so once an asset to who can't change it
         warnings.simplefilter("ignore", dg.PreviewWarning)
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.Definitions(
-            assets=[*(model_asset(model, spellings=keys) for model in models), *map(sink_asset, syncs)],
+            assets=[
+                *(model_asset(each, table=table_path(settings, each.id), spellings=keys) for each in models),
+                *(source_specs(models) if with_sources else ()),
+                *map(sink_asset, syncs),
+            ],
             asset_checks=[sink_checks(sync) for sync in syncs],
             sensors=[sink_sensor(workspace, sync) for sync in syncs],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},

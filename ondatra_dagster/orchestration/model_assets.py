@@ -1,6 +1,6 @@
 """One asset a model. It plans anew when its turn comes: what it reads may have changed in this very run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
@@ -11,16 +11,18 @@ from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import model_key, op_name
 from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
-from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.project.model import FileInput, Model
 
 DEFINITION_SHOWN = 16  # letters of a digest that tell one definition from another
 
 
-def model_asset(model: Model, *, spellings: dict[str, dg.AssetKey]) -> dg.AssetsDefinition:
-    """The asset of a model; `spellings` has the key of each model by its id."""
+def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetsDefinition:
+    """The asset of a model; `spellings` has the key of each model and source table by its id."""
     key = model_key(model)
 
-    @dg.multi_asset(name=op_name(key), specs=[_spec(model, spellings)], check_specs=model_check_specs(model))
+    @dg.multi_asset(
+        name=op_name(key), specs=[_spec(model, table, spellings)], check_specs=model_check_specs(model)
+    )
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.MaterializeResult[Computed] | dg.MaterializeResult[None] | dg.AssetCheckResult]:
@@ -43,8 +45,8 @@ def _unchanged(key: dg.AssetKey, engine: Engine, kept: ModelResult) -> dg.Materi
     return dg.MaterializeResult(asset_key=key, data_version=version, metadata=metadata)
 
 
-def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:
-    reads = [spellings[read.model] for read in model.inputs if isinstance(read, ModelInput)]
+def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetSpec:
+    reads = [spellings[read.name.casefold()] for read in model.inputs if not isinstance(read, FileInput)]
     return dg.AssetSpec(
         model_key(model),
         deps=reads,
@@ -53,6 +55,6 @@ def _spec(model: Model, spellings: dict[str, dg.AssetKey]) -> dg.AssetSpec:
         owners=list(model.owners),
         tags=dict(tag.partition("=")[::2] for tag in model.tags),
         description=model.description,
-        metadata=shown.spec_metadata(model),
+        metadata=shown.spec_metadata(model, table),
         code_version=model.definition[:DEFINITION_SHOWN],
     ).with_io_manager_key(io_manager_key(model.kind))

@@ -4,11 +4,16 @@ import hashlib
 
 import dagster as dg
 
-from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model import Model, SourceInput
 
 
 def model_key(model: Model) -> dg.AssetKey:
     return dg.AssetKey(model.key_path)
+
+
+def source_key(source: SourceInput) -> dg.AssetKey:
+    """The asset that something else makes: crm.deals is crm/deals."""
+    return dg.AssetKey([source.source, source.table])
 
 
 def sink_key(model: Model) -> dg.AssetKey:

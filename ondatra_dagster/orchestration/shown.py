@@ -15,9 +15,11 @@ SAMPLES = 20
 Metadata = dict[str, dg.MetadataValue]
 
 
-def spec_metadata(model: Model) -> Metadata:
-    """What is known of a model before it runs."""
+def spec_metadata(model: Model, table: str) -> Metadata:
+    """What is known of a model before it runs; `table` is where its table is."""
     return {
+        "dagster/table_name": dg.MetadataValue.text(model.name),
+        "dagster/uri": dg.MetadataValue.text(table),
         "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
         "file": dg.MetadataValue.text(model.file),
         "dagster/code_references": dg.CodeReferencesMetadataValue(

@@ -161,8 +161,8 @@ class PlainTables:
         assert read.name in versions
         if isinstance(read, ModelInput):
             return [row for _, row in self._tables[read.model].rows.values()]
-        assert isinstance(read, FileInput)
-        with (self._settings.root / read.path).open() as file:
+        path = read.path if isinstance(read, FileInput) else f"{read.location}/{read.table}/rows.csv"
+        with (self._settings.root / path).open() as file:
             return [(row["id"] or None, row["email"]) for row in csv.DictReader(file)]
 
     def write(self, model: Model, frame: list[Row], note: CommitNote) -> Written:

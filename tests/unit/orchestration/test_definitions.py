@@ -41,6 +41,10 @@ def test_a_model_says_what_it_is(root: Path) -> None:
     assert ("sync", "Contacts") == (spec.group_name, spec.description)
     assert {"spark", "delta", "merge"} == spec.kinds
     assert "FROM raw.contacts" in spec.metadata["SQL"].value
+    assert ("sync.crm", str(root / ".ondatra" / "warehouse" / "sync" / "crm")) == (
+        spec.metadata["dagster/table_name"].value,
+        spec.metadata["dagster/uri"].value,
+    )
     assert "models/sync/crm.sql" == spec.metadata["file"].value
 
 
@@ -56,19 +60,6 @@ def test_a_run_stays_in_one_process(root: Path) -> None:
     """Else each step would start its own JVM."""
     assert dg.in_process_executor is build_definitions(root).executor
     assert build_definitions(root, with_executor=False).executor is None
-
-
-def test_definitions_go_together_with_other_definitions(root: Path) -> None:
-    """A project may have Python assets of its own, with an executor and an IO manager."""
-
-    @dg.asset
-    def mine() -> None: ...
-
-    other = dg.Definitions(
-        assets=[mine], executor=dg.in_process_executor, resources={"io_manager": dg.mem_io_manager}
-    )
-    merged = dg.Definitions.merge(build_definitions(root, with_executor=False), other)
-    assert dg.AssetKey("mine") in set(merged.resolve_all_asset_keys())
 
 
 def test_every_problem_of_models_and_push_functions_is_told_at_once(root: Path) -> None:

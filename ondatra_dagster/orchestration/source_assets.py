@@ -1,0 +1,41 @@
+"""Tables that exist already, as assets without code: something else makes them, maybe an asset of the user's.
+
+Their versions belong to planning, reading them to the warehouse.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from ondatra_dagster.orchestration.naming import source_key
+from ondatra_dagster.project.model import Model, SourceInput
+
+
+def source_keys(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
+    """The key of each source table that a model reads, by its name without regard to case."""
+    return {name: source_key(source) for name, source in _sources(models).items()}
+
+
+def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
+    """The assets that stand for them."""
+    return [
+        dg.AssetSpec(
+            source_key(source),
+            group_name=source.source,
+            description=f"A table that exists already, in {source.location}",
+            metadata={"dagster/table_name": source.name, "dagster/uri": f"{source.location}/{source.table}"}
+            if "/" in source.location
+            else {"dagster/table_name": f"{source.location}.{source.table}"},
+        )
+        for source in _sources(models).values()
+    ]
+
+
+def _sources(models: Iterable[Model]) -> dict[str, SourceInput]:
+    """Each once, as the first model spells it."""
+    found: dict[str, SourceInput] = {}
+    for model in models:
+        for read in model.inputs:
+            if isinstance(read, SourceInput):
+                found.setdefault(read.name.casefold(), read)
+    return found
