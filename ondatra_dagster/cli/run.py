@@ -18,8 +18,14 @@ TRIGGER = "ondatra run"
 
 @click.command("run")
 @click.argument("selection", metavar="[SELECT]...", nargs=-1)
+@click.option(
+    "--full-refresh",
+    "is_full",
+    is_flag=True,
+    help="Compute the models anew into the same tables; equal rows stay, what isn't given any more goes.",
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
-def command(selection: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+def command(selection: tuple[str, ...], is_full: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Bring tables and destinations up to date.
 
     SELECT names models as Dagster does: mart.orders, +sync.crm, 'mart.*'. Their syncs run with them.
@@ -28,7 +34,7 @@ def command(selection: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 -
     for warning in workspace.warnings:
         say(f"warning: {warning}")
     chosen = select(workspace.project, selection) if selection else None
-    return run(workspace, workspace.plan(chosen), as_json=as_json)
+    return run(workspace, workspace.plan(chosen, is_full=is_full), as_json=as_json)
 
 
 def run(

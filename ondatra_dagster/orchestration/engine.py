@@ -69,7 +69,7 @@ class Tables(Protocol):
     def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
         """What the model's query gives from its inputs at these versions: a DataFrame."""
 
-    def write(self, model: Model, frame: Any, note: CommitNote) -> Written:
+    def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
         """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
 
     def feed(self, model: Model) -> Feed: ...
@@ -115,9 +115,9 @@ class Engine:
         """Let what takes long to start come up while something else is being done."""
         self.tables.start_early()
 
-    def plan_model(self, model: Model) -> ModelStep:
+    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
         """Whether the model has to be computed now, when all that it reads has had its turn."""
-        return plan_model(self.workspace.project, model, self.workspace.look())
+        return plan_model(self.workspace.project, model, self.workspace.look(), is_full=is_full)
 
     def keep(self, step: ModelStep) -> ModelResult:
         """End a model's turn in which there was nothing to do."""
@@ -154,7 +154,7 @@ class Engine:
             checks=model.checks_digest,
         )
         try:
-            written = self.tables.write(model, computed.frame, note)
+            written = self.tables.write(model, computed.frame, note, is_full=step.is_full)
         except ChecksFailedError as error:
             self._judged(model, error.findings)
             raise
@@ -172,7 +172,7 @@ class Engine:
             model=model,
             changed=written.changed,
             reason=step.reason,
-            run_type="incremental" if step.table else "backfill",
+            run_type="full" if step.is_full else "incremental" if step.table else "backfill",
             table_version=version,
             version=written.version,
             rows=written.rows,

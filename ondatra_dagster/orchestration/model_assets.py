@@ -13,6 +13,7 @@ from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.project.model import FileInput, Model
 
+FULL_REFRESH = "ondatra/full_refresh"  # a run's tag: compute every chosen model anew, into the same table
 DEFINITION_SHOWN = 16  # letters of a digest that tell one definition from another
 
 
@@ -27,7 +28,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.MaterializeResult[Computed] | dg.MaterializeResult[None] | dg.AssetCheckResult]:
         with failures(ondatra, model.name):
-            step = ondatra.plan_model(model)
+            step = ondatra.plan_model(model, is_full=FULL_REFRESH in context.run.tags)
             if step.will_run:
                 computed = ondatra.compute(step, run_id=context.run.run_id)
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it

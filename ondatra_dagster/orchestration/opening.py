@@ -59,10 +59,10 @@ class SparkTables:
 
         return evaluate(self.warehouse, model, versions)
 
-    def write(self, model: Model, frame: Any, note: CommitNote) -> Written:
+    def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
         from ondatra_dagster.warehouse.model_run import write_model
 
-        return write_model(self.warehouse, model, frame, note)
+        return write_model(self.warehouse, model, frame, note, is_full=is_full)
 
     def feed(self, model: Model) -> "LazyFeed":
         return LazyFeed(lambda: self._feed(model))

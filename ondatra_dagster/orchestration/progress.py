@@ -17,7 +17,7 @@ class ModelResult:
     model: Model
     changed: bool
     reason: str  # why it was computed, or why not
-    run_type: str  # full, incremental, skip
+    run_type: str  # backfill (the first time), incremental, full, skip
     table_version: str  # as planning.versions spells it
     version: int
     rows: int | None  # in the table now; None when nobody counted

@@ -11,6 +11,7 @@ import dagster as dg
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.instance import open_instance
+from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.sink_assets import TRIGGER
@@ -38,6 +39,7 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sink_key(step.model) for step in plan.syncs if step.will_run),
     ]
+    is_full = any(step.is_full for step in plan.models)
     settings = engine.workspace.settings
     definitions = definitions_of(
         engine.workspace, opened=lambda *_: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
@@ -49,7 +51,7 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
             asset_selection=keys,
             raise_on_error=False,
             run_config={"loggers": {LOGGER: {}}},
-            tags={TRIGGER: trigger},
+            tags={TRIGGER: trigger, **({FULL_REFRESH: "true"} if is_full else {})},
         )
     errors = list(_step_errors(result))
     return RunEnd(

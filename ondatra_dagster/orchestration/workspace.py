@@ -113,9 +113,9 @@ class Workspace:
         name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(is_there=step.will_run, reason=step.reason, name=name)
 
-    def plan(self, selection: Collection[str] | None = None) -> Plan:
+    def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
         """What a run of the whole project, or of the selected model ids, has to do."""
-        return make_plan(self.project, self.look(), selection=selection)
+        return make_plan(self.project, self.look(), selection=selection, is_full=is_full)
 
 
 def load_workspace(root: Path) -> Workspace:

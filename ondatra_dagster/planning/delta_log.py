@@ -43,6 +43,7 @@ class TableState:
     columns: tuple[Column, ...]  # without the hidden ones
     properties: Mapping[str, str]
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
+    partition_columns: tuple[str, ...] = ()
 
 
 def table_path(settings: Settings, model_id: str) -> Address:
@@ -83,6 +84,7 @@ def read_table_state(table: str | Path) -> TableState | None:
         columns=_columns(metadata),
         properties=metadata.get("configuration", {}),
         metrics=commit.get("operationMetrics", {}),
+        partition_columns=tuple(metadata.get("partitionColumns") or ()),
     )
 
 
@@ -98,6 +100,17 @@ def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int
         fields = newer
     edges = [after, *(cut for cut in cuts if cut > after), upto]
     return [(start, end) for start, end in itertools.pairwise(edges) if end > start]
+
+
+def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
+    """Whether the commits in (after, upto] surely take no row away and change none."""
+    log = open_log(table)
+    return all(
+        line.lstrip().startswith(b'{"add"')
+        for version in range(after + 1, upto + 1)
+        for line in _lines(log, version)
+        if FEED_ACTION.match(line)
+    )
 
 
 def changed_bytes(table: str | Path, *, after: int, upto: int) -> int:

@@ -6,7 +6,12 @@ from ondatra_dagster.project.columns import RESERVED_PREFIX
 
 ROWID = "__ondatra_rowid"  # a Delta identity column: a row keeps its number while it lives
 CONTENT_HASH = "_content_hash"  # of a tracked group
+PARTITION = "__ondatra_partition"  # a digest of a partition's key, which names its folder
 REASON = "__ondatra_reason"  # why a row was set aside
+
+# what Delta adds to a row that its change feed tells
+CHANGE_TYPE, COMMIT_VERSION = "_change_type", "_commit_version"
+FEED_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp"})
 
 SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 

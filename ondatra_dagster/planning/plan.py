@@ -47,6 +47,7 @@ class ModelStep:
     inputs: Mapping[str, str]  # name → version, as they are now
     table: TableState | None
     warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
+    is_full: bool = False  # a full refresh was asked for
 
     @property
     def will_run(self) -> bool:
@@ -113,13 +114,18 @@ class Look:
     unchanged: Mapping[str, Unchanged]  # by model id
 
 
-def make_plan(project: Project, look: Look, *, selection: Collection[str] | None = None) -> Plan:
-    """What a run of the project, or of the selected model ids and their syncs, has to do."""
+def make_plan(
+    project: Project, look: Look, *, selection: Collection[str] | None = None, is_full: bool = False
+) -> Plan:
+    """What a run of the project, or of the selected model ids and their syncs, has to do.
+
+    A full refresh computes all of them anew.
+    """
     chosen = [model for model in project.models.values() if selection is None or model.id in selection]
     models: dict[str, ModelStep] = {}
     for model in chosen:
         running = {id_ for id_, step in models.items() if step.will_run}
-        models[model.id] = plan_model(project, model, look, running=running)
+        models[model.id] = plan_model(project, model, look, running=running, is_full=is_full)
     syncs = [
         plan_sync(project, model, model.sink, look, runs_first=models[model.id].will_run)
         for model in chosen
@@ -128,7 +134,9 @@ def make_plan(project: Project, look: Look, *, selection: Collection[str] | None
     return Plan(models=tuple(models.values()), syncs=tuple(syncs))
 
 
-def plan_model(project: Project, model: Model, look: Look, *, running: Collection[str] = ()) -> ModelStep:
+def plan_model(
+    project: Project, model: Model, look: Look, *, running: Collection[str] = (), is_full: bool = False
+) -> ModelStep:
     """Whether the model has to be computed, when those of `running` are computed before it."""
     inputs = input_versions(model.inputs, project.settings, look.tables)
     absent = [name for name, version in inputs.items() if version == MISSING and name not in running]
@@ -139,7 +147,8 @@ def plan_model(project: Project, model: Model, look: Look, *, running: Collectio
         )
     table = look.tables(model.id)
     last = _last_run(table, look.unchanged.get(model.id)) if table else None
-    sure = next(_reasons(model, table, inputs, last), None)
+    asked = "a full refresh was asked for" if is_full and table else None
+    sure = asked or next(_reasons(model, table, inputs, last), None)
     first = [
         project.model(read.model).name
         for read in model.inputs
@@ -151,8 +160,15 @@ def plan_model(project: Project, model: Model, look: Look, *, running: Collectio
         need, reason = Need.MAYBE, f"{_named(first)} may change"
     else:
         need, reason = Need.NONE, "nothing it reads has changed"
-    warned = last.warned if last else {}
-    return ModelStep(model=model, need=need, reason=reason, inputs=inputs, table=table, warned=warned)
+    return ModelStep(
+        model=model,
+        need=need,
+        reason=reason,
+        inputs=inputs,
+        table=table,
+        is_full=bool(asked),
+        warned=last.warned if last else {},
+    )
 
 
 def _last_run(table: TableState, unchanged: Unchanged | None) -> CommitNote | Unchanged | None:
@@ -182,6 +198,7 @@ def _reasons(
 
 
 def _differences(model: Model, inputs: Mapping[str, str], last: CommitNote | Unchanged) -> Iterator[str]:
+    """What is not as it was in the last run."""
     if last.definition != model.definition:
         yield "its definition changed"
     if changed := changed_inputs(last.inputs, inputs):

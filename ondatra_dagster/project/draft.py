@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.columns import VisibleColumns, is_reserved, visible_columns
+from ondatra_dagster.project.event_columns import as_query, read_event_columns
 from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
+from ondatra_dagster.project.model import EventColumn
 from ondatra_dagster.project.model_files import ModelFile, Report, read_text
 from ondatra_dagster.project.query import Query, parse_query
 from ondatra_dagster.project.suggestions import correction
@@ -23,6 +25,7 @@ class Draft(NamedTuple):
     query: Query
     line: int  # where the query begins
     columns: VisibleColumns
+    event_columns: tuple[EventColumn, ...]
 
     def problem(self, line: int, what: str, remedy: str) -> Problem:
         """A problem at a line of the query."""
@@ -43,15 +46,22 @@ def read_draft(file: ModelFile, sinks: Collection[str], report: Report) -> Draft
         report(problem)
     line = text.count("\n", 0, end) + 1
     try:
-        query = parse_query(text[end:])
+        events = () if header.kind.has_query else read_event_columns(text[end:])
+        query = parse_query(as_query(events) if events else text[end:])
     except QueryError as error:
         report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
         return None
-    draft = Draft(file, header, query, line, visible_columns(query.tree))
-    refused = (draft.problem(error.line, error.what, error.remedy) for error in query.dialect.problems)
-    for problem in (*refused, *_late_headers(draft), *_column_problems(draft), *_unknown_columns(draft)):
+    draft = Draft(file, header, query, line, visible_columns(query.tree), events)
+    looks = (_refused_calls, _late_headers, _column_problems, _unknown_columns, _incremental_problems)
+    for problem in (problem for look in looks for problem in look(draft)):
         report(problem)
     return draft
+
+
+def _refused_calls(draft: Draft) -> Iterator[Problem]:
+    """Calls of another dialect that can't be put into Spark's words."""
+    for error in draft.query.dialect.problems:
+        yield draft.problem(error.line, error.what, error.remedy)
 
 
 def _late_headers(draft: Draft) -> Iterator[Problem]:
@@ -68,6 +78,9 @@ def _column_problems(draft: Draft) -> Iterator[Problem]:
     for name, line in draft.columns.columns:
         if is_reserved(name):
             yield draft.problem(line, f"a column can't be called {name!r}", "rename it with AS")
+        elif name.casefold() in draft.header.kind.own_columns:
+            what = f"kind {draft.header.kind.name} has a column {name!r} of its own"
+            yield draft.problem(line, what, "rename it with AS")
         elif name.casefold() in seen:
             yield draft.problem(line, f"column {name!r} comes twice", "rename one of them with AS")
         seen.add(name.casefold())
@@ -78,7 +91,20 @@ def _unknown_columns(draft: Draft) -> Iterator[Problem]:
     if not draft.columns.is_complete:
         return
     known = [column.name for column in draft.columns.columns]
+    own = draft.header.kind.own_columns
     for name, line in draft.header.named_columns:
-        if draft.columns.find(name) is None:
+        if draft.columns.find(name) is None and name.casefold() not in own:
             remedy = correction(name, known, plural="columns")
             yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
+
+
+def _incremental_problems(draft: Draft) -> Iterator[Problem]:
+    """@incremental and {{ last_value }} need each other."""
+    places, incremental = draft.query.last_values, draft.header.incremental
+    if incremental and not places:
+        what = "@incremental is there, but the query doesn't use {{ last_value }}"
+        remedy = f"add WHERE {incremental.column} >= {{{{ last_value }}}}"
+        yield draft.header_problem(draft.header.incremental_line, what, remedy)
+    if places and not incremental:
+        line = draft.query.sql.count("\n", 0, places[0][0]) + 1
+        yield draft.problem(line, "{{ last_value }} needs @incremental", "add -- @incremental: column")

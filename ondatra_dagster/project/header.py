@@ -13,7 +13,7 @@ from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_values as values
 from ondatra_dagster.project.conditions import Condition, read_condition, row_checks
 from ondatra_dagster.project.kinds import KINDS, Kind
-from ondatra_dagster.project.model import CheckWord, RowCheck, SinkUse
+from ondatra_dagster.project.model import CheckWord, Incremental, RowCheck, SinkUse
 from ondatra_dagster.project.suggestions import correction
 
 T = TypeVar("T")
@@ -29,6 +29,9 @@ WORDS = {
     "kind": Word(values.read_kind),
     "unique_key": Word(values.read_names),
     "group_key": Word(values.read_names),
+    "partitioned_by": Word(values.read_names),
+    "incremental": Word(values.read_name),
+    "incremental_initial": Word(values.read_text),
     "sink": Word(values.read_sink),
     "sync_id": Word(values.read_sync_id, needs_sink=True),
     "max_rejects": Word(values.read_limit, needs_sink=True),
@@ -40,7 +43,8 @@ WORDS = {
     **{word.value: Word(read_condition, repeats=True) for word in CheckWord},
 }
 SYNONYMS = {"push": "sink"}
-KEY_WORDS = ("unique_key", "group_key")
+KEY_WORDS = ("unique_key", "group_key", "partitioned_by")
+STORAGE_WORD = "partitioned_by"  # of a kind that has no such key it says how the rows are to lie
 
 COMMENT = re.compile(r"--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
 ABOVE_THE_QUERY = re.compile(r"(?:\s+|--[^\n]*|/\*(?!\+).*?\*/)*", re.DOTALL)
@@ -61,6 +65,9 @@ class Header:
 
     kind: Kind = KINDS["table"]
     key_columns: tuple[str, ...] = ()
+    storage_columns: tuple[str, ...] = ()
+    incremental: Incremental | None = None
+    incremental_line: int = 1
     sink: SinkUse | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()
@@ -99,7 +106,10 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
     header = Header(
         kind=kind,
         key_columns=key_columns,
-        sink=_sink(reading, model, sinks),
+        storage_columns=() if STORAGE_WORD in kind.key_headers else reading.one(STORAGE_WORD, ()),
+        incremental=_incremental(reading, kind),
+        incremental_line=reading.line("incremental"),
+        sink=_sink(reading, model, kind, sinks),
         description=reading.one("description", None),
         owners=reading.all("owner"),
         tags=reading.all("tag"),
@@ -163,6 +173,7 @@ class _Reading:
         for word in KEY_WORDS:
             for names, line in self._values.get(word, ()):
                 yield from ((name, line) for name in names)
+        yield from self._values.get("incremental", ())
         for (name, _), line in self._values.get("column", ()):
             yield name, line
         for check in CheckWord:
@@ -202,14 +213,34 @@ def _refuse_other_keys(reading: _Reading, kind: Kind) -> None:
         f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
     )
     for word in KEY_WORDS:
-        if word in reading.lines and word not in kind.key_headers:
+        if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
             reading.complain(reading.line(word), f"kind {kind.name} has no @{word}", instead)
 
 
-def _sink(reading: _Reading, model: str, sinks: Collection[str]) -> SinkUse | None:
+def _incremental(reading: _Reading, kind: Kind) -> Incremental | None:
+    """The column whose highest value the query goes on from; complains of kinds that can't."""
+    if "incremental" not in reading.lines:
+        if "incremental_initial" in reading.lines:
+            what = "@incremental_initial has no @incremental"
+            reading.complain(reading.line("incremental_initial"), what, "add -- @incremental: column")
+        return None
+    if not kind.takes_incremental:
+        kinds = " or ".join(name for name, each in KINDS.items() if each.takes_incremental)
+        what = f"kind {kind.name} can't be incremental"
+        reading.complain(reading.line("incremental"), what, f"remove it, or choose kind {kinds}")
+    if not reading.is_readable("incremental"):
+        return None
+    return Incremental(
+        column=reading.one("incremental", ""), initial=reading.one("incremental_initial", None)
+    )
+
+
+def _sink(reading: _Reading, model: str, kind: Kind, sinks: Collection[str]) -> SinkUse | None:
     """The model's one sink; complains of an unknown one, and of words that mean nothing without one."""
     if "sink" not in reading.lines:
         _refuse_sinkless(reading)
+    elif not kind.has_query:
+        reading.complain(reading.line("sink"), f"kind {kind.name} can't have a @sink", "push a model of it")
     if not reading.is_readable("sink"):
         return None
     name, arguments = reading.one("sink", ("", ()))

@@ -49,6 +49,14 @@ def read_names(value: str) -> tuple[str, ...]:
     return names
 
 
+def read_name(value: str) -> str:
+    """One column's name."""
+    names = read_names(value)
+    if len(names) > 1:
+        raise BadHeaderError(f"{value!r} names {len(names)} columns", "name one")
+    return names[0]
+
+
 def read_sink(value: str) -> tuple[str, tuple[str, ...]]:
     """The name of a lib/*.star file and the texts between its parentheses."""
     found = SINK.fullmatch(value)

@@ -25,12 +25,18 @@ class Kind:
     replaces_rows: bool = False  # new rows stand for old ones without a key: deletes go out before inserts
     checks_nulls: bool = False  # rows without a key are set aside
     checks_duplicates: bool = False  # so are all rows of a key that comes more than once
+    own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
+    takes_incremental: bool = (
+        False  # @incremental: the query is asked for what is newer than its last results
+    )
+    has_query: bool = True  # else the file is column definitions, and there is nothing to push
 
 
 KINDS = {
     kind.name: kind
     for kind in (
         Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True),
+        Kind(name="append", produces=frozenset({INSERT}), takes_incremental=True),
         Kind(
             name="merge",
             produces=frozenset({INSERT}) | UPDATE,
@@ -39,6 +45,7 @@ KINDS = {
             delivers_by_key=True,
             checks_nulls=True,
             checks_duplicates=True,
+            takes_incremental=True,
         ),
         Kind(
             name="tracked",
@@ -49,5 +56,22 @@ KINDS = {
             delivers_groups=True,
             checks_nulls=True,
         ),
+        Kind(
+            name="scd2",
+            produces=frozenset({INSERT}) | UPDATE,
+            key_headers=("unique_key",),
+            needs_key=True,
+            checks_nulls=True,
+            checks_duplicates=True,
+            own_columns=("valid_from_snapshot", "valid_to_snapshot", "is_current"),
+        ),
+        Kind(
+            name="partition",
+            produces=frozenset({INSERT, DELETE}),
+            key_headers=("partitioned_by", "unique_key"),
+            needs_key=True,
+            replaces_rows=True,
+        ),
+        Kind(name="events", produces=frozenset({INSERT}), own_columns=("_extra",), has_query=False),
     )
 }

@@ -18,6 +18,7 @@ from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.query import Query
+from ondatra_dagster.project.query_shape import is_ordered, is_row_by_row, leaves_equals_out
 from ondatra_dagster.project.references import Found, find_references
 from ondatra_dagster.project.setting_places import place_of
 from ondatra_dagster.project.settings import Settings
@@ -56,7 +57,7 @@ def read_project(root: Path, settings: Settings) -> Reading:
     for draft in drafts:
         found = find_references(draft.query, names)
         problems += [draft.problem(*missing) for missing in found.missing]
-        warnings += _absent(draft, found, settings)
+        warnings += [*_absent(draft, found, settings), *_strict_comparison(draft)]
         model = _model(draft, found, settings)
         models[model.id] = model
         lines[model.id] = found
@@ -89,6 +90,12 @@ def _model(draft: Draft, found: Found, settings: Settings) -> Model:
         references=found.references,
         edits=query.dialect.edits,
         is_deterministic=query.is_deterministic,
+        is_row_by_row=query.is_deterministic and len(found.inputs) == 1 and is_row_by_row(query.tree),
+        is_ordered=is_ordered(query.tree),
+        last_values=query.last_values,
+        incremental=header.incremental,
+        event_columns=draft.event_columns,
+        storage_columns=tuple(draft.columns.find(name) or name for name in header.storage_columns),
         key_columns=key_columns,
         sink=header.sink,
         description=header.description,
@@ -103,7 +110,8 @@ def _definition(query: Query, header: Header, settings: Settings) -> str:
     """A digest of all that decides which rows the inputs become: Spark SQL's own settings are part of it."""
     session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
     key = [name.casefold() for name in header.key_columns]
-    decides = json.dumps([query.words, header.kind.name, key, session], sort_keys=True)
+    incremental = header.incremental.column.casefold() if header.incremental else None
+    decides = json.dumps([query.words, header.kind.name, key, incremental, session], sort_keys=True)
     return hashlib.sha256(decides.encode()).hexdigest()
 
 
@@ -113,6 +121,14 @@ def _absent(draft: Draft, found: Found, settings: Settings) -> Iterator[Problem]
         if not isinstance(read, ModelInput) and not is_there(read, settings):
             name = read.path if isinstance(read, FileInput) else read.name
             yield draft.problem(line, f"{name} isn't there", remedy_of(read, settings))
+
+
+def _strict_comparison(draft: Draft) -> Iterator[Problem]:
+    """Rows that are as new as the newest may still come: > leaves them out for ever."""
+    if draft.query.last_values and leaves_equals_out(draft.query.tree):
+        line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
+        what = "rows that are equal to {{ last_value }} and come later are lost"
+        yield draft.problem(line, what, "compare with >=: those that are there already aren't taken twice")
 
 
 def _same_sync_ids(models: Sequence[Model]) -> Iterator[Problem]:

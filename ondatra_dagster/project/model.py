@@ -117,6 +117,23 @@ class RowCheck:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EventColumn:
+    """A column that a model of kind events defines."""
+
+    name: str
+    type: str  # as Spark spells it
+    is_required: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Incremental:
+    """A model's @incremental line: its query asks for what is newer than its last results."""
+
+    column: str
+    initial: str | None = None  # what counts as the last value before there is one
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One SQL file."""
 
@@ -131,7 +148,13 @@ class Model:
     references: tuple[Reference, ...] = ()
     edits: tuple[Edit, ...] = ()  # what Spark says otherwise
     is_deterministic: bool = True  # the same inputs give the same rows: False always runs
+    is_row_by_row: bool = False  # each row of its one input gives rows by itself
+    is_ordered: bool = False  # by an ORDER BY of the whole
+    last_values: tuple[tuple[int, int], ...] = ()  # where {{ last_value }} stands in `sql`; end is exclusive
+    incremental: Incremental | None = None
+    event_columns: tuple[EventColumn, ...] = ()  # of kind events, which has no query of the user's
     key_columns: tuple[str, ...] = ()
+    storage_columns: tuple[str, ...] = ()  # rows that are equal in these are to lie together
     sink: SinkUse | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()

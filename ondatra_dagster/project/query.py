@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
+from ondatra_dagster.project import templates
 from ondatra_dagster.project.determinism import is_deterministic
 from ondatra_dagster.project.dialect import Dialect, plain_calls, read_dialect
 from ondatra_dagster.project.table_clauses import TableClauses, parseable, read_clauses
@@ -26,6 +27,7 @@ class Query:
     comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
     is_deterministic: bool
     dialect: Dialect  # what Spark says otherwise
+    last_values: tuple[tuple[int, int], ...]  # where {{ last_value }} stands
 
 
 def parse_query(text: str) -> Query:
@@ -33,7 +35,7 @@ def parse_query(text: str) -> Query:
 
     `text` begins with the query's first word.
     """
-    tokens = read_statement(text)
+    tokens = read_statement(templates.as_literals(text))  # of the same length: offsets are those of `text`
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
     tree = _tree(plain_calls(list(parseable(tokens, clauses))), sql)
@@ -45,6 +47,7 @@ def parse_query(text: str) -> Query:
         comments=tuple(comments_between(text, tokens)),
         is_deterministic=is_deterministic(tokens),
         dialect=read_dialect(tokens, tree, sql),
+        last_values=tuple(templates.places(tokens, sql)),
     )
 
 

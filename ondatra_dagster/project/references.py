@@ -82,9 +82,10 @@ def find_references(query: Query, names: Names) -> Found:
     )
 
 
-def spark_text(model: Model, views: Mapping[str, str]) -> str:
-    """The model's query as Spark gets it; `views` is by Input.name."""
-    return rewrite(model.sql, model.references, views, model.edits)
+def spark_text(model: Model, views: Mapping[str, str], *, last_value: str | None = None) -> str:
+    """The model's query as Spark gets it; `views` is by Input.name, {{ last_value }} becomes a literal."""
+    filled = [Edit(start, end, last_value or "NULL") for start, end in model.last_values]
+    return rewrite(model.sql, model.references, views, [*model.edits, *filled])
 
 
 def rewrite(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster import changes
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, InvalidRow, Layout, Segment
 from ondatra_dagster.planning.delta_log import changed_bytes, feed_segments, invalid_path
-from ondatra_dagster.planning.delta_schema import REASON, ROWID
+from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS, REASON, ROWID
 from ondatra_dagster.warehouse.column_types import visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.payloads import array_texts, identifiers, json_columns, object_texts
@@ -19,12 +19,15 @@ from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_session import Warehouse
 from ondatra_dagster.warehouse.work_size import tune
 
-TYPE, VERSION, PAGE = "_change_type", "_commit_version", "__ondatra_page"
-FEED_COLUMNS = frozenset({TYPE, VERSION, "_commit_timestamp"})
+TYPE, VERSION, PAGE = CHANGE_TYPE, COMMIT_VERSION, "__ondatra_page"
 PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, and ten times that in memory
 CHANGE_TYPES = {change_type.value: change_type for change_type in ChangeType}
+DELETE, INSERT = ChangeType.DELETE.value, ChangeType.INSERT.value
+UPDATE_PREIMAGE, UPDATE_POSTIMAGE = ChangeType.UPDATE_PREIMAGE.value, ChangeType.UPDATE_POSTIMAGE.value
+TAKES_AWAY = (DELETE, UPDATE_PREIMAGE)
 # what goes before what comes, an update's old image before its new one
-PLACES = (ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE, ChangeType.INSERT)
+PLACES = ([DELETE], [UPDATE_PREIMAGE], [UPDATE_POSTIMAGE], [INSERT])
+SENDING = ([DELETE], [UPDATE_PREIMAGE, UPDATE_POSTIMAGE], [INSERT])  # an update's images stand together
 
 
 class _Order(NamedTuple):
@@ -37,7 +40,7 @@ class ChangeFeed:
     """The change feed of one model's table. Spark starts when a page is asked for, not before.
 
     By key, all changes of a key stand together, oldest first. Else they stand in the order of versions, what
-    goes before what comes, and a row that came and went in between isn't there.
+    goes before what comes, and each row tells what its changes come to: one that came and went isn't there.
     """
 
     warehouse: Warehouse
@@ -64,7 +67,7 @@ class ChangeFeed:
                 chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, REASON)))
                 order = _Order([F.col(VERSION), F.col(ROWID)], [F.col(VERSION), F.col(ROWID)])
                 for arrow in self._arrow_pages(chosen, order, changed_bytes(table, after=start, upto=end)):
-                    yield from _invalid_rows(arrow, names, self._places(names))
+                    yield from _invalid_rows(arrow, names, self._key_places(names))
 
     def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
         with explained_at(self.table):
@@ -78,7 +81,7 @@ class ChangeFeed:
         with explained_at(self.table):
             rows = self._read_changes(self.table, after, upto)
             if not self.by_key and upto - after > 1:
-                rows = _without_passing_rows(rows)
+                rows = _net(rows)
             yield from self._pages(rows, changed_bytes(self.table, after=after, upto=upto))
 
     def _read_changes(self, table: str, after: int, upto: int) -> DataFrame:
@@ -101,16 +104,20 @@ class ChangeFeed:
 
     def _order(self) -> _Order:
         """How changes stand: all of a key together, or as they have to be sent."""
-        within = [F.col(VERSION), F.array_position(F.lit(list(PLACES)), F.col(TYPE)), F.col(ROWID)]
+        within = [F.col(VERSION), _place(PLACES), F.col(ROWID)]
         if not self.by_key:
-            return _Order(within, within)
+            by_row = [F.col(VERSION), _place(SENDING), F.col(ROWID)]
+            return _Order(by_row, [*by_row, _place(PLACES)])
         keys = [column_of(name) for name in self.key_columns]
         return _Order(keys, [*keys, *within])
 
     def _places(self, names: Sequence[str]) -> list[int]:
         """Where the delivery key's columns stand among the payload's; none: it is the rowid."""
+        return self._key_places(names) if self.by_key else []
+
+    def _key_places(self, names: Sequence[str]) -> list[int]:
         folded = [name.casefold() for name in names]
-        return [folded.index(name.casefold()) for name in self.key_columns] if self.by_key else []
+        return [folded.index(name.casefold()) for name in self.key_columns]
 
     def _arrow_pages(self, rows: DataFrame, order: _Order, size: int) -> Iterator[pa.Table]:
         """The rows in order; toArrow holds a whole answer in memory, so a large one is asked for in parts."""
@@ -133,17 +140,32 @@ def _names(rows: DataFrame) -> list[str]:
     return [field.name for field in visible(rows.schema) if field.name not in FEED_COLUMNS]
 
 
-def _without_passing_rows(rows: DataFrame) -> DataFrame:
-    """Of each row what its changes come to: the last of an odd number of them, nothing of an even one."""
+def _net(rows: DataFrame) -> DataFrame:
+    """Of each row what its changes come to: how it was before the first, and how it is after the last."""
     of_row = Window.partitionBy(ROWID)
-    counted = rows.withColumns(
+    in_order = of_row.orderBy(VERSION, _place(PLACES))
+    backwards = of_row.orderBy(F.col(VERSION).desc(), _place(PLACES).desc())
+    ends = rows.withColumns(
         {
-            "__ondatra_times": F.count(F.lit(1)).over(of_row),
-            "__ondatra_last": F.max(VERSION).over(of_row),
+            "__ondatra_was_there": F.first(TYPE).over(in_order).isin(*TAKES_AWAY),
+            "__ondatra_is_there": ~F.first(TYPE).over(backwards).isin(*TAKES_AWAY),
+            "__ondatra_first": F.row_number().over(in_order) == 1,
+            "__ondatra_last": F.row_number().over(backwards) == 1,
+            VERSION: F.max(VERSION).over(of_row),
         }
     )
-    is_last = (F.col("__ondatra_times") % 2 == 1) & (F.col(VERSION) == F.col("__ondatra_last"))
-    return counted.where(is_last).drop("__ondatra_times", "__ondatra_last")
+    was_there, is_there = F.col("__ondatra_was_there"), F.col("__ondatra_is_there")
+    base, target = F.col("__ondatra_first") & was_there, F.col("__ondatra_last") & is_there
+    net = F.when(base, F.when(is_there, UPDATE_PREIMAGE).otherwise(DELETE)).when(
+        target, F.when(was_there, UPDATE_POSTIMAGE).otherwise(INSERT)
+    )
+    return ends.withColumn(TYPE, net).where(F.col(TYPE).isNotNull()).select(*rows.columns)
+
+
+def _place(order: Sequence[Sequence[str]]) -> Column:
+    """Where a change's type stands in an order in which some are equal."""
+    places = [F.when(F.col(TYPE).isin(*types), place) for place, types in enumerate(order)]
+    return F.coalesce(*places)
 
 
 def _changes(arrow: pa.Table, width: int, key_places: Sequence[int]) -> list[Change]:

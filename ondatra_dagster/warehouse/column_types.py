@@ -5,7 +5,7 @@ Only types and names are looked at here. How a table is altered is in delta_tabl
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -60,9 +60,14 @@ def visible(schema: StructType) -> list[StructField]:
     return [field for field in schema.fields if not is_hidden(field.name)]
 
 
-def check_columns(schema: StructType) -> None:
-    """Raise WarehouseError with every column that a table can't have."""
+def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
+    """Raise WarehouseError with every column that a table can't have; `own` are those of its kind."""
     problems = [problem for field in schema.fields for problem in _problems(field)]
+    problems += [
+        f"column {field.name!r} is the kind's own: rename it with AS"
+        for field in schema.fields
+        if field.name.casefold() in own
+    ]
     names = [field.name.casefold() for field in schema.fields]
     problems += [
         f"column {name!r} comes more than once; name each with AS"

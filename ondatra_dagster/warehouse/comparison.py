@@ -24,7 +24,7 @@ def column_of(name: str, table: str | None = None) -> Column:
 
 def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
     """Whether the rows of two aliases are equal in all fields; a null equals a null."""
-    same = F.lit(True)  # noqa: FBT003 - a value in a query
+    same = F.lit(True)
     for field in fields:
         ours, theirs = (canonical(column_of(field.name, alias), field.dataType) for alias in (left, right))
         same = same & ours.eqNullSafe(theirs)
@@ -33,7 +33,7 @@ def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
 
 def same_keys(names: Sequence[str], left: str, right: str) -> Column:
     """Whether two aliases have the same key, in which a null may stand."""
-    same = F.lit(True)  # noqa: FBT003 - a value in a query
+    same = F.lit(True)
     for name in names:
         same = same & column_of(name, left).eqNullSafe(column_of(name, right))
     return same

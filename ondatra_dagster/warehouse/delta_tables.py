@@ -5,7 +5,7 @@ Every write is one commit, which carries its note.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import TableState, read_table_state
-from ondatra_dagster.planning.delta_schema import ROWID
+from ondatra_dagster.planning.delta_schema import PARTITION, ROWID
 from ondatra_dagster.project.references import quoted
 from ondatra_dagster.warehouse.column_types import Alteration, alteration, ddl, visible
 from ondatra_dagster.warehouse.comparison import column_of
@@ -27,7 +27,8 @@ PROPERTIES = {
 }
 KIND, KEY, STALE_HASHES = "ondatra.kind", "ondatra.key", "ondatra.stale_hashes"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-MATCHED, UNMATCHED = "__ondatra_matched", "__ondatra_unmatched"
+MERGED = "__ondatra_merged"
+GOES = "__ondatra_goes"  # whether a row that is there is deleted
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,9 @@ class Identity:
 
     kind: str
     key_columns: tuple[str, ...]
-    own_columns: tuple[str, ...] = ()  # the kind's, hidden, as DDL beside the rowid
+    own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the kind's, with their types
+    partitioned_by: str | None = None  # one of those
+    clustered_by: tuple[str, ...] = ()  # how the rows are to lie, where the table is made now
 
     @property
     def properties(self) -> dict[str, str]:
@@ -51,14 +54,17 @@ class Target:
     path: str
     rows: DataFrame  # all that it has now, with the hidden columns
     key_columns: tuple[str, ...]  # as the table spells them
+    own_columns: Mapping[str, str]  # the kind's
     state: TableState
-    # hears of the rows as they would be, before anything is written, and may raise to prevent that
-    before_commit: Callable[[Callable[[], DataFrame]], None] = lambda _: None
 
     @property
     def fields(self) -> list[StructField]:
-        """The model's columns."""
-        return visible(self.rows.schema)
+        """The query's columns."""
+        return [field for field in visible(self.rows.schema) if field.name not in self.own_columns]
+
+    @property
+    def is_partitioned(self) -> bool:
+        return PARTITION in self.state.partition_columns
 
     def only_fields(self, rows: DataFrame) -> DataFrame:
         """Rows with just the model's columns, in the table's order."""
@@ -80,17 +86,26 @@ class Target:
     def overwrite(self, rows: DataFrame, note: CommitNote) -> None:
         rows.write.format("delta").mode("overwrite").option("userMetadata", note.dump()).save(self.path)
 
-    def merge(self, rows: DataFrame, note: CommitNote, *, matched: str) -> None:
-        """Insert the rows without a rowid; the others update theirs, or delete it, as `matched` says."""
-        names = [quoted(name) for name in rows.columns if name != ROWID]
-        values = ", ".join(f"s.{name}" for name in names)
-        then = f"update set {', '.join(f't.{name} = s.{name}' for name in names)}"
-        rows.createOrReplaceTempView(f"{MATCHED}_rows")
+    def overwrite_partitions(self, rows: DataFrame, note: CommitNote) -> None:
+        """Replace the partitions that the rows belong to, and no other."""
+        write = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        write.option("userMetadata", note.dump()).save(self.path)
+
+    def merge(self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = ()) -> None:
+        """Insert the rows without a rowid; of the others delete those that go, set `updates` in the rest.
+
+        Without `updates`, all columns of the rest are set.
+        """
+        names = [name for name in rows.columns if name not in (ROWID, GOES)]
+        values = ", ".join(f"s.{quoted(name)}" for name in names)
+        changes = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in updates or names)
+        goes = f" when matched and s.{GOES} then delete" if GOES in rows.columns else ""
+        rows.createOrReplaceTempView(MERGED)
         with _commit_metadata(self.session, note):
             self.session.sql(
-                f"merge into {path_table(self.path)} t using {MATCHED}_rows s on t.{ROWID} = s.{ROWID}"
-                f" when matched then {then if matched == 'update' else 'delete'}"
-                f" when not matched then insert ({', '.join(names)}) values ({values})"
+                f"merge into {path_table(self.path)} t using {MERGED} s on t.{ROWID} = s.{ROWID}"
+                f"{goes} when matched then update set {changes}"
+                f" when not matched then insert ({', '.join(map(quoted, names))}) values ({values})"
             ).collect()
 
 
@@ -149,15 +164,22 @@ def _target(session: SparkSession, path: str, identity: Identity) -> Target:
         path=path,
         rows=rows,
         key_columns=tuple(spelled[name.casefold()] for name in identity.key_columns),
+        own_columns=identity.own_columns,
         state=state,
     )
 
 
 def _create(session: SparkSession, path: str, query: Sequence[StructField], identity: Identity) -> None:
     columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in query]
-    columns += [f"{ROWID} bigint generated always as identity", *identity.own_columns]
+    columns += [f"{quoted(name)} {of_type}" for name, of_type in identity.own_columns.items()]
+    columns.append(f"{ROWID} bigint generated always as identity")
+    layout = ""
+    if identity.partitioned_by:
+        layout = f" partitioned by ({quoted(identity.partitioned_by)})"
+    elif identity.clustered_by:
+        layout = f" cluster by ({', '.join(map(quoted, identity.clustered_by))})"
     session.sql(
-        f"create table {path_table(path)} ({', '.join(columns)}) using delta"
+        f"create table {path_table(path)} ({', '.join(columns)}) using delta{layout}"
         f" tblproperties ({_literals({**PROPERTIES, **identity.properties})})"
     ).collect()
 

@@ -5,19 +5,24 @@ import re
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
-from ondatra_dagster.planning.delta_schema import is_hidden
+from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, FEED_COLUMNS, is_hidden
 from ondatra_dagster.planning.versions import can_look
 from ondatra_dagster.project.file_patterns import escaped
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
-from ondatra_dagster.project.references import quoted
+from ondatra_dagster.project.references import quoted, spark_text
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.project.sources import table_of
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import KIND
 from ondatra_dagster.warehouse.file_inputs import as_spark_says, read_files
+
+CAME = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
+WENT = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)
 
 _numbers = itertools.count(1)
 
@@ -27,6 +32,24 @@ def pin_inputs(
 ) -> dict[str, str]:
     """A view for each input at its version, by the input's name; no name of the user's can mean one."""
     return {source.name: _view(_read(session, settings, source, versions), model) for source in model.inputs}
+
+
+def query_over(
+    session: SparkSession, model: Model, views: Mapping[str, str], *, last_value: str | None = None
+) -> DataFrame:
+    """The model's query over views of its inputs; nothing is computed yet.
+
+    Its text is the user's own, only the names of inputs are replaced, and {{ last_value }}.
+    """
+    return session.sql(spark_text(model, views, last_value=last_value))
+
+
+def pin_changes(session: SparkSession, table: str, model: Model, *, after: int, upto: int, came: bool) -> str:
+    """A view of the rows that came to a table, or went from it, in the versions of (after, upto]."""
+    feed = session.read.format("delta").option("readChangeFeed", "true")
+    rows = feed.option("startingVersion", after + 1).option("endingVersion", upto).load(table)
+    rows = rows.where(F.col(CHANGE_TYPE).isin(*(CAME if came else WENT)))
+    return _view(_without_hidden(rows.drop(*FEED_COLUMNS)), model)
 
 
 def _view(rows: DataFrame, model: Model) -> str:

@@ -11,7 +11,7 @@ from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import invalid_path, read_table_state
 from ondatra_dagster.planning.delta_schema import REASON, ROWID
 from ondatra_dagster.warehouse.comparison import row_hashes
-from ondatra_dagster.warehouse.delta_tables import Identity, Target, open_target
+from ondatra_dagster.warehouse.delta_tables import GOES, Identity, Target, open_target
 from ondatra_dagster.warehouse.kinds.effect import rows_before
 
 HASHES = ("__ondatra_hash_0", "__ondatra_hash_1")
@@ -25,7 +25,7 @@ def set_aside(
     path = invalid_path(table.path)
     if not counts and read_table_state(path) is None:
         return
-    identity = Identity(kind="invalid", key_columns=table.key_columns, own_columns=(f"{REASON} string",))
+    identity = Identity(kind="invalid", key_columns=table.key_columns, own_columns={REASON: "string"})
     target = open_target(session, path, table.fields, identity)
     before = rows_before(target)
     if not counts and not before:
@@ -35,7 +35,7 @@ def set_aside(
         inserted, deleted = changes.agg(F.count_if(F.isnull(ROWID)), F.count(ROWID)).collect()[0]
         told = dataclasses.replace(note, rows=before + inserted - deleted)
         if deleted:
-            target.merge(changes, told, matched="delete")
+            target.merge(changes.withColumn(GOES, F.col(ROWID).isNotNull()), told)
         elif inserted:
             target.append(changes.drop(ROWID), told)
     finally:

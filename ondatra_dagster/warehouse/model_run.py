@@ -13,17 +13,19 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import read_table_state
-from ondatra_dagster.planning.delta_schema import CONTENT_HASH, REASON
+from ondatra_dagster.planning.delta_schema import PARTITION, REASON
 from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.references import spark_text
 from ondatra_dagster.warehouse import invalid_rows
 from ondatra_dagster.warehouse.column_types import check_columns, visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, open_target
+from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults
 from ondatra_dagster.warehouse.file_inputs import check_files
-from ondatra_dagster.warehouse.inputs import pin_inputs
-from ondatra_dagster.warehouse.kinds.writers import WRITERS
+from ondatra_dagster.warehouse.inputs import pin_inputs, query_over
+from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
+from ondatra_dagster.warehouse.kinds.writers import OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.last_value import last_value
 from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.spark_errors import explained
@@ -31,7 +33,6 @@ from ondatra_dagster.warehouse.spark_session import Warehouse
 from ondatra_dagster.warehouse.work_size import model_bytes, tune
 
 SAMPLES = 20
-OWN_COLUMNS = {"tracked": (f"{CONTENT_HASH} string",)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,32 +61,42 @@ class Written:
 
 
 def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> DataFrame:
-    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
-
-    Its text is the user's own, only the names of inputs are replaced.
-    """
+    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet."""
     with explained(model):
         check_files(warehouse.settings, model)
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
-        return warehouse.session.sql(spark_text(model, views))
+        return query_over(warehouse.session, model, views, last_value=last_value(warehouse, model, views))
 
 
-def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote) -> Written:
+def write_model(
+    warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote, *, is_full: bool = False
+) -> Written:
     """Bring the model's table to what the frame holds, in one commit at most.
 
+    A full refresh also takes away what the query no longer gives, where the kind would leave it.
     Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
     """
     with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
         tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
-        check_columns(frame.schema)
+        check_columns(frame.schema, own=model.kind.own_columns)
         _check_key(model, frame.schema)
         checks = RowChecks(model)
         checks.judge_query(frame)
         note = dataclasses.replace(note, warned=warned(checks.findings))
         with _leaving_no_trace(warehouse.table_path(model.id)):
-            target = dataclasses.replace(_open(warehouse, model, frame), before_commit=checks.judge_table)
+            target = _open(warehouse, model, frame)
             aside = _Aside(target, note)
-            effect = WRITERS[model.kind.name](aligned(frame, target), target, note, aside)
+            work = Work(
+                rows=aligned(frame, target),
+                target=target,
+                note=note,
+                set_aside=aside,
+                before_commit=checks.judge_table,
+                earlier=_earlier(warehouse, model, frame, target, note),
+                is_full=is_full,
+                keeps_order=model.is_ordered,
+            )
+            effect = WRITERS[model.kind.name](work)
         state = read_table_state(target.path) or target.state
         return Written(
             changed=effect.changed,
@@ -100,6 +111,22 @@ def write_model(warehouse: Warehouse, model: Model, frame: DataFrame, note: Comm
             columns=state.columns,
             findings=checks.findings,
         )
+
+
+def _earlier(
+    warehouse: Warehouse, model: Model, frame: DataFrame, target: Target, note: CommitNote
+) -> Earlier:
+    """What the query gave before, for the kind that asks for it."""
+    if model.incremental:
+        return EarlierResults(target=target, now=aligned(frame, target), column=model.incremental.column)
+    then = target.state.note.inputs if target.state.note else None
+    return EarlierInputs(
+        warehouse=warehouse,
+        model=model,
+        now=note.inputs,
+        then=then,
+        align=lambda past: aligned(past, target),
+    )
 
 
 @contextlib.contextmanager
@@ -142,7 +169,9 @@ def _open(warehouse: Warehouse, model: Model, frame: DataFrame) -> Target:
     identity = Identity(
         kind=model.kind.name,
         key_columns=model.key_columns,
-        own_columns=OWN_COLUMNS.get(model.kind.name, ()),
+        own_columns=OWN_COLUMNS.get(model.kind.name, {}),
+        partitioned_by=PARTITION if model.kind.name == "partition" else None,
+        clustered_by=model.storage_columns,
     )
     return open_target(
         warehouse.session,

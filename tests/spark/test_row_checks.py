@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.model_tables import ModelTables, a_model, values
+from support.model_tables import QUERIED, ModelTables, a_model, values
 
 from ondatra_dagster.errors import ChecksFailedError, ProjectError
 from ondatra_dagster.planning.delta_log import invalid_path, read_table_state
 from ondatra_dagster.project.conditions import read_condition, row_checks
+from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import CheckWord, Model
-from ondatra_dagster.warehouse.kinds.writers import WRITERS
 from ondatra_dagster.warehouse.model_run import Written
 
 pytestmark = pytest.mark.spark
@@ -46,7 +46,7 @@ def found(written: Written) -> dict[str, tuple[int, int | None]]:
     return {finding.check.name: (finding.failed, finding.rows) for finding in written.findings}
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("kind", QUERIED)
 def test_a_constraint_that_fails_writes_nothing(lake: ModelTables, kind: str) -> None:
     """Neither at the first run, where there is no table yet, nor later."""
     refused(lake, kind, BAD, constraint="amount >= 0")
@@ -55,7 +55,7 @@ def test_a_constraint_that_fails_writes_nothing(lake: ModelTables, kind: str) ->
     before = log_versions(lake)
     error = refused(lake, kind, BAD, constraint="amount >= 0")
     assert before == log_versions(lake)
-    shown = "" if kind == "table" else "id 1, "
+    shown = "id 1, " if KINDS[kind].needs_key else ""
     remedy = "nothing was written; mend the rows where they come from, or the check"
     expected = (
         f"models/mart/things.sql:2: 1 of 3 rows fails @constraint amount >= 0 ({shown}amount -11); {remedy}"
@@ -63,7 +63,7 @@ def test_a_constraint_that_fails_writes_nothing(lake: ModelTables, kind: str) ->
     assert expected == str(error)
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("kind", QUERIED)
 def test_an_audit_that_fails_writes_nothing(lake: ModelTables, kind: str) -> None:
     """An empty table would be something that was written, too."""
     refused(lake, kind, BAD, audit="amount >= 0")
@@ -75,7 +75,7 @@ def test_an_audit_that_fails_writes_nothing(lake: ModelTables, kind: str) -> Non
     assert before == log_versions(lake)
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("kind", QUERIED)
 def test_an_audit_looks_at_the_table_as_it_would_be(lake: ModelTables, kind: str) -> None:
     """Row for row: what the run changes, adds and takes away, and what it leaves."""
     run(lake, kind, KEPT)
@@ -87,7 +87,7 @@ def test_an_audit_looks_at_the_table_as_it_would_be(lake: ModelTables, kind: str
     assert rows.count() == error.findings[0].rows == error.findings[0].failed
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("kind", QUERIED)
 def test_a_new_audit_is_judged_when_nothing_changed(lake: ModelTables, kind: str) -> None:
     """It is why the model ran."""
     run(lake, kind, KEPT)

@@ -17,6 +17,8 @@ from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.model_run import Written, evaluate, write_model
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
+QUERIED = [kind.name for kind in KINDS.values() if kind.has_query]
+
 
 def a_model(
     kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str = "mart.things", **more: Any
@@ -30,7 +32,7 @@ def a_model(
         sql=sql,
         sql_line=3,
         definition=sql,
-        key_columns=tuple(key) if kind != "table" else (),
+        key_columns=tuple(key) if KINDS[kind].needs_key else (),
         **more,
     )
 
@@ -46,16 +48,16 @@ class ModelTables:
 
     warehouse: Warehouse
 
-    def write(self, model: Model, **inputs: str) -> Written:
-        return self.write_frame(model, evaluate(self.warehouse, model, inputs), **inputs)
+    def write(self, model: Model, *, is_full: bool = False, **inputs: str) -> Written:
+        return self.write_frame(model, evaluate(self.warehouse, model, inputs), is_full=is_full, **inputs)
 
-    def write_frame(self, model: Model, frame: DataFrame, **inputs: str) -> Written:
+    def write_frame(self, model: Model, frame: DataFrame, *, is_full: bool = False, **inputs: str) -> Written:
         """Write what was evaluated before."""
         note = CommitNote(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
-        return write_model(self.warehouse, model, frame, note)
+        return write_model(self.warehouse, model, frame, note, is_full=is_full)
 
-    def run(self, kind: str, sql: str, **more: Any) -> Written:
-        return self.write(a_model(kind, sql, **more))
+    def run(self, kind: str, sql: str, *, is_full: bool = False, **more: Any) -> Written:
+        return self.write(a_model(kind, sql, **more), is_full=is_full)
 
     def path(self, model: Model) -> str:
         return self.warehouse.table_path(model.id)
@@ -86,10 +88,11 @@ class ModelTables:
             for change in page.changes
         ]
 
-    def told(self, model: Model, after: int | None) -> list[tuple[Any, ...]]:
+    def told(self, model: Model, after: int | None, upto: int | None = None) -> list[tuple[Any, ...]]:
         """What the feed tells, without rowids and versions: (change type, *values)."""
         return [
-            (str(change.change_type), *orjson.loads(change.payload)) for change in self.changes(model, after)
+            (str(change.change_type), *orjson.loads(change.payload))
+            for change in self.changes(model, after, upto)
         ]
 
     def invalid(self, model: Model, after: int) -> list[InvalidRow]:

@@ -146,6 +146,7 @@ class PlainTables:
         self._tables: dict[str, PlainTable] = {}
         self._rowids = itertools.count(1)
         self.computed: list[str] = []  # every model that was, in order
+        self.refreshed: list[str] = []  # those that were to be brought to just their query's rows
         self.broken: set[str] = set()  # models that fail
         self.feeds_read = 0
         self.was_started_early = False
@@ -165,7 +166,9 @@ class PlainTables:
         with (self._settings.root / path).open() as file:
             return [(row["id"] or None, row["email"]) for row in csv.DictReader(file)]
 
-    def write(self, model: Model, frame: list[Row], note: CommitNote) -> Written:
+    def write(self, model: Model, frame: list[Row], note: CommitNote, *, is_full: bool = False) -> Written:
+        if is_full:
+            self.refreshed.append(model.id)
         table = self._table(model.id)
         findings = [self._finding(check, frame) for check in model.checks]
         if refused := refusal(model, findings):

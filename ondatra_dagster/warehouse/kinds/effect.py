@@ -1,8 +1,8 @@
-"""What a kind's write comes to, and what it is given besides rows and a table."""
+"""What a kind is given for a write, and what the write comes to."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -26,7 +26,45 @@ class Effect:
 
 # takes the invalid rows with their reasons, and how many there are of each; called before the table's commit
 SetAside: TypeAlias = Callable[[DataFrame, Mapping[str, int]], None]
-Writer: TypeAlias = Callable[[DataFrame, Target, CommitNote, SetAside], Effect]
+
+
+class Changes(NamedTuple):
+    """What a query gives of its inputs' changes alone."""
+
+    came: DataFrame
+    went: DataFrame | None  # None: surely nothing
+
+
+class Earlier(Protocol):
+    """What the query, as it is now, gives of its inputs as they were at the table's newest commit."""
+
+    def changes(self) -> Changes | None:
+        """What it gives of what has changed since; None when it has to be asked for all."""
+
+    def rows(self) -> DataFrame | None:
+        """All that it gives of them; None when they can't be read any more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One write of a model."""
+
+    rows: DataFrame  # what the query gave, in the columns of the table
+    target: Target
+    note: CommitNote
+    set_aside: SetAside
+    # hears of the table's rows as they would be, before anything is written, and may raise to prevent that
+    before_commit: Callable[[Callable[[], DataFrame]], None]
+    earlier: Earlier
+    is_full: bool = False  # a full refresh: what the query no longer gives goes, equal rows keep their rowids
+    keeps_order: bool = False  # the query has an ORDER BY of its own
+
+    def told(self, *, rows: int, fingerprint: str | None = None) -> CommitNote:
+        """The note of the commit that leaves so many rows."""
+        return dataclasses.replace(self.note, rows=rows, fingerprint=fingerprint)
+
+
+Writer: TypeAlias = Callable[[Work], Effect]
 
 
 def rows_before(target: Target) -> int:

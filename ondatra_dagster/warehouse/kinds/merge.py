@@ -1,65 +1,49 @@
-"""Kind merge: rows are told apart by a key; what is new or differs is written, nothing is ever deleted."""
+"""Kind merge: rows are told apart by a key; what is new or differs is written, nothing is ever deleted.
 
-import dataclasses
-from functools import reduce
+But by a full refresh: it takes away the keys that the query no longer gives.
+"""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
-from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_schema import REASON, ROWID
-from ondatra_dagster.warehouse.comparison import column_of, same_keys, same_rows
-from ondatra_dagster.warehouse.delta_tables import Target
-from ondatra_dagster.warehouse.kinds.effect import Effect, SetAside, rows_before
+from ondatra_dagster.planning.delta_schema import ROWID
+from ondatra_dagster.warehouse.comparison import column_of
+from ondatra_dagster.warehouse.delta_tables import GOES
+from ondatra_dagster.warehouse.kinds.effect import Effect, Work, rows_before
+from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare
 
-NULL, DUPLICATE = "NULL", "DUPLICATE"
+NUMBER = "__ondatra_number"
 
 
-def write(source: DataFrame, target: Target, note: CommitNote, set_aside: SetAside) -> Effect:
-    """Insert of rows whose key is new, update of those that differ, in one commit; none when there are none.
-
-    The query is evaluated once, into what differs and what is invalid: with nothing changed that is nothing.
-    """
-    looked_at = _changed_or_invalid(source, target).persist()
+def write(work: Work) -> Effect:
+    """Insert of rows whose key is new, update of those that differ, in one commit at most."""
+    found = _all_differences(work) if work.is_full else _differences(work)
     try:
-        changes = looked_at.where(F.col(REASON).isNull()).drop(REASON)
-        counts = looked_at.groupBy(REASON, F.isnull(ROWID).alias("is_new")).count().collect()
-        invalid = {row[REASON]: row["count"] for row in counts if row[REASON]}
-        target.before_commit(lambda: _after(changes, target))
-        set_aside(looked_at.where(F.col(REASON).isNotNull()).drop(ROWID), invalid)
-        valid = {row["is_new"]: row["count"] for row in counts if not row[REASON]}
-        inserted, updated = valid.get(True, 0), valid.get(False, 0)
-        rows = rows_before(target) + inserted
-        if updated:
-            target.merge(changes, dataclasses.replace(note, rows=rows), matched="update")
-        elif inserted:
-            target.append(changes.drop(ROWID), dataclasses.replace(note, rows=rows))
-        return Effect(inserted=inserted, updated=updated, rows=rows)
+        work.before_commit(lambda: found.after(work.target.rows, work.target))
+        work.set_aside(found.to_set_aside, found.invalid)
+        told = work.told(rows=rows_before(work.target) + found.new - found.gone)
+        if found.changed or found.gone:
+            work.target.merge(found.to_write, told)
+        elif found.new:
+            work.target.append(found.to_write.drop(ROWID, GOES), told)
+        return Effect(inserted=found.new, updated=found.changed, deleted=found.gone, rows=told.rows or 0)
     finally:
-        looked_at.unpersist()
+        found.release()
+        work.rows.unpersist()
 
 
-def _changed_or_invalid(source: DataFrame, target: Target) -> DataFrame:
-    """The rows to set aside, with a reason, and those to write, with the rowid of the row they change."""
-    reasoned = source.withColumn(REASON, _reason(target.key_columns))
-    if target.is_empty:
-        return reasoned.withColumn(ROWID, F.lit(None).cast("bigint"))
-    is_same_key = column_of(REASON, "s").isNull() & same_keys(target.key_columns, "s", "t")
-    joined = reasoned.alias("s").join(target.rows.alias("t"), is_same_key, "left")
-    is_new = column_of(ROWID, "t").isNull()
-    differs = is_new | ~same_rows(target.fields, "s", "t")
-    return joined.where(column_of(REASON, "s").isNotNull() | differs).select("s.*", f"t.{ROWID}")
+def _differences(work: Work) -> KeyedRows:
+    old = None if work.target.is_empty else work.target.rows
+    return compare(work.rows, old, work.target, finds_gone=False)
 
 
-def _after(changes: DataFrame, target: Target) -> DataFrame:
-    """All rows as they would be: those that change, and the others."""
-    kept = target.rows.join(changes.select(ROWID), ROWID, "left_anti")
-    return target.only_fields(kept).unionByName(target.only_fields(changes))
-
-
-def _reason(key_columns: tuple[str, ...]) -> Column:
-    """Why a row can't be written: a null in its key, or its key comes more than once."""
-    keys = [column_of(name) for name in key_columns]
-    lacks_key = reduce(Column.__or__, [key.isNull() for key in keys])
-    times = F.count(F.lit(1)).over(Window.partitionBy(*keys))
-    return F.when(lacks_key, F.lit(NULL)).when(times > 1, F.lit(DUPLICATE))
+def _all_differences(work: Work) -> KeyedRows:
+    """The same and what goes: also all but the first of a key's rows, for another kind may have left more."""
+    target = work.target
+    of_key = Window.partitionBy(*map(column_of, target.key_columns)).orderBy(ROWID)
+    numbered = target.rows.withColumn(NUMBER, F.row_number().over(of_key))
+    first = numbered.where(F.col(NUMBER) == 1).drop(NUMBER)
+    # the query is read twice: for what comes, and for what goes
+    return compare(
+        work.rows.persist(), first, target, finds_gone=True, surplus=numbered.where(F.col(NUMBER) > 1)
+    )

@@ -1,26 +1,24 @@
 """Kind table: the whole content is replaced when any row differs, as a multiset."""
 
-import dataclasses
-
-from pyspark.sql import DataFrame
-
-from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.warehouse.comparison import fingerprint
 from ondatra_dagster.warehouse.delta_tables import Target
-from ondatra_dagster.warehouse.kinds.effect import Effect, SetAside
+from ondatra_dagster.warehouse.kinds.differing_rows import write_difference
+from ondatra_dagster.warehouse.kinds.effect import Effect, Work
 
 
-def write(source: DataFrame, target: Target, note: CommitNote, set_aside: SetAside) -> Effect:
+def write(work: Work) -> Effect:
     """Delete of every old row and insert of every new one, in one commit; none when they are the same."""
-    del set_aside  # no row of a table is invalid
-    source.persist()
+    target = work.target
+    source = work.rows.persist()
     try:
-        target.before_commit(lambda: source)
+        work.before_commit(lambda: source)
         rows, content = fingerprint(source, target.fields)
         rows_before, content_before = _before(target)
         if (rows, content) == (rows_before, content_before):
             return Effect(rows=rows)
-        told = dataclasses.replace(note, rows=rows, fingerprint=content)
+        told = work.told(rows=rows, fingerprint=content)
+        if work.is_full and not target.is_empty:
+            return write_difference(source, target, told)
         if target.is_empty:
             target.append(source, told)
         else:

@@ -1,10 +1,24 @@
 """Which module writes which kind; a test holds the names equal to those of project/kinds."""
 
-from ondatra_dagster.warehouse.kinds import merge, table, tracked
+from collections.abc import Mapping
+
+from ondatra_dagster.planning.delta_schema import CONTENT_HASH, PARTITION
+from ondatra_dagster.warehouse.kinds import append, events, merge, partition, scd2, table, tracked
 from ondatra_dagster.warehouse.kinds.effect import Writer
 
 WRITERS: dict[str, Writer] = {
     "table": table.write,
+    "append": append.write,
     "merge": merge.write,
     "tracked": tracked.write,
+    "scd2": scd2.write,
+    "partition": partition.write,
+    "events": events.write,
+}
+# the columns that a kind's table has beside the query's
+OWN_COLUMNS: dict[str, Mapping[str, str]] = {
+    "tracked": {CONTENT_HASH: "string"},
+    "scd2": {scd2.VALID_FROM: "bigint", scd2.VALID_TO: "bigint", scd2.IS_CURRENT: "boolean"},
+    "partition": {CONTENT_HASH: "string", PARTITION: "string"},
+    "events": {"_extra": "string"},  # fields that no column is for, as JSON
 }

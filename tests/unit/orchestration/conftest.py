@@ -44,13 +44,16 @@ def shop(tmp_path: Path, api: DemoApi) -> Shop:
 def materialize(instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
     """What the Materialize button does, on all assets or on these."""
 
-    def button(shop: Shop, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+    def button(
+        shop: Shop, *keys: dg.AssetKey, tags: dict[str, str] | None = None
+    ) -> dg.ExecuteInProcessResult:
         definitions = definitions_of(shop.workspace, opened=shop.opened)
         job = definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(
             instance=instance,
             asset_selection=keys or None,
             raise_on_error=False,
+            tags=tags,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
 

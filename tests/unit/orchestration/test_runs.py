@@ -7,6 +7,7 @@ import pytest
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 CRM = dg.AssetKey(["sync", "crm"])
@@ -194,6 +195,21 @@ def test_a_missing_secret_fails_the_push_with_a_sentence(
     (heard,) = shop.heard.syncs
     assert "DEMO_API_KEY" in heard.summary.message
     assert (False, "ERROR") == checks(result)["undelivered"]
+
+
+def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """`--full-refresh` of the command line and the tag of the page are one thing."""
+    materialize(shop)
+    shop.tables.computed.clear()
+    result = materialize(shop, CRM, tags={FULL_REFRESH: "true"})
+    assert result.success
+    assert (["sync.crm"], ["sync.crm"]) == (shop.tables.computed, shop.tables.refreshed)
+    assert ("full", "a full refresh was asked for") == (
+        shop.heard.models[-1].run_type,
+        shop.heard.models[-1].reason,
+    )
 
 
 @pytest.mark.parametrize("sinks", ["off", "dry"])

@@ -52,6 +52,7 @@ def test_a_model_has_all_that_its_file_says(load):
         definition=model.definition,
         inputs=(customers,),
         references=(Reference(start=21, end=35, input=customers, alias="customers"),),
+        is_row_by_row=True,
         key_columns=("id",),  # as the query spells it
         sink=SinkUse(name="crm_push", arguments=("eu",), sync_id="sync.crm", line=4),
     )

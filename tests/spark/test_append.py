@@ -1,0 +1,154 @@
+"""Kind append: what its query newly gives, in every way in which that can be found out."""
+
+import shutil
+
+import pytest
+from support.model_tables import ModelTables, a_model, values
+
+from ondatra_dagster.planning.delta_log import read_table_state
+from ondatra_dagster.planning.versions import table_version
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import FileInput, Model, ModelInput, Reference
+
+pytestmark = pytest.mark.spark
+
+SOURCE = "raw.things"
+
+
+def reading(sql: str, **more: object) -> Model:
+    """A model of kind append that reads raw.things where its query says SOURCE."""
+    text = sql.replace("SOURCE", SOURCE)
+    start = text.index(SOURCE)
+    source = ModelInput(model=SOURCE)
+    reference = Reference(start=start, end=start + len(SOURCE), input=source, alias="s")
+    return a_model("append", text, key=(), inputs=(source,), references=(reference,), **more)
+
+
+class Source:
+    """A table that the models here read, and runs of them."""
+
+    def __init__(self, lake: ModelTables) -> None:
+        self.lake = lake
+
+    def becomes(self, *rows: str, kind: str = "merge") -> None:
+        self.lake.run(kind, values(*rows), name=SOURCE)
+
+    def run(self, model: Model) -> list[tuple[object, ...]]:
+        """What the run appended, in the order of its rowids."""
+        state = self.lake.state(a_model("merge", "", name=SOURCE))
+        old = read_table_state(self.lake.path(model))
+        self.lake.write(model, **{SOURCE: table_version(state)})
+        new = self.lake.state(model)
+        after = old.version if old else 0
+        return [change[1:] for change in self.lake.told(model, after)] if new.version > after else []
+
+
+@pytest.fixture
+def source(lake: ModelTables) -> Source:
+    return Source(lake)
+
+
+ROW_BY_ROW = reading("select id, name from SOURCE where id > 0", is_row_by_row=True)
+IN_FULL = reading("select id, name from SOURCE where id > 0")
+
+
+@pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
+def test_rows_are_added_as_the_query_newly_gives_them(source: Source, model: Model) -> None:
+    """A changed row is a new one; one that goes is none; the same again is nothing."""
+    source.becomes("1, 'a'", "2, 'b'", "-1, 'x'")
+    assert [(1, "a"), (2, "b")] == sorted(source.run(model))
+    assert [] == source.run(model)
+    source.becomes("1, 'a'", "2, 'B'", "3, 'c'", "-2, 'y'")
+    assert [(2, "B"), (3, "c")] == sorted(source.run(model))
+    assert KINDS["append"].produces == {change.change_type for change in source.lake.changes(model, 0)}
+    assert 4 == source.lake.rows(model).count()
+
+
+@pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
+def test_two_equal_new_rows_are_two_rows(source: Source, model: Model) -> None:
+    """An event that happened twice happened twice; one that was there already isn't taken again."""
+    source.becomes("1, 'a'", kind="table")
+    assert [(1, "a")] == source.run(model)
+    source.becomes("1, 'a'", "1, 'a'", "1, 'a'", "2, 'b'", "2, 'b'", kind="table")
+    assert [(1, "a"), (1, "a"), (2, "b"), (2, "b")] == sorted(source.run(model))
+
+
+@pytest.mark.parametrize("model", [ROW_BY_ROW, IN_FULL], ids=["from the feed", "in full"])
+def test_a_rewrite_of_the_source_adds_nothing(source: Source, model: Model) -> None:
+    """Kind table replaces every row when one differs: all are deleted and inserted in its feed."""
+    source.becomes("1, 'a'", "2, 'b'", kind="table")
+    source.run(model)
+    source.becomes("1, 'a'", "2, 'b'", "3, 'c'", kind="table")
+    assert [(3, "c")] == source.run(model)
+
+
+def test_an_aggregate_is_added_when_it_is_new(source: Source) -> None:
+    """A total that changed is a row that the query didn't give before."""
+    model = reading("select name, count(*) as n from SOURCE group by name")
+    source.becomes("1, 'a'", "2, 'a'", "3, 'b'")
+    assert [("a", 2), ("b", 1)] == sorted(source.run(model))
+    source.becomes("4, 'a'", "5, 'c'")
+    assert [("a", 3), ("c", 1)] == sorted(source.run(model))
+
+
+@pytest.mark.parametrize("is_row_by_row", [True, False])
+def test_an_order_is_kept_in_what_is_written_and_pushed(source: Source, *, is_row_by_row: bool) -> None:
+    """Who appends to a sheet wants the rows as the query gives them."""
+    model = reading(
+        "select id, name from SOURCE order by id desc", is_row_by_row=is_row_by_row, is_ordered=True
+    )
+    session = source.lake.warehouse.session
+    before = session.conf.get("spark.sql.shuffle.partitions")
+    source.becomes(*(f"{number}, 'n'" for number in range(60)))
+    session.conf.set("spark.sql.shuffle.partitions", 4)
+    try:
+        assert [(number, "n") for number in reversed(range(60))] == source.run(model)
+        source.becomes(*(f"{number}, 'n'" for number in range(60, 90)))
+        session.conf.set("spark.sql.shuffle.partitions", 4)
+        assert [(number, "n") for number in reversed(range(60, 90))] == source.run(model)
+    finally:
+        session.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_a_changed_definition_counts_from_now(source: Source) -> None:
+    """Rows that the new query would have given before aren't new."""
+    source.becomes("1, 'a'", "2, 'b'")
+    source.run(IN_FULL)
+    model = reading("select id, upper(name) as name from SOURCE")
+    source.becomes("3, 'c'")
+    assert [(3, "C")] == source.run(model)
+    assert {(1, "a"), (2, "b"), (3, "C")} == {tuple(row)[:2] for row in source.lake.rows(model).collect()}
+
+
+def test_what_can_not_be_read_as_it_was_is_compared_with_the_table(lake: ModelTables) -> None:
+    """A file has no past: never a blind insert."""
+    file = lake.warehouse.settings.root / "x.csv"
+    source = FileInput(format="csv", path="x.csv", options=(("header", "true"),))
+    reference = Reference(start=14, end=15, input=source)
+    model = a_model("append", "select * from F", key=(), inputs=(source,), references=(reference,))
+    file.write_text("id,name\n1,a\n1,a\n")
+    assert 2 == lake.write(model, **{source.name: "one"}).inserted
+    file.write_text("id,name\n1,a\n1,a\n1,a\n2,b\n")
+    assert 2 == lake.write(model, **{source.name: "two"}).inserted
+    file.write_text("id,name\n2,b\n")
+    assert not lake.write(model, **{source.name: "three"}).changed
+
+
+def test_another_table_in_the_sources_place_adds_only_what_is_new(source: Source) -> None:
+    """Its past is another's: what is in the target is what is known."""
+    source.becomes("1, 'a'", "2, 'b'")
+    source.run(ROW_BY_ROW)
+    shutil.rmtree(source.lake.path(a_model("merge", "", name=SOURCE)))
+    source.becomes("2, 'b'", "3, 'c'")
+    assert [(3, "c")] == source.run(ROW_BY_ROW)
+    source.becomes("4, 'd'")
+    assert [(4, "d")] == source.run(ROW_BY_ROW)
+
+
+def test_a_column_that_the_source_lost_in_between_does_not_stop_it(source: Source) -> None:
+    """The feed can't be read across that: both whole results can."""
+    source.becomes("1, 'a'")
+    source.run(ROW_BY_ROW)
+    source.lake.run("merge", "select 2 as id, 'b' as name, 5 as more", name=SOURCE)
+    source.lake.run("merge", "select 3 as id, 'c' as name", name=SOURCE)
+    assert [(2, "b"), (3, "c")] == sorted(source.run(ROW_BY_ROW))
