@@ -188,9 +188,7 @@ def _reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
-    for state, told in WITHOUT_VERSION.items():
-        if names := [name for name, version in inputs.items() if version == state]:
-            yield f"{_told(model, names)} {told}"
+    yield from _without_version(model, inputs)
     if last is None:
         yield "its table was last written by another hand"
     else:
@@ -205,6 +203,12 @@ def _differences(model: Model, inputs: Mapping[str, str], last: CommitNote | Unc
         yield f"{_told(model, changed)} changed"
     if model.checks and last.checks != model.checks_digest:
         yield "its checks changed"
+
+
+def _without_version(model: Model, inputs: Mapping[str, str]) -> Iterator[str]:
+    for state, told in WITHOUT_VERSION.items():
+        if names := [name for name, version in inputs.items() if version == state]:
+            yield f"{_told(model, names)} {told}"
 
 
 def plan_sync(
