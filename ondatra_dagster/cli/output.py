@@ -1,5 +1,6 @@
 """How commands speak: people's text and tables on stderr or stdout, JSON one object a line on stdout."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -9,6 +10,8 @@ import orjson
 from ondatra_dagster.changes import Json
 
 GAP = "  "
+NULL = "NULL"  # of a row: an empty text is another value
+NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
 
 def say(text: str) -> None:
@@ -25,15 +28,24 @@ def put_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns that stand under each other; numbers to the right."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    numbers = [
-        all(cell.lstrip("-").isdigit() or not cell for cell in column) for column in zip(*texts, strict=True)
-    ] or [False] * len(head)
+    numbers = [all(map(NUMBER.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(
+        head
+    )
     for line in (list(head), *texts):
         cells = (
             cell.rjust(width) if is_number else cell.ljust(width)
             for cell, width, is_number in zip(line, widths, numbers, strict=True)
         )
         click.echo(GAP.join(cells).rstrip())
+
+
+def as_cell(value: Json) -> str:
+    """A row's value on one line of a table; what a terminal would obey is made harmless."""
+    if value is None:
+        return NULL
+    is_nested = isinstance(value, list | dict | bool)
+    text = orjson.dumps(value).decode() if is_nested else str(value)
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
 def moment(value: datetime | None) -> str:

@@ -64,10 +64,10 @@ def _read(session: SparkSession, settings: Settings, source: Input, versions: Ma
         return _without_hidden(_read_table(session, table_path(settings, source.model), source.name, version))
     if isinstance(source, FileInput):
         return read_files(session, settings, source)
-    return _read_source(session, settings, source, version)
+    return read_source(session, settings, source, version)
 
 
-def _read_source(
+def read_source(
     session: SparkSession, settings: Settings, source: SourceInput, version: str | None
 ) -> DataFrame:
     folder = table_of(source, settings)

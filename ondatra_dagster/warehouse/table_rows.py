@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ondatra_dagster.planning.delta_schema import is_hidden
+from ondatra_dagster.planning.delta_schema import ROWID, is_hidden
 from ondatra_dagster.planning.live_files import BeyondUsError, LiveFile, LiveTable
 from ondatra_dagster.planning.s3_objects import s3_files, s3_path
 from ondatra_dagster.project.addresses import S3_SCHEMES, s3_access, scheme_of
@@ -45,7 +45,8 @@ OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT
 
 def rows_of(table: LiveTable, address: str, *, limit: int | None = None) -> Iterator[pa.Table]:
     """The table's rows in pages, without the hidden columns; at least one page, which may be empty."""
-    fields = [field for field in table.fields if not is_hidden(field["name"])]
+    is_ours = any(field["name"] == ROWID for field in table.fields)
+    fields = [field for field in table.fields if not (is_ours and is_hidden(field["name"]))]
     schema = pa.schema([pa.field(field["name"], arrow_type(field["type"])) for field in fields])
     left = limit
     for file in table.files:
