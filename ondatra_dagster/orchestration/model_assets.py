@@ -8,7 +8,7 @@ from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_result, model_check_specs
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
-from ondatra_dagster.orchestration.naming import model_key, op_name
+from ondatra_dagster.orchestration.naming import file_key, model_key, op_name
 from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.project.model import FileInput, Model
@@ -47,10 +47,13 @@ def _unchanged(key: dg.AssetKey, engine: Engine, kept: ModelResult) -> dg.Materi
 
 
 def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetSpec:
-    reads = [spellings[read.name.casefold()] for read in model.inputs if not isinstance(read, FileInput)]
+    reads = [
+        file_key(read) if isinstance(read, FileInput) else spellings[read.name.casefold()]
+        for read in model.inputs
+    ]
     return dg.AssetSpec(
         model_key(model),
-        deps=reads,
+        deps=list(dict.fromkeys(reads)),  # a file may be read in two ways
         group_name=model.key_path[0],
         kinds={"spark", "delta", model.kind.name},
         owners=list(model.owners),

@@ -1,10 +1,13 @@
 """How models and syncs are called in Dagster: asset keys, and op names that can't collide."""
 
 import hashlib
+import re
 
 import dagster as dg
 
-from ondatra_dagster.project.model import Model, SourceInput
+from ondatra_dagster.project.model import FileInput, Model, SourceInput
+
+UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def model_key(model: Model) -> dg.AssetKey:
@@ -13,7 +16,12 @@ def model_key(model: Model) -> dg.AssetKey:
 
 def source_key(source: SourceInput) -> dg.AssetKey:
     """The asset that something else makes: crm.deals is crm/deals."""
-    return dg.AssetKey([source.source, source.table])
+    return dg.AssetKey(_fit([source.source, source.table]))
+
+
+def file_key(read: FileInput) -> dg.AssetKey:
+    """The asset that a file or a pattern of files is, whatever it is read with: csv/data/customers.csv."""
+    return dg.AssetKey(_fit([read.format, *(part for part in read.path.split("/") if part not in ("", "."))]))
 
 
 def sink_key(model: Model) -> dg.AssetKey:
@@ -27,6 +35,14 @@ def op_name(key: dg.AssetKey, suffix: str = "") -> str:
     if any(_is_unclear(part) for part in key.path):
         name = f"{name}__{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}"
     return f"{name}__{suffix}" if suffix else name
+
+
+def _fit(parts: list[str]) -> list[str]:
+    """The parts of a key in letters that Dagster can make names of; a digest where that makes two alike."""
+    fit = [UNFIT.sub("_", part) for part in parts]
+    if fit == parts:
+        return parts
+    return [*fit[:-1], f"{fit[-1]}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:8]}"]
 
 
 def _is_unclear(part: str) -> bool:

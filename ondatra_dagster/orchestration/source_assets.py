@@ -1,4 +1,5 @@
-"""Tables that exist already, as assets without code: something else makes them, maybe an asset of the user's.
+"""Files and tables that exist already, as assets without code: something else makes them, maybe an asset of
+the user's.
 
 Their versions belong to planning, reading them to the warehouse.
 """
@@ -7,8 +8,10 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from ondatra_dagster.orchestration.naming import source_key
-from ondatra_dagster.project.model import Model, SourceInput
+from ondatra_dagster.orchestration.naming import file_key, source_key
+from ondatra_dagster.project.model import FileInput, Model, SourceInput
+
+FILES = "files"  # their group
 
 
 def source_keys(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
@@ -28,6 +31,15 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
             else {"dagster/table_name": f"{source.location}.{source.table}"},
         )
         for source in _sources(models).values()
+    ] + [
+        dg.AssetSpec(
+            file_key(read),
+            group_name=FILES,
+            kinds={read.format},
+            description=f"Files that models read: {read.path}",
+            metadata={"path": dg.MetadataValue.path(read.path)},
+        )
+        for read in _files(models)
     ]
 
 
@@ -39,3 +51,9 @@ def _sources(models: Iterable[Model]) -> dict[str, SourceInput]:
             if isinstance(read, SourceInput):
                 found.setdefault(read.name.casefold(), read)
     return found
+
+
+def _files(models: Iterable[Model]) -> list[FileInput]:
+    """Each once, whatever options it is read with."""
+    found = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
+    return list(found.values())
