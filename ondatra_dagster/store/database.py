@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlite_utils import Database, Migrations
-
 from ondatra_dagster.errors import BusyError, StateError
 
 Value: TypeAlias = str | bytes | int | float | None
@@ -141,6 +139,8 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
             raise StateError(f"{path} was written by a newer ondatra (it has {steps}); upgrade this one")
         if names == set(known):
             return
+    from sqlite_utils import Database, Migrations  # here: it loads pandas where that is installed
+
     migrations = Migrations(schema.name)
     for name, script in schema.steps:
         migrations(name=name)(_step(script))
