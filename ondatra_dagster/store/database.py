@@ -9,9 +9,12 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ondatra_dagster.errors import BusyError, StateError
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
@@ -148,7 +151,7 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
 
 
 def _step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it
-    def apply(database: Database) -> None:
+    def apply(database: "Database") -> None:
         for statement in filter(str.strip, script.split(";")):
             database.execute(statement)
 
