@@ -1,5 +1,6 @@
 """What all tests share: one Spark session a run, which starts when the first test asks for it."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneJvm:
     return OneJvm(config, log)
 
 
+def spark_variables() -> dict[str, str]:
+    """Where these tests' Spark runs: here, unless ONDATRA_TEST_SPARK_MASTER and the like say otherwise."""
+    elsewhere = {
+        name.replace("ONDATRA_TEST_", "ONDATRA_"): value
+        for name, value in os.environ.items()
+        if name.startswith(("ONDATRA_TEST_SPARK_", "AWS_"))
+    }
+    return {"ONDATRA_SPARK_MASTER": "local[2]", **elsewhere}
+
+
 @pytest.fixture(scope="session")
 def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Warehouse]":
     """The warehouse whose session all tests use."""
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
-    settings = read_settings(tmp_path_factory.mktemp("spark"), {"ONDATRA_SPARK_MASTER": "local[2]"})
+    settings = read_settings(tmp_path_factory.mktemp("spark"), spark_variables())
     with Warehouse(settings) as warehouse:
         yield warehouse

@@ -27,12 +27,13 @@ OPENED = (  # what Spark's own launcher opens of the JDK
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
     *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
+UTC = "-Duser.timezone=UTC"  # else a local time that summer time leaves out can't pass through unharmed
 OPTIONS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Djdk.reflect.useDirectMethodHandle=false",
-    "-Duser.timezone=UTC",  # else a local time that summer time leaves out can't pass through unharmed
+    UTC,
 )
 IMPORTED = (  # what pyspark expects to find in a gateway
     "org.apache.spark.SparkConf",

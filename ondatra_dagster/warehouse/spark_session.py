@@ -22,7 +22,8 @@ from ondatra_dagster.warehouse.class_archive import archive_path
 from ondatra_dagster.warehouse.jars import delta_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
-from ondatra_dagster.warehouse.spark_jvm import Jvm, Launch, start_jvm
+from ondatra_dagster.warehouse.spark_connect import connect
+from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
 from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK
 
 DELTA = {
@@ -47,6 +48,7 @@ LOCAL_OPTIONS = (  # a JVM that lives for seconds: compile once and quickly, col
     *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     *("-XX:MetaspaceSize=256m", "-XX:ReservedCodeCacheSize=240m"),
 )
+EXECUTORS = "spark.executor.extraJavaOptions"
 MEMORY = "2g"
 END_SECONDS = 20
 NEVER = logging.CRITICAL + 1
@@ -126,8 +128,7 @@ class Warehouse:
         _silence_pyspark()
         self.settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.settings.spark.remote:
-            conf: dict[str, bool | float | int | str | None] = {**RESULTS, **self.settings.spark.conf}
-            return SparkSession.builder.remote(self.settings.spark.remote).config(map=conf).create()
+            return connect(self.settings.spark.remote, {**self.settings.spark.conf, **RESULTS})
         return self._start_driver()
 
     def _start_driver(self) -> SparkSession:
@@ -174,7 +175,9 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
     else:
         here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
     ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA}
-    return {**ours, **settings.spark.conf, **RESULTS}
+    conf = {**ours, **settings.spark.conf, **RESULTS}
+    conf[EXECUTORS] = f"{UTC} {conf.get(EXECUTORS, '')}".strip()
+    return conf
 
 
 def _silence_pyspark() -> None:

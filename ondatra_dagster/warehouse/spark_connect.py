@@ -1,0 +1,58 @@
+"""A session on a Spark Connect server: who runs the server gives it Delta; here is what a client can check.
+
+Its client package ends the process, or waits for minutes, where a sentence would do.
+"""
+
+import importlib.util
+import re
+import socket
+
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.warehouse.spark_errors import sentence
+
+NEEDED = ("pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
+PORT = 15002  # the server's own default
+PROBE_SECONDS = 5
+ADDRESS = re.compile(r"sc://(?P<host>\[[^\]]+\]|[^:/;]+)(?::(?P<port>\d+))?(?:/.*)?")
+
+
+def connect(remote: str, conf: dict[str, str]) -> SparkSession:
+    """A new session with these settings; raises WarehouseError in seconds when there can't be one."""
+    _check_packages()
+    _check_server(remote)
+    given: dict[str, bool | float | int | str | None] = {**conf}
+    try:
+        return SparkSession.builder.remote(remote).config(map=given).create()
+    except Exception as error:  # grpc's errors have no common class but this
+        raise WarehouseError(f"Spark Connect refused a session: {sentence(str(error))}") from None
+
+
+def _check_packages() -> None:
+    missing = [name for name in NEEDED if not _is_installed(name)]
+    if missing:
+        raise WarehouseError(
+            f"spark.remote needs {', '.join(missing)}: install them with `pip install 'ondatra[connect]'`"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _check_server(remote: str) -> None:
+    """Whether something listens there; the address may hold a token, so only its host is told."""
+    address = ADDRESS.fullmatch(remote)
+    if address is None:
+        raise WarehouseError("spark.remote is no address of Spark Connect; write sc://host:port")
+    host, port = address["host"].strip("[]"), int(address["port"] or PORT)
+    try:
+        socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
+    except OSError as error:
+        raise WarehouseError(
+            f"no Spark Connect server answers at {host}:{port} ({error}): start it, or correct spark.remote"
+        ) from error

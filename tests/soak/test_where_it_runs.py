@@ -1,0 +1,63 @@
+"""The kinds' own tests, where Spark or the tables are somewhere else: by settings alone, not a line differs.
+
+Each runs the tests in a process of its own, with the settings in variables: never two drivers at once.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.spark_servers import QUICK, connect_server, standalone_cluster
+
+from ondatra_dagster.project.settings import Settings, read_settings
+
+pytestmark = pytest.mark.soak
+
+ROOT = Path(__file__).parents[2]
+TESTS = (
+    "test_kinds.py",
+    "test_pinned_inputs.py",
+    "test_file_inputs.py",
+    "test_invalid_rows.py",
+    "test_types.py",
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(tmp_path)
+
+
+def run_tests(*names: str, **variables: str) -> str:
+    """What pytest says of these files of tests/spark; the variables are settings, without ONDATRA_."""
+    given = {f"ONDATRA_TEST_{name}": value for name, value in variables.items()}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "spark", "-x", "--tb=short"]
+        + [str(ROOT / "tests" / "spark" / name) for name in names],
+        cwd=ROOT,
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == ended.returncode, ended.stdout[-6000:] + ended.stderr[-2000:]
+    return ended.stdout
+
+
+def as_setting(conf: dict[str, str]) -> str:
+    return "{" + ", ".join(f'"{name}": "{value}"' for name, value in conf.items()) + "}"
+
+
+def test_through_spark_connect(settings: Settings, tmp_path: Path) -> None:
+    """A server that is up already spares each run its start."""
+    with connect_server(settings, tmp_path / "server.log") as address:
+        assert "passed" in run_tests(*TESTS, SPARK_REMOTE=address)
+
+
+def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
+    """What the driver knows the workers have to be told."""
+    conf = {**QUICK, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    with standalone_cluster(settings, tmp_path / "cluster.log") as master:
+        assert "passed" in run_tests(*TESTS, SPARK_MASTER=master, SPARK_CONF=as_setting(conf))

@@ -1,0 +1,100 @@
+"""Spark where it isn't ours: a Connect server, a standalone master with a worker, each on loopback ports."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.warehouse.jars import delta_jars
+from ondatra_dagster.warehouse.java import find_java
+from ondatra_dagster.warehouse.spark_jvm import OPTIONS, pyspark_jars
+from ondatra_dagster.warehouse.spark_session import DELTA
+
+UP_SECONDS = 90
+HERE = "127.0.0.1"
+QUICK = {  # for tables of ten rows
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.enabled": "false",
+}
+
+
+@contextlib.contextmanager
+def connect_server(settings: Settings, log: Path) -> Iterator[str]:
+    """A Spark Connect server; its address."""
+    port = free_port()
+    conf = {
+        **DELTA,
+        **QUICK,
+        "spark.master": "local[2]",
+        "spark.driver.host": HERE,
+        "spark.driver.bindAddress": HERE,
+        "spark.connect.grpc.binding.address": HERE,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.warehouse.dir": str(log.parent / "spark-warehouse"),
+    }
+    words = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    command = ["org.apache.spark.deploy.SparkSubmit", *words, "--class", server, "spark-internal"]
+    with _running(settings, command, log, memory="2g"):
+        _wait_for(port)
+        yield f"sc://{HERE}:{port}"
+
+
+@contextlib.contextmanager
+def standalone_cluster(settings: Settings, log: Path) -> Iterator[str]:
+    """A master and one worker; the master's address."""
+    port = free_port()
+    master = f"spark://{HERE}:{port}"
+    kinds = "org.apache.spark.deploy"
+    listen = ["--host", HERE, "--webui-port", "0"]
+    worker = [f"{kinds}.worker.Worker", *listen, "--cores", "2", "--memory", "1g"]
+    with (
+        _running(settings, [f"{kinds}.master.Master", *listen, "--port", str(port)], log, memory="512m"),
+        _running(settings, [*worker, "--work-dir", str(log.parent / "work"), master], log, memory="512m"),
+    ):
+        _wait_for(port)
+        yield master
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HERE, 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(settings: Settings, command: Sequence[str], log: Path, *, memory: str) -> Iterator[None]:
+    java = find_java(settings.java_home).executable
+    class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *delta_jars(settings.jars)))
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [str(java), f"-Xmx{memory}", *OPTIONS, "-cp", class_path, *command],
+            stdout=output,
+            stderr=output,
+            env=_environment(java),
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _environment(java: Path) -> Mapping[str, str]:
+    home = pyspark_jars()[0].parent.parent
+    return {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java.resolve().parent.parent)}
+
+
+def _wait_for(port: int) -> None:
+    give_up_at = time.monotonic() + UP_SECONDS
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((HERE, port), timeout=1):
+            return
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"nothing listens at {HERE}:{port}")
+        time.sleep(0.1)
