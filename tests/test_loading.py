@@ -6,7 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.shop import lay_down
+from support.shop import PlainTable, lay_down
+
+from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.planning.versions import input_versions
 
 # runs in a process of its own, which says all that it did beside reading
 WATCHED = """
@@ -37,6 +42,12 @@ PLAN = (
     "load_workspace(Path(sys.argv[1])).plan()\n"
 )
 
+VALIDATE = (
+    "import os\nfrom ondatra_dagster.cli.main import code_of\nos.chdir(sys.argv[1])\ncode_of(['validate'])\n"
+)
+CHECKED = "-- @kind: merge\n-- @unique_key: id\n-- @constraint: email LIKE '%@%'\n-- @audit: id IS NOT NULL\n"
+MANY = 500  # models: the promise is for so many
+
 
 def told(script: str, root: Path) -> list[str]:
     done = subprocess.run(
@@ -52,7 +63,12 @@ def told(script: str, root: Path) -> list[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
+    """With a source of one's own, and a model that is checked."""
+    files = {
+        "pyproject.toml": '[tool.ondatra.sources]\napp = "data/app"\n',
+        "models/mart/checked.sql": f"{CHECKED}SELECT id, email FROM raw.contacts JOIN app.export USING (id)",
+    }
+    return lay_down(tmp_path / "my shop", url="http://127.0.0.1:9", files=files)
 
 
 def test_loading_definitions_writes_nothing_and_reaches_nobody(root: Path) -> None:
@@ -68,6 +84,16 @@ def test_loading_definitions_leaves_spark_alone(root: Path) -> None:
     assert [""] == told(script, root)
 
 
+def test_validating_writes_nothing_and_reaches_nobody(root: Path) -> None:
+    """It may run anywhere, on every key that somebody strikes in an editor."""
+    before = sorted(root.rglob("*"))
+    watched = WATCHED.replace("import dagster  # what it does by itself isn't ours to judge\n", "")
+    heavy = "{'pyspark', 'py4j', 'delta', 'dagster', 'pandas'}"
+    script = f"{watched}{VALIDATE}print(*did, *sorted({heavy} & set(sys.modules)), sep=chr(10), end='')"
+    assert [] == told(script, root)
+    assert before == sorted(root.rglob("*"))
+
+
 def test_planning_needs_neither_dagster_nor_spark(root: Path) -> None:
     """A run with nothing to do has to end in a second."""
     heavy = "{'pyspark', 'py4j', 'delta', 'dagster', 'httpx_ws', 'pandas'}"
@@ -80,3 +106,51 @@ def test_planning_writes_nothing(root: Path) -> None:
     before = sorted(root.rglob("*"))
     told(f"import sys\nfrom pathlib import Path\n{PLAN}", root)
     assert before == sorted(root.rglob("*"))
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Five hundred models in a chain, each tenth of them pushed; their tables are all as they should be."""
+    names = [f"mart.m{number}" for number in range(MANY)]
+    header = "-- @kind: merge\n-- @unique_key: id\n-- @constraint: id > 0\n-- @tag: many\n"
+    query = "SELECT a.id, b.name FROM {} AS a LEFT JOIN {} AS b ON a.id = b.id WHERE a.id > 1\n"
+    files = {"models/mart/m0.sql": f"{header}SELECT 1 AS id, 'x' AS name\n"}
+    for number in range(1, MANY):
+        sink = "-- @sink: crm_push\n" if number % 10 == 0 else ""
+        text = header + sink + query.format(names[number - 1], names[number // 2])
+        files[f"models/mart/m{number}.sql"] = text
+    root = lay_down(tmp_path / "many", url="http://127.0.0.1:9", files=files)
+    (root / "models" / "sync" / "crm.sql").unlink()
+    (root / "models" / "raw" / "contacts.sql").unlink()
+    fill(load_workspace(root))
+    return root
+
+
+def fill(workspace: Workspace) -> None:
+    """Give each model a table that was made of what it reads."""
+    for model in workspace.project.models.values():
+        look = workspace.look()
+        inputs = input_versions(model.inputs, workspace.settings, look.tables)
+        note = CommitNote(definition=model.definition, inputs=inputs, run_id="r", checks=model.checks_digest)
+        PlainTable(Path(table_path(workspace.settings, model.id))).commit(note)
+
+
+def seconds(script: str, root: Path) -> float:
+    """Processor time of a process of its own, the best of two: a busy machine doesn't count."""
+    timed = f"import sys\nfrom pathlib import Path\n{script}\nimport time\nprint(time.process_time())"
+    return min(float(told(timed, root)[-1]) for _ in range(2))
+
+
+def test_five_hundred_models_are_definitions_in_four_seconds(many: Path) -> None:
+    """Dagster loads them for each run, and at each reload."""
+    load = LOAD.replace("build_definitions(Path", "loaded = build_definitions(Path")
+    assert 4 > seconds(f"{load}loaded.resolve_asset_graph()", many)
+
+
+def test_five_hundred_models_with_nothing_to_do_take_six_seconds(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole command; sinks are off, for none of them has ever run."""
+    run = VALIDATE.replace("code_of(['validate'])", "assert 0 == code_of(['run'])")
+    monkeypatch.setenv("ONDATRA_SINKS", "off")
+    assert 6 > seconds(run, many)
