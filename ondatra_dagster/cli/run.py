@@ -51,7 +51,7 @@ def run(
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
     with opened(workspace, progress) as engine:
-        if any(step.will_run for step in plan.models) or any(step.reads_table for step in plan.syncs):
+        if plan.needs_tables:
             engine.start_early()
         from ondatra_dagster.orchestration.run import run_plan
 

@@ -1,12 +1,17 @@
 """What `ondatra run` shows while it runs: a line a model and a sync for people, or an object for programs."""
 
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Callable, Iterable
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import put_json, say
-from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
+from ondatra_dagster.cli.live_line import LiveLine
+from ondatra_dagster.cli.output import duration, put_json, say
+from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import count
 
@@ -16,14 +21,36 @@ SHOWN_SAMPLES = 3
 
 
 class TextProgress:
-    """For people, on stderr."""
+    """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, clock: Callable[[], float] = time.monotonic) -> None:
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
         self._width = max(map(len, names), default=0)
+        self._live = LiveLine(sys.stderr)
+        self._clock = clock
         models = sum(step.will_run for step in plan.models)
         syncs = sum(step.will_run for step in plan.syncs)
-        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at")
+        self._turns = models + syncs
+        self._turn = 0
+        first = "; Spark comes up first, in about 10 s" if plan.needs_tables else ""
+        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at{first}")
+
+    def model_began(self, model: Model, activity: Activity) -> None:
+        self._begin(model.name, activity)
+
+    def sync_began(self, sync: Sync, activity: Activity) -> None:
+        self._begin(sync.id, activity)
+
+    def _begin(self, name: str, activity: Activity) -> None:
+        began = self._clock()
+
+        def told() -> str:
+            doing = activity()
+            passed = duration(self._clock() - began)
+            turn = f"{self._turn + 1} of {self._turns}"
+            return f"… {name.ljust(self._width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
+
+        self._live.show(told)
 
     def model_ended(self, result: ModelResult) -> None:
         self._ended(result)
@@ -57,6 +84,9 @@ class TextProgress:
             if verdict.severity is not Severity.PASS and verdict.description != told:
                 self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
 
+    def waits(self, message: str) -> None:
+        self._line(" ", "", message)
+
     def failed(self, name: str, message: str) -> None:
         self._line("✗", name, message)
 
@@ -64,7 +94,12 @@ class TextProgress:
         say(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
 
     def _line(self, sign: str, name: str, text: str) -> None:
-        say(f"{sign} {name.ljust(self._width)}  {text}")
+        """A line that stays: with the sign of one that ended, its turn is over."""
+        if sign.strip():
+            self._turn += 1
+            self._live.clear()
+        with self._live:
+            say(f"{sign} {name.ljust(self._width)}  {text}")
 
 
 class JsonProgress:
@@ -73,6 +108,8 @@ class JsonProgress:
     def __init__(self, plan: Plan) -> None:
         """The plan needs no telling: each of its models and syncs tells of itself."""
 
+    def model_began(self, model: Model, activity: Activity) -> None: ...
+    def sync_began(self, sync: Sync, activity: Activity) -> None: ...
     def model_ended(self, result: ModelResult) -> None:
         put_json(
             {
@@ -105,6 +142,9 @@ class JsonProgress:
                 "errors": list(summary.errors),
             }
         )
+
+    def waits(self, message: str) -> None:
+        put_json({"waits": message})
 
     def failed(self, name: str, message: str) -> None:
         put_json({"failed": name, "error": message})

@@ -74,6 +74,8 @@ class Tables(Protocol):
 
     def feed(self, model: Model) -> Feed: ...
     def start_early(self) -> None: ...
+    def activity(self) -> str:
+        """What is being done just now; "" where nobody knows."""
 
 
 class UpstreamColumn(NamedTuple):
@@ -141,6 +143,7 @@ class Engine:
     def compute(self, step: ModelStep, *, run_id: str) -> Computed:
         """The rows that the model's query gives now."""
         started = self._clock()
+        self._progress.model_began(step.model, self.tables.activity)
         frame = self.tables.compute(step.model, step.inputs)
         return Computed(step=step, frame=frame, run_id=run_id, started=started)
 
@@ -223,6 +226,7 @@ class Engine:
 
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Bring the sync's destination as far as it goes now."""
+        self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
         result = sync_runs.push(self.workspace, sync, self.tables.feed(sync.model), occasion)
         self._progress.sync_ended(result)
         return result
@@ -235,6 +239,10 @@ class Engine:
     def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
         """What the sync's checks say now, of its last run and its queue as it stands."""
         return sync_runs.standing_verdicts(self.workspace, sync)
+
+    def waits(self, message: str) -> None:
+        """Tell that nothing goes on for now, and why."""
+        self._progress.waits(message)
 
     def explain(self, name: str, error: Exception) -> str:
         """A failure as a sentence; one that nobody foresaw leaves its trace in the log folder."""

@@ -54,6 +54,10 @@ class SparkTables:
         """Let Spark come up while something else is being done."""
         self.warehouse.start_early()
 
+    def activity(self) -> str:
+        """What Spark does just now."""
+        return self._warehouse.activity() if self._warehouse else ""
+
     def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
         from ondatra_dagster.warehouse.model_run import evaluate
 

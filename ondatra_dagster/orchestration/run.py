@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -20,6 +20,7 @@ from ondatra_dagster.planning.plan import Plan
 LOGGER = "file"
 EXPLAINED = dg.Failure.__name__  # the engine has told of it
 INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__  # Ctrl-C, or an end that was asked for
+WAITS = "ondatra_dagster.warehouse.process_locks"  # warns of nothing else than that it waits
 OURS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
 
 
@@ -44,7 +45,8 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
     definitions = definitions_of(
         engine.workspace, opened=lambda *_: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
     )
-    with logging_to(settings.state / "logs"), open_instance(settings) as instance:
+    folder = settings.state / "logs"
+    with logging_to(folder), telling_waits(engine.waits), open_instance(settings) as instance:
         close_abandoned_runs(instance, settings.state)
         result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,
@@ -85,6 +87,27 @@ def logging_to(folder: Path) -> Iterator[None]:
         logging.captureWarnings(capture=False)
         root.removeHandler(handler)
         handler.close()
+
+
+@contextlib.contextmanager
+def telling_waits(tell: Callable[[str], None]) -> Iterator[None]:
+    """Who waits for another process to let go of a table says so where its user sees it."""
+    handler = _Teller(tell)
+    logger = logging.getLogger(WAITS)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Teller(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
 
 
 def _is_failed_check(event: dg.DagsterEvent) -> bool:

@@ -17,6 +17,7 @@ from ondatra_dagster.sync.summary import SAMPLES, Grid, RunSummary, Sample, summ
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
 from ondatra_dagster.tracking.facts import facts_of
+from ondatra_dagster.wording import count
 
 
 def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> SyncResult:
@@ -63,6 +64,12 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         tracking=workspace.tracking,
         history=workspace.history,
     )
+
+
+def activity(workspace: Workspace, sync: Sync) -> str:
+    """How much is still to be sent."""
+    queue = workspace.queue(sync.id)
+    return f"{count(queue.pending, 'key')} to go" if queue and queue.pending else ""
 
 
 def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, *, assume_delivered: bool) -> int:

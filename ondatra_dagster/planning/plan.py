@@ -80,6 +80,11 @@ class Plan:
     def has_work(self) -> bool:
         return any(step.will_run for step in self.models) or any(step.will_run for step in self.syncs)
 
+    @property
+    def needs_tables(self) -> bool:
+        """Whether rows are to be computed or read."""
+        return any(step.will_run for step in self.models) or any(step.reads_table for step in self.syncs)
+
 
 class QueueState(Protocol):
     """What the plan asks of a queue; delivery.queue.states fills it."""

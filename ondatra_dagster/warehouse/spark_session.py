@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from py4j.clientserver import ClientServer
-from pyspark import SparkConf, SparkContext
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext, StatusTracker
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_connect import connect
 from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
 from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK
+from ondatra_dagster.wording import count
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -84,6 +86,18 @@ class Warehouse:
     def start_early(self) -> None:
         """Let Spark come up while something else is being done; who asks for `session` waits for it."""
         threading.Thread(target=self._try_to_start, name="start-spark", daemon=True).start()
+
+    def activity(self) -> str:
+        """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
+        if not self.started:
+            return "Spark is coming up"
+        if self._jvm is None:  # its tracker is on another machine
+            return ""
+        try:
+            done, tasks = _tasks(self.session.sparkContext.statusTracker())
+        except (Py4JError, WarehouseError):
+            return ""  # it has ended, and who works with it will hear of that
+        return f"Spark has done {done} of {count(tasks, 'task')}" if tasks else ""
 
     def table_path(self, model_id: str) -> str:
         return table_path(self.settings, model_id)
@@ -178,6 +192,12 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
     conf = {**ours, **settings.spark.conf, **RESULTS}
     conf[EXECUTORS] = f"{UTC} {conf.get(EXECUTORS, '')}".strip()
     return conf
+
+
+def _tasks(tracker: StatusTracker) -> tuple[int, int]:
+    """How many tasks of what runs now are done, and how many there are."""
+    stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each))]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def _silence_pyspark() -> None:

@@ -25,13 +25,14 @@ from ondatra_dagster.changes import (
 )
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.progress import ModelResult, Progress, SyncResult
+from ondatra_dagster.orchestration.progress import Activity, ModelResult, Progress, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import invalid_path, table_path
 from ondatra_dagster.project.finding import Finding, refusal, warned
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
 from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.sync.sync import Sync
 
 Row = tuple[str | None, ...]
 COLUMNS = (Column("id", "string"), Column("email", "string"))
@@ -154,6 +155,9 @@ class PlainTables:
     def start_early(self) -> None:
         self.was_started_early = True
 
+    def activity(self) -> str:
+        return "reading rows"
+
     def compute(self, model: Model, versions: Mapping[str, str]) -> list[Row]:
         self.computed.append(model.name)
         if model.id in self.broken:
@@ -261,12 +265,22 @@ class Heard:
     models: list[ModelResult] = dataclasses.field(default_factory=list)
     syncs: list[SyncResult] = dataclasses.field(default_factory=list)
     failures: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    begun: list[str] = dataclasses.field(default_factory=list)
+
+    def model_began(self, model: Model, activity: Activity) -> None:
+        self.begun.append(f"{model.name}: {activity()}")
+
+    def sync_began(self, sync: Sync, activity: Activity) -> None:
+        self.begun.append(f"{sync.id}: {activity()}")
 
     def model_ended(self, result: ModelResult) -> None:
         self.models.append(result)
 
     def sync_ended(self, result: SyncResult) -> None:
         self.syncs.append(result)
+
+    def waits(self, message: str) -> None:
+        self.begun.append(message)
 
     def failed(self, name: str, message: str) -> None:
         self.failures.append((name, message))

@@ -1,5 +1,6 @@
 """What `ondatra run` starts: Dagster in process, on the project's own instance."""
 
+import logging
 from pathlib import Path
 
 import dagster as dg
@@ -7,9 +8,10 @@ import pytest
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.instance import open_instance
-from ondatra_dagster.orchestration.run import RunEnd, run_plan
+from ondatra_dagster.orchestration.run import RunEnd, run_plan, telling_waits
 from ondatra_dagster.orchestration.run_locks import LOCKED, close_abandoned_runs, lock_run
 from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.warehouse import process_locks
 
 DAGSTER_YAML = """
 storage: {sqlite: {base_dir: .ondatra/dagster}}
@@ -123,3 +125,12 @@ def test_a_run_that_lives_is_left_alone(tmp_path: Path, instance: dg.DagsterInst
         assert dg.DagsterRunStatus.STARTED == status(instance, ours)
     assert dg.DagsterRunStatus.STARTED == status(instance, foreign)
     assert [] == list((tmp_path / "locks" / "runs").iterdir())
+
+
+def test_who_waits_for_another_run_says_so() -> None:
+    """For up to ten minutes, in which nothing else is told."""
+    told: list[str] = []
+    with telling_waits(told.append):
+        logging.getLogger(process_locks.__name__).warning("waiting for run x, which holds mart.a")
+    logging.getLogger(process_locks.__name__).debug("not told")
+    assert ["waiting for run x, which holds mart.a"] == told

@@ -1,0 +1,111 @@
+"""The last line of a terminal while a run goes on, and its absence on a pipe."""
+
+import io
+import itertools
+import sys
+import threading
+
+import pytest
+from support.shop import Shop
+
+from ondatra_dagster.cli.live_line import BLANK, LiveLine
+from ondatra_dagster.cli.run_progress import TextProgress
+
+PATIENCE_SECONDS = 20
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Told:
+    """What is to be shown; a test waits until it was asked for."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+        self._asked = threading.Semaphore(0)
+        self.times = 0
+
+    def __call__(self) -> str:
+        text = self._texts[min(self.times, len(self._texts) - 1)]
+        self.times += 1
+        self._asked.release()
+        if text == "!":
+            raise OSError("it is just ending")
+        return text
+
+    def was_asked(self, times: int) -> bool:
+        """Asked so often, and what it said the last time but one is on the screen."""
+        return all(self._asked.acquire(timeout=PATIENCE_SECONDS) for _ in range(times))
+
+
+def a_line(stream: io.StringIO) -> LiveLine:
+    return LiveLine(stream, every_seconds=0.001)
+
+
+def test_a_terminal_shows_what_is_being_done_and_how_it_goes_on() -> None:
+    """Without it, ten seconds of Spark coming up look like a program that hangs."""
+    screen, told = Screen(), Told("one", "two")
+    line = a_line(screen)
+    line.show(told)
+    assert told.was_asked(3)
+    line.clear()
+    assert [*screen.getvalue().split(BLANK)][:3] == ["", "one", "two"]
+    assert screen.getvalue().endswith(BLANK)
+
+
+def test_a_pipe_shows_nothing_and_nobody_is_asked() -> None:
+    """A log of a thousand lines that wipe each other is no log."""
+    pipe, told = io.StringIO(), Told("one")
+    line = a_line(pipe)
+    line.show(told)
+    with line:
+        pipe.write("a line that stays\n")
+    line.clear()
+    assert ("a line that stays\n", 0) == (pipe.getvalue(), told.times)
+
+
+def test_a_line_that_stays_has_the_row_for_itself() -> None:
+    """Else its beginning would be drawn over."""
+    screen, told = Screen(), Told("being done")
+    line = a_line(screen)
+    line.show(told)
+    assert told.was_asked(2)
+    with line:
+        screen.write("ended\n")
+        before = screen.getvalue()
+        assert before.endswith(f"{BLANK}ended\n")
+    assert told.was_asked(2)
+    line.clear()
+    assert f"ended\n{BLANK}being done" in screen.getvalue()
+
+
+def test_what_cannot_be_looked_at_ends_no_run() -> None:
+    """The queue may be locked at that moment, the JVM may be gone."""
+    screen, told = Screen(), Told("!", "one")
+    line = a_line(screen)
+    line.show(told)
+    assert told.was_asked(3)
+    line.clear()
+    assert [*screen.getvalue().split(BLANK)][1:3] == ["… (OSError)", "one"]
+
+
+def test_a_run_on_a_terminal_tells_of_the_model_that_it_is_at(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which, for how long, what Spark does, and how many there are."""
+    screen, told = Screen(), Told("Spark has done 3 of 40 tasks")
+    monkeypatch.setattr(sys, "stderr", screen)  # not in a fixture: between that and here pytest sets its own
+    seconds = itertools.chain([3.0], itertools.repeat(15.0))
+    plan = shop.workspace.plan()
+    progress = TextProgress(plan, clock=lambda: next(seconds))
+    progress.model_began(plan.models[0].model, told)
+    assert told.was_asked(2)
+    progress.failed("raw.contacts", "it failed")
+    shown = screen.getvalue().split(BLANK)
+    assert "2 models and 1 sync to look at; Spark comes up first, in about 10 s\n" == shown[0]
+    assert "… raw.contacts  12 s, Spark has done 3 of 40 tasks (1 of 3)" == shown[1]
+    assert "✗ raw.contacts  it failed\n" == shown[-1]
