@@ -39,7 +39,7 @@ def model_metadata(result: ModelResult, made_of: Mapping[str, Sequence[UpstreamC
         "updated": result.updated,
         "deleted": result.deleted,
     }
-    described = dict(result.model.column_descriptions)
+    described = {name.casefold(): text for name, text in result.model.column_descriptions}
     return {
         # first, for a run's page shows just the first few of an event
         "reason": dg.MetadataValue.text(result.reason),
@@ -116,7 +116,9 @@ def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
 def _schema(columns: Iterable[Column], described: Mapping[str, str]) -> dg.TableSchema:
     return dg.TableSchema(
         [
-            dg.TableColumn(name=column.name, type=column.type, description=described.get(column.name))
+            dg.TableColumn(
+                name=column.name, type=column.type, description=described.get(column.name.casefold())
+            )
             for column in columns
         ]
     )

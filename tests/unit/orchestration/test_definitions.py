@@ -96,3 +96,14 @@ def test_the_data_version_of_a_written_model_is_its_tables(shop: Shop, instance:
     assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(
         event.metadata
     )
+
+
+def test_a_column_is_described_however_the_header_spells_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Spark looks past case, so people do."""
+    path = shop.root / "models" / "raw" / "contacts.sql"
+    path.write_text(f"-- @column: EMAIL = Where to write to\n{path.read_text()}")
+    job = definitions_of(shop.workspace, opened=shop.opened).resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
+    (event,) = result.asset_materializations_for_node("raw__contacts")
+    columns = event.metadata["dagster/column_schema"].schema.columns
+    assert {"id": None, "email": "Where to write to"} == {each.name: each.description for each in columns}
