@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlglot
 
+from bench.commands import RunProject
 from bench.loops import LOOPS
 from bench.our_sync import OPERATION, RUN_ID, Place, Rows, empty, fill
-from bench.projects import queries, write_project
+from bench.projects import queries, write_project, write_tables
 from ondatra_dagster.changes import ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, enqueue
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS, begin_run
@@ -151,6 +152,23 @@ def read(folder: Path, models: str) -> Numbers:
     return {"seconds": time.perf_counter() - began}
 
 
+def definitions(folder: Path, models: str) -> Numbers:
+    """Ours: all that Dagster is told of a project, and Dagster itself, which is loaded for it."""
+    write_project(folder / "project", int(models))
+    began = time.perf_counter()
+    from ondatra_dagster.orchestration.definitions import build_definitions
+
+    build_definitions(folder / "project").resolve_asset_graph()
+    return {"seconds": time.perf_counter() - began}
+
+
+def idle_run(folder: Path, models: str) -> Numbers:
+    """Ours: the whole command `ondatra run` on a project whose tables are all as they should be."""
+    project = write_project(folder / "project", int(models))
+    write_tables(project)
+    return {"seconds": RunProject(project).seconds("run")}
+
+
 CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
     contestant.__name__: contestant
     for contestant in (
@@ -163,6 +181,8 @@ CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
         published,
         parse,
         read,
+        definitions,
+        idle_run,
     )
 }
 
