@@ -85,7 +85,8 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, Parts]) -> Al
             is_clear = scope not in crowded
             by_table[table] = parts[-1].name if is_clear else ".".join(part.name for part in parts)
             full_names.setdefault((scope, _joined(parts)), table)
-            short_names[scope, name] = None if is_clear or (scope, name) in short_names else table
+            if is_clear or not _is_only_matched(source.node):
+                short_names[scope, name] = None if is_clear or (scope, name) in short_names else table
     return Aliases(by_table=by_table, full_names=full_names, short_names=short_names)
 
 
@@ -97,6 +98,12 @@ def _crowded(alike: Sequence[_Source]) -> set[int]:
         around = set(source.scopes[1:]).intersection(own)
         crowded |= around | {source.scopes[0]} if around else set()
     return crowded
+
+
+def _is_only_matched(source: exp.Expr) -> bool:
+    """Whether it is the right side of a SEMI or ANTI join: no column outside of that join is its."""
+    join = source.parent
+    return isinstance(join, exp.Join) and join.kind in ("SEMI", "ANTI")
 
 
 def _scopes(node: exp.Expr) -> Iterator[int]:

@@ -19,6 +19,7 @@ from ondatra_dagster.project.relations import (
     Source,
     opaque,
     together,
+    unknown,
 )
 
 BUILDERS = frozenset({"json_object", "json_array", "json_group_array"})
@@ -117,16 +118,7 @@ class _Flow:
         left, right = self.query(node.left, ctes, outer), self.query(node.right, ctes, outer)
         if not isinstance(node, exp.Union):
             return left  # EXCEPT and INTERSECT give rows of the left side
-        if left.rest or right.rest:
-            return Relation(
-                columns=tuple(Given(column.name, UNKNOWN) for column in left.columns), rest=_unknown
-            )
-        if node.args.get("by_name"):
-            return _united_by_name(left, right)
-        if len(left.columns) != len(right.columns):
-            return opaque()
-        pairs = zip(left.columns, right.columns, strict=True)
-        return Relation(columns=tuple(Given(one.name, one.made | other.made) for one, other in pairs))
+        return left.united_by_name(right) if node.args.get("by_name") else left.united(right)
 
     def _values(self, node: exp.Values, ctes: Ctes, outer: Scope | None) -> Relation:
         scope = Scope(outer=outer)
@@ -168,16 +160,23 @@ class _Flow:
             for column in part.columns:
                 if column.name is not None and isinstance(projection, exp.Alias | exp.Aliases):
                     scope.aliases[column.name.casefold()] = column.made
-        rest = rests[0] if len(rests) == 1 else _unknown if rests else None
+        rest = rests[0] if len(rests) == 1 else unknown if rests else None
         return Relation(columns=tuple(columns), rest=rest)
 
     def _projection(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> Relation:
         if node.is_star:
-            star = node if isinstance(node, exp.Star) else node.this
-            return _without(star, self._star(node, scope))
+            return self._some_columns(
+                node if isinstance(node, exp.Star) else node.this, self._star(node, scope)
+            )
         made = self._made(node, scope, ctes)
         names: list[str | None] = [name.name for name in surely_named(node)]
         return Relation(columns=tuple(Given(name, made) for name in names or [None]))
+
+    def _some_columns(self, star: exp.Expr, given: Relation) -> Relation:
+        """* EXCEPT (a, b)."""
+        if star.args.get("replace") or star.args.get("rename"):
+            return opaque()
+        return given.without({column.name.casefold() for column in star.args.get("except_") or ()})
 
     def _star(self, node: exp.Expr, scope: Scope) -> Relation:
         if not isinstance(node, exp.Column):
@@ -230,7 +229,7 @@ class _Flow:
         self._add(join.this, scope, ctes)
         added = Scope(sources=scope.sources[len(before.sources) :])
         if join.method == "NATURAL":
-            names = _common(before.star(), added.star())
+            names = before.star().common(added.star())
             scope.is_merged_anyhow |= names is None
         else:
             names = [name.name for name in join.args.get("using") or ()]
@@ -292,10 +291,6 @@ class _Flow:
         )
 
 
-def _unknown(_: str) -> Made:
-    return UNKNOWN
-
-
 def _is_whole(node: exp.Expr) -> bool:
     """Whether a part of an expression is looked up as one."""
     return isinstance(node, exp.Query | exp.Column)
@@ -321,37 +316,3 @@ def _column_names(node: exp.Expr) -> list[str]:
 
 def _pivot_name(node: exp.Table) -> str | None:
     return next((pivot.alias for pivot in node.args["pivots"] if pivot.alias), None)
-
-
-def _without(star: exp.Expr, given: Relation) -> Relation:
-    """* EXCEPT (a, b.c)."""
-    if star.args.get("replace") or star.args.get("rename"):
-        return opaque()
-    left_out = {column.name.casefold() for column in star.args.get("except_") or ()}
-    columns = tuple(
-        column for column in given.columns if column.name is None or column.name.casefold() not in left_out
-    )
-    return Relation(columns=columns, rest=given.rest)
-
-
-def _common(left: Relation, right: Relation) -> list[str] | None:
-    """The names that both have; None when that can't be told."""
-    if left.rest or right.rest:
-        return None
-    names = [column.name for column in (*left.columns, *right.columns)]
-    if None in names:
-        return None
-    return [
-        column.name
-        for column in left.columns
-        if column.name is not None and any(other.is_called(column.name) for other in right.columns)
-    ]
-
-
-def _united_by_name(left: Relation, right: Relation) -> Relation:
-    columns = []
-    for column in left.columns:
-        other = right.find(column.name) if column.name is not None else UNKNOWN
-        columns.append(Given(column.name, column.made | other if other else column.made))
-    columns += [column for column in right.columns if column.name is None or left.find(column.name) is None]
-    return Relation(columns=tuple(columns))

@@ -86,6 +86,45 @@ class Relation:
         pairs = zip(names, self.columns, strict=True)
         return Relation(columns=tuple(Given(name, column.made) for name, column in pairs))
 
+    def without(self, names: Collection[str]) -> "Relation":
+        """The same but for the columns of these names, casefolded."""
+        columns = (
+            column for column in self.columns if column.name is None or column.name.casefold() not in names
+        )
+        return Relation(columns=tuple(columns), rest=self.rest)
+
+    def united(self, other: "Relation") -> "Relation":
+        """A UNION: each column is made of those in its place."""
+        if self.rest or other.rest or len(self.columns) != len(other.columns):
+            return Relation(
+                columns=tuple(Given(column.name, UNKNOWN) for column in self.columns), rest=unknown
+            )
+        pairs = zip(self.columns, other.columns, strict=True)
+        return Relation(columns=tuple(Given(one.name, one.made | two.made) for one, two in pairs))
+
+    def united_by_name(self, other: "Relation") -> "Relation":
+        """A UNION BY NAME: each column is made of those of its name."""
+        if self.rest or other.rest:
+            return self.united(other)
+        columns = []
+        for column in self.columns:
+            made = UNKNOWN if column.name is None else other.find(column.name)
+            columns.append(Given(column.name, column.made | made if made else column.made))
+        columns += [each for each in other.columns if each.name is None or self.find(each.name) is None]
+        return Relation(columns=tuple(columns))
+
+    def common(self, other: "Relation") -> list[str] | None:
+        """The names that both have; None when that can't be told."""
+        names = [column.name for column in (*self.columns, *other.columns)]
+        if self.rest or other.rest or None in names:
+            return None
+        return [column.name for column in self.columns if column.name is not None and other.find(column.name)]
+
+
+def unknown(_: str) -> Made:
+    """The rest of something that nobody knows the columns of."""
+    return UNKNOWN
+
 
 def opaque(made: Made = UNKNOWN) -> Relation:
     """Something whose columns have any name, and are all made alike."""

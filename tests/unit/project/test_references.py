@@ -228,6 +228,20 @@ def test_an_inner_table_does_not_take_the_outer_ones_columns():
     assert expected == rewritten(sql)
 
 
+def test_a_short_name_behind_a_semi_join_is_the_left_sides():
+    """The right side has no column there, so Spark takes customers.x for the left one's."""
+    sql = (
+        "select customers.x from mart.customers left anti join sync.customers "
+        "on mart.customers.id = sync.customers.id where customers.x > 1"
+    )
+    expected = (
+        "select `mart.customers`.x from [mart.customers] AS `mart.customers` "
+        "left anti join [sync.customers] AS `sync.customers` "
+        "on `mart.customers`.id = `sync.customers`.id where `mart.customers`.x > 1"
+    )
+    assert expected == rewritten(sql)
+
+
 def test_selects_beside_each_other_do_not_disturb_each_other():
     sql = "select customers.id from mart.customers union select customers.id from sync.customers"
     expected = (
