@@ -7,7 +7,7 @@ import dataclasses
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ondatra_dagster.changes import Column, identifier
 from ondatra_dagster.errors import ChecksFailedError, OndatraError
@@ -19,7 +19,7 @@ from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.finding import Finding, warned
-from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.run import Occasion
 from ondatra_dagster.sync.sync import Sync
@@ -76,13 +76,6 @@ class Tables(Protocol):
     def start_early(self) -> None: ...
     def activity(self) -> str:
         """What is being done just now; "" where nobody knows."""
-
-
-class UpstreamColumn(NamedTuple):
-    """A column of another model."""
-
-    model: Model
-    column: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,19 +183,6 @@ class Engine:
         self._written[model.id] = written
         self._progress.model_ended(result)
         return result
-
-    def made_of(self, model: Model) -> dict[str, tuple[UpstreamColumn, ...]]:
-        """The columns of other models that each of the model's columns is made of, where that can be told."""
-        models = self.workspace.project.models
-        return {
-            column.name: tuple(
-                UpstreamColumn(models[origin.input.model], origin.column)
-                for origin in column.origins
-                if isinstance(origin.input, ModelInput)
-            )
-            for column in self.workspace.lineage.columns(model)
-            if column.is_known
-        }
 
     def model_verdicts(self, model: Model) -> Iterator[CheckVerdict]:
         """What a model's checks say: of this run, or of the newest that wrote."""

@@ -12,6 +12,7 @@ import dagster as dg
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_evaluation
+from ondatra_dagster.orchestration.column_lineage import column_lineage
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.resources import ENGINE, failures
 from ondatra_dagster.project.kinds import KINDS, Kind
@@ -41,7 +42,8 @@ class KindIOManager(dg.IOManager):
                 yield from [_check_event(context, verdict) for verdict in self._engine.row_verdicts(model)]
                 raise
             set_data_version(context, result.table_version)
-            context.add_output_metadata(shown.model_metadata(result, self._engine.made_of(result.model)))
+            lineage = column_lineage(self._engine.workspace, result.model)
+            context.add_output_metadata(shown.model_metadata(result, lineage))
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Nobody calls this."""

@@ -6,6 +6,7 @@ import dagster as dg
 
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_result, model_check_specs
+from ondatra_dagster.orchestration.column_lineage import column_lineage
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import file_key, model_key, op_name
@@ -42,7 +43,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
 def _unchanged(key: dg.AssetKey, engine: Engine, kept: ModelResult) -> dg.MaterializeResult[None]:
     """A materialization with the data version that the asset had: what is below sees no change."""
     version = dg.DataVersion(kept.table_version)
-    metadata = shown.model_metadata(kept, engine.made_of(kept.model))
+    metadata = shown.model_metadata(kept, column_lineage(engine.workspace, kept.model))
     return dg.MaterializeResult(asset_key=key, data_version=version, metadata=metadata)
 
 

@@ -1,12 +1,10 @@
 """What Dagster's page shows of a model and of a sync: results as metadata. No payloads, no secrets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
 from ondatra_dagster.changes import Column, Json
-from ondatra_dagster.orchestration.engine import UpstreamColumn
-from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
@@ -30,8 +28,8 @@ def spec_metadata(model: Model, table: str) -> Metadata:
     }
 
 
-def model_metadata(result: ModelResult, made_of: Mapping[str, Sequence[UpstreamColumn]]) -> Metadata:
-    """What came of a model's turn, and where its columns come from; one that isn't known is left out."""
+def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metadata:
+    """What came of a model's turn, and where its columns come from."""
     numbers = {
         "dagster/row_count": result.rows,
         "version": result.version,
@@ -46,20 +44,8 @@ def model_metadata(result: ModelResult, made_of: Mapping[str, Sequence[UpstreamC
         "run type": dg.MetadataValue.text(result.run_type),
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
         "dagster/column_schema": dg.MetadataValue.table_schema(_schema(result.columns, described)),
-        "dagster/column_lineage": dg.MetadataValue.column_lineage(_lineage(made_of)),
+        "dagster/column_lineage": dg.MetadataValue.column_lineage(lineage),
     }
-
-
-def _lineage(made_of: Mapping[str, Sequence[UpstreamColumn]]) -> dg.TableColumnLineage:
-    return dg.TableColumnLineage(
-        {
-            name: [
-                dg.TableColumnDep(asset_key=model_key(upstream.model), column_name=upstream.column)
-                for upstream in columns
-            ]
-            for name, columns in made_of.items()
-        }
-    )
 
 
 def sync_metadata(result: SyncResult, records: str | None) -> Metadata:

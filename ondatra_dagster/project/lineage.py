@@ -15,7 +15,7 @@ from ondatra_dagster.project.column_flow import read_flow
 from ondatra_dagster.project.model import Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.query import parse_query
-from ondatra_dagster.project.relations import UNKNOWN, Made, Origin, Relation, of_input, opaque
+from ondatra_dagster.project.relations import NOTHING, UNKNOWN, Made, Origin, Relation, of_input, opaque
 from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.project.tokens import QueryError
 
@@ -53,10 +53,9 @@ class Lineage:
 
     def columns(self, model: Model) -> tuple[ColumnLineage, ...]:
         """Every column of the model that is known, in its table's order."""
-        given = self._relation(model)
         known = self._known(ModelInput(model=model.id))
-        names = known if known is not None else [column.name for column in given.columns if column.name]
-        return tuple(self._lineage(model, name) for name in names)
+        names = _names(model, self._relation(model)) if known is None else known
+        return tuple(self._lineage(model, name) for name in names if name is not None)
 
     def column(self, model: Model, name: str) -> ColumnLineage:
         """One column, however it is spelled; raises SelectionError when the model surely has none such."""
@@ -95,8 +94,9 @@ class Lineage:
         return ColumnLineage(name, _sorted(made.of), made.is_known)
 
     def _made(self, model: Model, name: str) -> Made:
-        given = self._relation(model)
-        found = given.find(name)
+        if name.casefold() in model.kind.own_columns:
+            return NOTHING
+        found = self._relation(model).find(name)
         if found is None or found == UNKNOWN:
             return self._by_place(model, name) or UNKNOWN
         return found
@@ -105,9 +105,9 @@ class Lineage:
         """What a column is made of that Spark has named, when the table tells where it stands."""
         given = self._relation(model)
         known = self._known(ModelInput(model=model.id))
-        if given.rest is not None or known is None or len(known) != len(given.columns):
+        if given.rest is not None or known is None or len(known) != len(_names(model, given)):
             return None
-        pairs = zip(known, given.columns, strict=True)
+        pairs = zip(known, given.columns, strict=False)  # the kind's own columns come last
         return next((column.made for each, column in pairs if each.casefold() == name.casefold()), None)
 
     def _relation(self, model: Model) -> Relation:
@@ -135,11 +135,17 @@ class Lineage:
         """An input with the columns that its table has, or else that its query gives."""
         known = self._known(read)
         if known is None and isinstance(read, ModelInput):
-            given = self._relation(self._project.models[read.model])
-            names = [column.name for column in given.columns]
+            model = self._project.models[read.model]
+            given = self._relation(model)
+            names = _names(model, given)
             if given.rest is None and None not in names:
                 known = [name for name in names if name is not None]
         return of_input(read, known)
+
+
+def _names(model: Model, given: Relation) -> list[str | None]:
+    """The columns of the model's table, as far as its query names them."""
+    return [*(column.name for column in given.columns), *model.kind.own_columns]
 
 
 def _within(branch: Branch) -> Iterator[Branch]:

@@ -148,6 +148,22 @@ def test_a_merge_reading_itself_through_names_is_its_input(load):
     assert {"id": ["a.x.id"], "again": ["a.x.id"]} == direct(Lineage(shop), "b.x")
 
 
+def test_a_kinds_own_columns_are_made_of_nothing_that_was_read(load):
+    """Readers see them, and an input has them like any other column."""
+    shop = load(
+        {
+            "models/a/versions.sql": "-- @kind: scd2\n-- @unique_key: id\nselect id, plan from csv.`f`",
+            "models/a/now.sql": "select * from a.versions where is_current",
+            "models/a/seen.sql": "-- @kind: events\npage STRING NOT NULL, seconds INT",
+        }
+    )
+    own = ("valid_from_snapshot", "valid_to_snapshot", "is_current")
+    expected = {"id": ["csv.`f`.id"], "plan": ["csv.`f`.plan"]} | {name: [] for name in own}
+    assert expected == direct(Lineage(shop), "a.versions")
+    assert {name: [f"a.versions.{name}"] for name in ("id", "plan", *own)} == direct(Lineage(shop), "a.now")
+    assert {"page": [], "seconds": [], "_extra": []} == direct(Lineage(shop), "a.seen")
+
+
 def test_500_models_are_followed_in_a_second_or_two(load):
     """And only when somebody asks: each query is parsed anew for it."""
     files = {"models/m/m0.sql": "select id, x from csv.`f`"}
