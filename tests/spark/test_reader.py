@@ -1,12 +1,17 @@
 """What is found in a query's text is what Spark's parser finds; what Spark is given means the same."""
 
+import random
 import re
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from sqlglot import exp
 from support.query_corpus import CORPUS, MODELS, SOURCES, TABLES, Case
+from support.random_queries import TABLES as RANDOM_TABLES
+from support.random_queries import Writer
 
 from ondatra_dagster.project.column_flow import read_flow
 from ondatra_dagster.project.query import parse_query
@@ -83,6 +88,67 @@ def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
             (name, column.name) for name, column in zip(names, given.columns, strict=True) if column.name
         ]
         assert [name.casefold() for name, _ in named] == [name.casefold() for _, name in named]
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same tables under the names that the queries say, as views of Spark's own catalog."""
+    schemas = {name.partition(".")[0] for name in TABLES if "`" not in name}
+    for schema in schemas:
+        spark.sql(f"create database if not exists {schema}")
+    for name, sql in TABLES.items():
+        if "`" not in name:
+            schema, _, table = name.partition(".")
+            spark.sql(f"create or replace view {schema}.`{table}` as {sql}")
+    yield spark
+    for schema in schemas:
+        spark.sql(f"drop database {schema} cascade")
+
+
+def is_repeatable(case: Case) -> bool:
+    """Whether it gives the same rows twice, from tables alone."""
+    return parse_query(case.sql).is_deterministic and not any("`" in name for name in case.reads)
+
+
+def answer(spark: SparkSession, sql: str) -> tuple[list[tuple[str, str]], list[str]]:
+    rows = spark.sql(sql)
+    return rows.dtypes, sorted(str(row) for row in rows.collect())
+
+
+@pytest.mark.parametrize("case", [case for case in CORPUS if is_repeatable(case)], ids=repr)
+def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
+    """With its own tables Spark needs nothing replaced; the answer is the same, to the last name and row."""
+    query = parse_query(case.sql)
+    text = rewrite(query.sql, found_in(case).references, VIEWS, query.dialect.edits)
+    own_text = rewrite(query.sql, (), {}, query.dialect.edits)
+    assert answer(catalog, own_text) == answer(catalog, text)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_spark_gives_the_same_for_any_query(random_tables, seed):
+    """Names that are qualified or not, short or full, shadowed by CTEs, aliases and outer queries."""
+    query = parse_query(Writer(random.Random(seed)).query().text)
+    found = find_references(query, Names(models={name: name for name in RANDOM_TABLES}, sources={}))
+    assert () == found.missing
+    text = rewrite(
+        query.sql, found.references, {name: f"random_{name[0]}_{name[2]}" for name in RANDOM_TABLES}, ()
+    )
+    assert answer(random_tables, query.sql) == answer(random_tables, text), text
+
+
+@pytest.fixture(scope="module")
+def random_tables(spark: SparkSession) -> Iterator[SparkSession]:
+    """The tables of the random queries, as Spark's own and as views."""
+    for number, (name, columns) in enumerate(RANDOM_TABLES.items(), start=1):
+        rows = ", ".join(f"({id_}, {id_ * 10**number}, {id_ * 7**number})" for id_ in (1, 2, 3, 3))
+        sql = f"select * from values {rows} as t({', '.join(columns)})"
+        spark.sql(f"create database if not exists {name[0]}")
+        spark.sql(f"create or replace view {name} as {sql}")
+        spark.sql(sql).createOrReplaceTempView(f"random_{name[0]}_{name[2]}")
+    yield spark
+    for schema in {name[0] for name in RANDOM_TABLES}:
+        spark.sql(f"drop database {schema} cascade")
 
 
 def test_spark_reads_a_comment_on_behind_a_backslash(spark):

@@ -56,7 +56,7 @@ class Writer:
         sources = self.sources(ctes, depth)
         width = width or self.chance.randint(1, 3)
         if len(sources) == 1 and width == len(sources[0].columns) - 1 and self.chance.random() < 0.5:
-            star = self.chance.choice(("*", f"{sources[0].name}.*"))
+            star = self.chance.choice(("*", f"{sources[0].name.rpartition('.')[2]}.*"))
             return Query(f"select {star} from {sources[0].text}", sources[0].columns)
         names = self.chance.sample(NAMES, width)
         is_grouped = self.chance.random() < 0.2
@@ -70,16 +70,22 @@ class Writer:
 
     def sources(self, ctes: Mapping[str, tuple[str, ...]], depth: int) -> list[Source]:
         names = self.chance.sample(("l", "r", "a", "m"), 2)
-        return [self.source(name, ctes, depth) for name in names[: self.chance.choice((1, 1, 2))]]
+        found = [self.source(name, ctes, depth) for name in names[: self.chance.choice((1, 1, 2))]]
+        is_clear = len({source.name.rpartition(".")[2] for source in found}) == len(found)
+        return found if is_clear else found[:1]
 
     def source(self, name: str, ctes: Mapping[str, tuple[str, ...]], depth: int) -> Source:
         if ctes and self.chance.random() < 0.5:
             cte = self.chance.choice(list(ctes))
+            if self.chance.random() < 0.4:
+                return Source(cte, cte, ctes[cte])
             return Source(f"{cte} as {name}", name, ctes[cte])
         if depth < 2 and self.chance.random() < 0.3:
             inner = self.select(ctes, depth=depth + 1)
             return Source(f"({inner.text}) as {name}", name, inner.columns)
         table = self.chance.choice(list(TABLES))
+        if self.chance.random() < 0.4:
+            return Source(table, self.chance.choice((table, table.partition(".")[2])), TABLES[table])
         if self.chance.random() < 0.3:
             columns = ("id", "e1", "e2")
             return Source(f"{table} as {name}({', '.join(columns)})", name, columns)
