@@ -91,7 +91,11 @@ def _type_edits(tokens: Sequence[Token]) -> Iterator[Edit]:
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.DCOLON:
             yield from _type_edit(tokens, place + 1)
-        elif token.text.casefold() in CASTS and says(tokens, place + 1, "("):
+        elif (
+            token.token_type is TokenType.VAR
+            and token.text.casefold() in CASTS
+            and says(tokens, place + 1, "(")
+        ):
             inside, close = parenthesis(tokens, place + 1)
             yield from _type_edit(tokens, close - _words_behind_as(inside))
 

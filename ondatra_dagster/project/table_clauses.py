@@ -62,9 +62,11 @@ def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]
 
 def _recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
     """Where MAX RECURSION LEVEL 5 begins."""
-    for place in range(len(tokens) - 3):
-        if all(says(tokens, place + word, text) for word, text in enumerate(("max", "recursion", "level"))):
-            yield place
+    if any(token.token_type is TokenType.RECURSIVE for token in tokens):
+        for place in range(len(tokens) - 3):
+            words = (token.text.casefold() for token in tokens[place : place + 3])
+            if tuple(words) == ("max", "recursion", "level"):
+                yield place
 
 
 def _as_from(token: Token) -> Token:
