@@ -506,4 +506,86 @@ BROKEN = (
         {"models/a/b.sql": MODEL, "lib/crm.star": b"# \xe9\ndef push(rows):\n    return {}\n"},
         "lib/crm.star:1: the file is not UTF-8; save it as UTF-8",
     ),
+    model(
+        "an incremental query that isn't",
+        "-- @kind: append\n-- @incremental: id\n-- @incremental_initial: 0\nSELECT 1 AS id\n",
+        (
+            "models/a/b.sql:2: @incremental is there, but the query doesn't use {{ last_value }}; "
+            "add WHERE id >= {{ last_value }}"
+        ),
+    ),
+    model(
+        "a last value of nothing",
+        "-- @kind: append\nSELECT 1 AS id WHERE 1 >= {{ last_value }}\n",
+        "models/a/b.sql:2: {{ last_value }} needs @incremental; add -- @incremental: column",
+    ),
+    model(
+        "a kind that can't be incremental",
+        "-- @kind: table\n-- @incremental: id\nSELECT id FROM range(3)\nWHERE id >= {{ last_value }}\n",
+        "models/a/b.sql:2: kind table can't be incremental; remove it, or choose kind append or merge",
+    ),
+    model(
+        "a beginning of nothing",
+        "-- @kind: append\n-- @incremental_initial: 0\nSELECT 1 AS id\n",
+        "models/a/b.sql:2: @incremental_initial has no @incremental; add -- @incremental: column",
+    ),
+    model(
+        "a template that means nothing",
+        "SELECT {{ foo }} AS id\n",
+        "models/a/b.sql:1: {{ foo }} means nothing in a query; write {{ last_value }}, or remove it",
+    ),
+    model(
+        "a partition by nothing",
+        "-- @kind: partition\nSELECT 1 AS id\n",
+        "models/a/b.sql:1: kind partition needs a key; add -- @partitioned_by: column",
+    ),
+    model(
+        "versions of nothing",
+        "-- @kind: scd2\nSELECT 1 AS id\n",
+        "models/a/b.sql:1: kind scd2 needs a key; add -- @unique_key: column",
+    ),
+    model(
+        "a column of the kind's own",
+        "-- @kind: scd2\n-- @unique_key: id\nSELECT 1 AS id,\n true AS is_current\n",
+        "models/a/b.sql:4: kind scd2 has a column 'is_current' of its own; rename it with AS",
+    ),
+    model(
+        "events that are pushed",
+        "-- @kind: events\n-- @sink: crm\nid STRING NOT NULL\n",
+        "models/a/b.sql:2: kind events can't have a @sink; push a model of it",
+    ),
+    model(
+        "events out of a query",
+        "-- @kind: events\nSELECT 1 AS id\n",
+        (
+            "models/a/b.sql:2: there are no column definitions; "
+            "write them as name TYPE [NOT NULL], between commas"
+        ),
+    ),
+    model(
+        "events of a type that isn't",
+        "-- @kind: events\nid STRNG NOT NULL\n",
+        (
+            "models/a/b.sql:2: the column definitions can't be read; "
+            "write them as name TYPE [NOT NULL], between commas"
+        ),
+    ),
+    model(
+        "events with a column twice",
+        "-- @kind: events\nid STRING,\nID STRING\n",
+        "models/a/b.sql:2: column 'ID' comes twice; rename one of them with AS",
+    ),
+    model(
+        "a name without its value",
+        "SELECT json_object('a') AS id\n",
+        (
+            "models/a/b.sql:1: json_object() takes names and values in turn, and one has no other; "
+            "write json_object('name', value, 'other', value)"
+        ),
+    ),
+    model(
+        "a partition by no column",
+        "-- @kind: partition\n-- @partitioned_by: dya\nSELECT 1 AS day\n",
+        "models/a/b.sql:2: the query has no column 'dya'; did you mean 'day'? the columns are",
+    ),
 )
