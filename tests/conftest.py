@@ -34,7 +34,7 @@ def spark_variables() -> dict[str, str]:
     elsewhere = {
         name.replace("ONDATRA_TEST_", "ONDATRA_"): value
         for name, value in os.environ.items()
-        if name.startswith(("ONDATRA_TEST_SPARK_", "AWS_"))
+        if name.startswith(("ONDATRA_TEST_SPARK_", "ONDATRA_TEST_WAREHOUSE", "AWS_"))
     }
     return {"ONDATRA_SPARK_MASTER": "local[2]", **elsewhere}
 

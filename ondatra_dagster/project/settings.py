@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ondatra_dagster.errors import BadSettingsError, Problem
+from ondatra_dagster.project.addresses import S3_SCHEMES, scheme_of
 from ondatra_dagster.project.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.setting_places import Given, dot_env, from_file, from_variables
 from ondatra_dagster.project.setting_values import PREFIX, READERS, VARIABLES, BadValueError
 from ondatra_dagster.project.suggestions import correction
 
 DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
+HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
+AWS_VERSION = "2.35.4"  # what that Hadoop was built with
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -64,6 +67,11 @@ class Settings:
     maven_mirror: str | None = None
     java_home: Path | None = None
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
+
+    @property
+    def uses_s3(self) -> bool:
+        """Whether tables are on S3, as far as the settings tell."""
+        return any(scheme_of(each) in S3_SCHEMES for each in (self.warehouse, *self.sources.values()))
 
     def secret(self, name: str) -> str | None:
         """A variable of the environment or .env, the environment first; None when it isn't set."""

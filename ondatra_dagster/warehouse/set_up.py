@@ -13,7 +13,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import fetch_jars
+from ondatra_dagster.warehouse.jars import fetch_jars, fetch_s3a_jars
 from ondatra_dagster.warehouse.java import Java, find_java
 from ondatra_dagster.warehouse.model_run import evaluate, write_model
 from ondatra_dagster.warehouse.spark_session import Warehouse
@@ -28,6 +28,8 @@ def main() -> int:
         settings = read_settings(Path.cwd())
         java = find_java(settings.java_home)
         jars = fetch_jars(settings.jars, java=java, mirror=settings.maven_mirror)
+        if settings.uses_s3:
+            fetch_s3a_jars(settings.jars, java=java, mirror=settings.maven_mirror)
         archive = archive_path(java, jars)
         if not archive.exists():
             _make_archive(archive, settings, java)

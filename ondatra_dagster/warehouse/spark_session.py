@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.project.s3_access import SPARK as S3A
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import delta_jars
+from ondatra_dagster.warehouse.jars import delta_jars, s3a_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_connect import connect
+from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
 from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK
 from ondatra_dagster.wording import count
@@ -154,14 +156,15 @@ class Warehouse:
             locks.jvm_has_started()  # or never will
         self._locks = locks
         gateway = self._gateway = self._jvm.connect()
-        context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
-        return SparkSession(context)
+        conf = SparkConf(_jvm=gateway.jvm).setAll(list(_secret_conf(self.settings).items()))
+        with explained_at(f"Spark could not start at {self.settings.spark.master}"):
+            return SparkSession(SparkContext(gateway=gateway, conf=conf))
 
 
 def _driver(settings: Settings, java_options: Sequence[str]) -> Launch:
     """How the driver is started: alone, or as the client of the cluster that spark.master names."""
     java = find_java(settings.java_home)
-    jars = delta_jars(settings.jars)
+    jars = [*delta_jars(settings.jars), *(s3a_jars(settings.jars) if settings.uses_s3 else ())]
     conf = _driver_conf(settings, jars)
     local = LOCAL_OPTIONS if settings.spark.master.startswith("local") else ()
     own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
@@ -190,6 +193,7 @@ def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
         here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
     ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET, **here, **DELTA}
     conf = {**ours, **settings.spark.conf, **RESULTS}
+    conf = {name: value for name, value in conf.items() if not name.startswith(S3A)}
     conf[EXECUTORS] = f"{UTC} {conf.get(EXECUTORS, '')}".strip()
     return conf
 
@@ -198,6 +202,12 @@ def _tasks(tracker: StatusTracker) -> tuple[int, int]:
     """How many tasks of what runs now are done, and how many there are."""
     stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+
+
+def _secret_conf(settings: Settings) -> dict[str, str]:
+    """Settings that hold keys: they are told to the JVM when it is up, for all can read a command line."""
+    given = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
+    return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **given}
 
 
 def _silence_pyspark() -> None:

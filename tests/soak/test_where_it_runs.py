@@ -6,12 +6,16 @@ Each runs the tests in a process of its own, with the settings in variables: nev
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from support.moto_store import BUCKET, moto_store
 from support.spark_servers import QUICK, connect_server, standalone_cluster
 
 from ondatra_dagster.project.settings import Settings, read_settings
+from ondatra_dagster.warehouse.jars import fetch_s3a_jars
+from ondatra_dagster.warehouse.java import find_java
 
 pytestmark = pytest.mark.soak
 
@@ -30,14 +34,14 @@ def settings(tmp_path: Path) -> Settings:
     return read_settings(tmp_path)
 
 
-def run_tests(*names: str, **variables: str) -> str:
-    """What pytest says of these files of tests/spark; the variables are settings, without ONDATRA_."""
-    given = {f"ONDATRA_TEST_{name}": value for name, value in variables.items()}
+def run_tests(*names: str, environment: Mapping[str, str] | None = None, **settings: str) -> str:
+    """What pytest says of these files of tests/spark; settings have the names of their variables."""
+    given = {f"ONDATRA_TEST_{name}": value for name, value in settings.items()}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "spark", "-x", "--tb=short"]
         + [str(ROOT / "tests" / "spark" / name) for name in names],
         cwd=ROOT,
-        env={**os.environ, **given},
+        env={**os.environ, **given, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -61,3 +65,11 @@ def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
     conf = {**QUICK, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     with standalone_cluster(settings, tmp_path / "cluster.log") as master:
         assert "passed" in run_tests(*TESTS, SPARK_MASTER=master, SPARK_CONF=as_setting(conf))
+
+
+def test_with_tables_on_s3(settings: Settings) -> None:
+    """Their logs and files are read there without Spark, too."""
+    fetch_s3a_jars(settings.jars, java=find_java(settings.java_home), mirror=settings.maven_mirror)
+    with moto_store() as access:
+        said = run_tests(*TESTS, "test_stored_rows.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")
+    assert "passed" in said

@@ -14,8 +14,10 @@ def lake(shared_warehouse: Warehouse, tmp_path: Path) -> ModelTables:
     """An empty warehouse with a space in its path."""
     root = tmp_path / "a project"
     root.mkdir()
+    shared = shared_warehouse.settings
+    folder = f"{shared.warehouse}/{root.parent.name}" if shared.uses_s3 else str(root)
     settings = dataclasses.replace(
-        shared_warehouse.settings, root=root, state=root / ".ondatra", warehouse=str(root / "ware house")
+        shared, root=root, state=root / ".ondatra", warehouse=f"{folder}/ware house"
     )
     own = Warehouse(settings)
     own._session = shared_warehouse.session

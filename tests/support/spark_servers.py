@@ -87,7 +87,12 @@ def _running(settings: Settings, command: Sequence[str], log: Path, *, memory: s
 
 def _environment(java: Path) -> Mapping[str, str]:
     home = pyspark_jars()[0].parent.parent
-    return {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java.resolve().parent.parent)}
+    return {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": "2.13",  # else a worker looks for the folders that Spark is built in
+        "JAVA_HOME": str(java.resolve().parent.parent),
+    }
 
 
 def _wait_for(port: int) -> None:

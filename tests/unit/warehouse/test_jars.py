@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.jars import _check, _keep, delta_jars, fetch_jars
+from ondatra_dagster.project.settings import HADOOP_VERSION
+from ondatra_dagster.warehouse.jars import DELTA, _check, _keep, delta_jars, fetch_jars, s3a_jars
 from ondatra_dagster.warehouse.java import Java
 from ondatra_dagster.warehouse.spark_jvm import pyspark_jars
 
@@ -42,9 +43,9 @@ def test_what_pyspark_brings_is_not_kept(tmp_path: Path) -> None:
     ]
     kept = tmp_path / "kept"
     kept.mkdir()
-    assert {jar.name for jar in jars[1:]} == set(_keep(jars, kept))
+    assert {jar.name for jar in jars[1:]} == set(_keep(jars, kept, DELTA))
     with pytest.raises(WarehouseError, match="try again"):
-        _keep(jars[:1], kept)
+        _keep(jars[:1], kept, DELTA)
 
 
 def test_a_broken_jar_is_not_kept(tmp_path: Path) -> None:
@@ -66,3 +67,13 @@ def test_what_the_resolver_says_is_one_sentence(tmp_path: Path) -> None:
         fetch_jars(folder, java=Java(executable=java, release="17"))
     assert "\n" not in str(failure.value)
     assert [] == list(folder.parent.iterdir())
+
+
+def test_missing_jars_for_s3_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match=r"The jars for S3 are not in .*s3a; run `python -m"):
+        s3a_jars(tmp_path)
+
+
+def test_the_jars_for_s3_are_of_pysparks_hadoop() -> None:
+    """Of another release they fail at the first file, in the words of a class loader."""
+    assert f"hadoop-client-api-{HADOOP_VERSION}.jar" in {jar.name for jar in pyspark_jars()}

@@ -1,0 +1,28 @@
+"""A store that speaks S3 well enough for Hadoop: moto's, in a thread of this process."""
+
+import contextlib
+import urllib.request
+from collections.abc import Iterator, Mapping
+
+BUCKET = "lake"
+
+
+@contextlib.contextmanager
+def moto_store() -> Iterator[Mapping[str, str]]:
+    """The variables by which its one bucket is reached."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "a-key",
+            "AWS_SECRET_ACCESS_KEY": "hush-hush",
+        }
+    finally:
+        server.stop()
