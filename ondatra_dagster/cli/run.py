@@ -1,5 +1,6 @@
 """`ondatra run`: plan, then start Dagster in this process on what has work; with none it starts nothing."""
 
+import contextlib
 import time
 
 import click
@@ -50,7 +51,7 @@ def run(
         _say_idle(workspace, plan, as_json=as_json)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
-    with opened(workspace, progress) as engine:
+    with contextlib.closing(progress), opened(workspace, progress) as engine:
         if plan.needs_tables:
             engine.start_early()
         from ondatra_dagster.orchestration.run import run_plan

@@ -34,6 +34,8 @@ class TextProgress:
         self._turn = 0
         first = "; Spark comes up first, in about 10 s" if plan.needs_tables else ""
         say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at{first}")
+        began = clock()
+        self._live.show(lambda: f"… starting, {duration(clock() - began)}")
 
     def model_began(self, model: Model, activity: Activity) -> None:
         self._begin(model.name, activity)
@@ -89,6 +91,10 @@ class TextProgress:
 
     def failed(self, name: str, message: str) -> None:
         self._line("✗", name, message)
+
+    def close(self) -> None:
+        """Leave no line behind that says something is being done."""
+        self._live.clear()
 
     def ended(self, run_id: str, *, is_good: bool) -> None:
         say(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
@@ -148,6 +154,9 @@ class JsonProgress:
 
     def failed(self, name: str, message: str) -> None:
         put_json({"failed": name, "error": message})
+
+    def close(self) -> None:
+        """Nothing is left to say."""
 
     def ended(self, run_id: str, *, is_good: bool) -> None:
         put_json({"run": run_id, "ok": is_good})

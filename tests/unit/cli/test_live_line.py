@@ -1,7 +1,6 @@
 """The last line of a terminal while a run goes on, and its absence on a pipe."""
 
 import io
-import itertools
 import sys
 import threading
 
@@ -99,13 +98,15 @@ def test_a_run_on_a_terminal_tells_of_the_model_that_it_is_at(
     """Which, for how long, what Spark does, and how many there are."""
     screen, told = Screen(), Told("Spark has done 3 of 40 tasks")
     monkeypatch.setattr(sys, "stderr", screen)  # not in a fixture: between that and here pytest sets its own
-    seconds = itertools.chain([3.0], itertools.repeat(15.0))
+    now = 3.0
     plan = shop.workspace.plan()
-    progress = TextProgress(plan, clock=lambda: next(seconds))
+    progress = TextProgress(plan, clock=lambda: now)
     progress.model_began(plan.models[0].model, told)
+    now = 15.0
     assert told.was_asked(2)
     progress.failed("raw.contacts", "it failed")
+    progress.close()
     shown = screen.getvalue().split(BLANK)
     assert "2 models and 1 sync to look at; Spark comes up first, in about 10 s\n" == shown[0]
-    assert "… raw.contacts  12 s, Spark has done 3 of 40 tasks (1 of 3)" == shown[1]
-    assert "✗ raw.contacts  it failed\n" == shown[-1]
+    assert "… raw.contacts  12 s, Spark has done 3 of 40 tasks (1 of 3)" in shown
+    assert ["✗ raw.contacts  it failed\n", ""] == shown[-2:]
