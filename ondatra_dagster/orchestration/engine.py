@@ -66,7 +66,7 @@ class Written(Protocol):
 class Tables(Protocol):
     """The warehouse, as far as a run asks for it."""
 
-    def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives from its inputs at these versions: a DataFrame."""
 
     def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
@@ -137,7 +137,7 @@ class Engine:
         """The rows that the model's query gives now."""
         started = self._clock()
         self._progress.model_began(step.model, self.tables.activity)
-        frame = self.tables.compute(step.model, step.inputs)
+        frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
         return Computed(step=step, frame=frame, run_id=run_id, started=started)
 
     def write(self, computed: Computed) -> ModelResult:

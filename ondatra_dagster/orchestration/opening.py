@@ -58,10 +58,10 @@ class SparkTables:
         """What Spark does just now."""
         return self._warehouse.activity() if self._warehouse else ""
 
-    def compute(self, model: Model, versions: Mapping[str, str]) -> Any:
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         from ondatra_dagster.warehouse.model_run import evaluate
 
-        return evaluate(self.warehouse, model, versions)
+        return evaluate(self.warehouse, model, versions, is_full=is_full)
 
     def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
         from ondatra_dagster.warehouse.model_run import write_model

@@ -6,6 +6,7 @@ Only types and names are looked at here. How a table is altered is in delta_tabl
 import dataclasses
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import starmap
 
 from pyspark.sql.types import (
     ArrayType,
@@ -50,9 +51,15 @@ class Alteration:
     added: tuple[StructField, ...] = ()
     dropped: tuple[str, ...] = ()
     widened: tuple[StructField, ...] = ()
+    retyped: tuple[StructField, ...] = ()  # whose values have to be cast
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.dropped or self.widened)
+        return bool(self.added or self.dropped or self.widened or self.retyped)
+
+    @property
+    def alters_rows(self) -> bool:
+        """Whether a row that stays the same has another hash afterwards."""
+        return bool(self.dropped or self.widened or self.retyped)
 
 
 def visible(schema: StructType) -> list[StructField]:
@@ -79,12 +86,17 @@ def check_columns(schema: StructType, *, own: Collection[str] = ()) -> None:
         raise WarehouseError("; ".join(problems))
 
 
-def alteration(table: Sequence[StructField], query: Sequence[StructField]) -> Alteration:
-    """What has to be changed for the table to take the query's rows; raises WarehouseError if it can't."""
+def alteration(
+    table: Sequence[StructField], query: Sequence[StructField], *, converts: bool = False
+) -> Alteration:
+    """What has to be changed for the table to take the query's rows.
+
+    Raises WarehouseError for a column that would have to be cast, unless it `converts`.
+    """
     ours = {field.name.casefold(): field for field in table}
     theirs = {field.name.casefold(): field for field in query}
     widened = []
-    refused = []
+    retyped = []
     for name in ours.keys() & theirs.keys():
         old, new = ours[name].dataType, theirs[name].dataType
         if fits(new, into=old):
@@ -92,16 +104,21 @@ def alteration(table: Sequence[StructField], query: Sequence[StructField]) -> Al
         if _may_widen(old, new):
             widened.append(StructField(ours[name].name, new))
         else:
-            refused.append(
-                f"column {ours[name].name!r} was {ddl(old)} and would be {ddl(new)}: CAST it to {ddl(old)},"
-                " or give it another name with AS"
-            )
-    if refused:
-        raise WarehouseError("; ".join(sorted(refused)))
+            retyped.append((ours[name], StructField(ours[name].name, new)))
+    if retyped and not converts:
+        raise WarehouseError("; ".join(sorted(starmap(_refusal, retyped))))
     return Alteration(
         added=tuple(field for field in query if field.name.casefold() not in ours),
         dropped=tuple(field.name for field in table if field.name.casefold() not in theirs),
         widened=tuple(sorted(widened, key=lambda field: field.name)),
+        retyped=tuple(sorted((new for _, new in retyped), key=lambda field: field.name)),
+    )
+
+
+def _refusal(old: StructField, new: StructField) -> str:
+    return (
+        f"column {old.name!r} was {ddl(old.dataType)} and would be {ddl(new.dataType)}:"
+        f" CAST it to {ddl(old.dataType)}, give it another name with AS, or run with --full-refresh"
     )
 
 

@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import StructField
 
 from ondatra_dagster.errors import WarehouseError
@@ -16,7 +17,8 @@ from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import TableState, read_table_state
 from ondatra_dagster.planning.delta_schema import PARTITION, ROWID
 from ondatra_dagster.project.references import quoted
-from ondatra_dagster.warehouse.column_types import Alteration, alteration, ddl, visible
+from ondatra_dagster.warehouse.altered_table import STALE_HASHES, AlteredTable, literals
+from ondatra_dagster.warehouse.column_types import alteration, ddl, visible
 from ondatra_dagster.warehouse.comparison import column_of
 
 PROPERTIES = {
@@ -25,7 +27,7 @@ PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 3650 days",  # only `maintain` frees space
     "delta.logRetentionDuration": "interval 3650 days",
 }
-KIND, KEY, STALE_HASHES = "ondatra.kind", "ondatra.key", "ondatra.stale_hashes"
+KIND, KEY, CLUSTERED_BY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 MERGED = "__ondatra_merged"
 GOES = "__ondatra_goes"  # whether a row that is there is deleted
@@ -38,12 +40,19 @@ class Identity:
     kind: str
     key_columns: tuple[str, ...]
     own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the kind's, with their types
+    first_values: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # theirs, in rows of another kind
     partitioned_by: str | None = None  # one of those
     clustered_by: tuple[str, ...] = ()  # how the rows are to lie, where the table is made now
 
     @property
     def properties(self) -> dict[str, str]:
         return {KIND: self.kind, KEY: orjson.dumps([name.casefold() for name in self.key_columns]).decode()}
+
+    def is_another_than(self, state: TableState) -> bool:
+        """Whether a table is, so far, of another kind or another key."""
+        return any(state.properties.get(name, wanted) != wanted for name, wanted in self.properties.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +90,24 @@ class Target:
         return STALE_HASHES not in self.state.properties
 
     def append(self, rows: DataFrame, note: CommitNote) -> None:
-        rows.write.format("delta").mode("append").option("userMetadata", note.dump()).save(self.path)
+        self._write(rows, "append", note).save(self.path)
 
     def overwrite(self, rows: DataFrame, note: CommitNote) -> None:
-        rows.write.format("delta").mode("overwrite").option("userMetadata", note.dump()).save(self.path)
+        # Delta forgets in an overwrite how a table is clustered
+        clustered_by = orjson.loads(self.state.properties.get(CLUSTERED_BY, "[]"))
+        rows = rows.orderBy(*map(column_of, clustered_by)) if clustered_by else rows
+        self._write(rows, "overwrite", note).save(self.path)
 
     def overwrite_partitions(self, rows: DataFrame, note: CommitNote) -> None:
         """Replace the partitions that the rows belong to, and no other."""
-        write = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "dynamic")
-        write.option("userMetadata", note.dump()).save(self.path)
+        write = self._write(rows, "overwrite", note).option("partitionOverwriteMode", "dynamic")
+        write.save(self.path)
+
+    def _write(self, rows: DataFrame, mode: str, note: CommitNote) -> DataFrameWriter:
+        # a table that was of kind partition still lies in its folders
+        missing = [name for name in self.state.partition_columns if name not in rows.columns]
+        rows = rows.withColumns({name: F.lit(None).cast("string") for name in missing})
+        return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
     def merge(self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = ()) -> None:
         """Insert the rows without a rowid; of the others delete those that go, set `updates` in the rest.
@@ -116,23 +134,32 @@ def open_target(
     identity: Identity,
     *,
     before_change: Callable[[], object] = lambda: None,
+    converts: bool = False,
 ) -> Target:
     """The table at `path`, made or altered so that it takes the query's rows; WarehouseError if it can't.
 
-    `before_change` is called where something would be made or altered, and may raise to prevent it.
+    `before_change` is called where something would be made or altered, and may raise to prevent it. With
+    `converts`, a table of another kind, another key or other types is turned into one of these.
     """
     state = read_table_state(path)
     if state is None:
         before_change()
         _create(session, path, query, identity)
         return _target(session, path, identity)
-    _check(state, identity)
+    if not converts:
+        _check(state, identity)
+    table = AlteredTable(session, path)
+    if table.finish():  # what a killed run has begun
+        state = _state(path)
     target = _target(session, path, identity)
-    change = alteration(target.fields, query)
-    if not change:
+    change = alteration(target.fields, query, converts=converts)
+    is_another = identity.is_another_than(state)
+    if not change and not is_another:
         return target
     before_change()
-    _alter(session, path, change)
+    if is_another:
+        table.become(identity.properties, identity.own_columns, identity.first_values)
+    table.alter(change)
     return _target(session, path, identity)
 
 
@@ -153,10 +180,15 @@ def path_table(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
-def _target(session: SparkSession, path: str, identity: Identity) -> Target:
+def _state(path: str) -> TableState:
     state = read_table_state(path)
     if state is None:
         raise WarehouseError(f"{path} is gone: something removed it while it was being written; run again")
+    return state
+
+
+def _target(session: SparkSession, path: str, identity: Identity) -> Target:
+    state = _state(path)
     rows = session.read.format("delta").load(path)
     spelled = {name.casefold(): name for name in rows.columns}
     return Target(
@@ -173,14 +205,15 @@ def _create(session: SparkSession, path: str, query: Sequence[StructField], iden
     columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in query]
     columns += [f"{quoted(name)} {of_type}" for name, of_type in identity.own_columns.items()]
     columns.append(f"{ROWID} bigint generated always as identity")
-    layout = ""
+    layout, properties = "", {**PROPERTIES, **identity.properties}
     if identity.partitioned_by:
         layout = f" partitioned by ({quoted(identity.partitioned_by)})"
     elif identity.clustered_by:
         layout = f" cluster by ({', '.join(map(quoted, identity.clustered_by))})"
+        properties[CLUSTERED_BY] = orjson.dumps(identity.clustered_by).decode()
     session.sql(
         f"create table {path_table(path)} ({', '.join(columns)}) using delta{layout}"
-        f" tblproperties ({_literals({**PROPERTIES, **identity.properties})})"
+        f" tblproperties ({literals(properties)})"
     ).collect()
 
 
@@ -192,31 +225,8 @@ def _check(state: TableState, identity: Identity) -> None:
             what = name.rpartition(".")[2]
             raise WarehouseError(
                 f"the table was made with the {what} {had}, and the model now says {wanted}:"
-                f" put the {what} back, or give the model another name"
+                f" put the {what} back, or run with --full-refresh"
             )
-
-
-def _alter(session: SparkSession, path: str, change: Alteration) -> None:
-    """Bring the table's columns in line; rows that are there stay as they are."""
-    table = f"alter table {path_table(path)}"
-    if change.dropped or change.widened:
-        properties = {STALE_HASHES: "true", "delta.enableTypeWidening": "true"}
-        session.sql(f"{table} set tblproperties ({_literals(properties)})").collect()
-    if change.added:
-        added = ", ".join(f"{quoted(field.name)} {ddl(field.dataType)}" for field in change.added)
-        session.sql(f"{table} add columns ({added})").collect()
-    for field in change.widened:
-        session.sql(f"{table} alter column {quoted(field.name)} type {ddl(field.dataType)}").collect()
-    if change.dropped:
-        dropped = ", ".join(quoted(name) for name in change.dropped)
-        session.sql(f"{table} drop columns ({dropped})").collect()
-
-
-def _literals(properties: dict[str, str]) -> str:
-    def text(value: str) -> str:
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-    return ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
 
 
 @contextlib.contextmanager

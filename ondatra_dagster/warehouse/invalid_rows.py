@@ -26,7 +26,7 @@ def set_aside(
     if not counts and read_table_state(path) is None:
         return
     identity = Identity(kind="invalid", key_columns=table.key_columns, own_columns={REASON: "string"})
-    target = open_target(session, path, table.fields, identity)
+    target = open_target(session, path, table.fields, identity, converts=True)
     before = rows_before(target)
     if not counts and not before:
         return

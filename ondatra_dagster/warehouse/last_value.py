@@ -46,10 +46,14 @@ LOWEST: Mapping[type[DataType], str] = {
 }
 
 
-def last_value(warehouse: Warehouse, model: Model, views: Mapping[str, str]) -> str | None:
+def last_value(
+    warehouse: Warehouse, model: Model, views: Mapping[str, str], *, from_start: bool
+) -> str | None:
     """The literal to write into the model's query; None for a model that isn't incremental."""
     if model.incremental is None:
         return None
+    if from_start:
+        return _initial(warehouse, model, model.incremental, views)
     return _highest(warehouse, model, model.incremental) or _initial(
         warehouse, model, model.incremental, views
     )

@@ -24,7 +24,7 @@ from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults
 from ondatra_dagster.warehouse.file_inputs import check_files
 from ondatra_dagster.warehouse.inputs import pin_inputs, query_over
 from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
-from ondatra_dagster.warehouse.kinds.writers import OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS, WRITERS
 from ondatra_dagster.warehouse.last_value import last_value
 from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.row_checks import RowChecks
@@ -60,12 +60,18 @@ class Written:
     findings: tuple[Finding, ...] = ()  # of the model's checks, each
 
 
-def evaluate(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> DataFrame:
-    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet."""
+def evaluate(
+    warehouse: Warehouse, model: Model, versions: Mapping[str, str], *, is_full: bool = False
+) -> DataFrame:
+    """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
+
+    For a full refresh an incremental query begins at its beginning.
+    """
     with explained(model):
         check_files(warehouse.settings, model)
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
-        return query_over(warehouse.session, model, views, last_value=last_value(warehouse, model, views))
+        last = last_value(warehouse, model, views, from_start=is_full)
+        return query_over(warehouse.session, model, views, last_value=last)
 
 
 def write_model(
@@ -84,7 +90,7 @@ def write_model(
         checks.judge_query(frame)
         note = dataclasses.replace(note, warned=warned(checks.findings))
         with _leaving_no_trace(warehouse.table_path(model.id)):
-            target = _open(warehouse, model, frame)
+            target = _open(warehouse, model, frame, is_full=is_full)
             aside = _Aside(target, note)
             work = Work(
                 rows=aligned(frame, target),
@@ -165,11 +171,12 @@ class _Aside:
         invalid_rows.set_aside(self._target.session, self._target, rows, counts, self._note)
 
 
-def _open(warehouse: Warehouse, model: Model, frame: DataFrame) -> Target:
+def _open(warehouse: Warehouse, model: Model, frame: DataFrame, *, is_full: bool) -> Target:
     identity = Identity(
         kind=model.kind.name,
         key_columns=model.key_columns,
         own_columns=OWN_COLUMNS.get(model.kind.name, {}),
+        first_values=FIRST_VALUES.get(model.kind.name, {}),
         partitioned_by=PARTITION if model.kind.name == "partition" else None,
         clustered_by=model.storage_columns,
     )
@@ -180,6 +187,7 @@ def _open(warehouse: Warehouse, model: Model, frame: DataFrame) -> Target:
         identity,
         # a query that fails leaves the table as it was: it has to show itself before columns change
         before_change=lambda: frame.persist().count(),
+        converts=is_full,
     )
 
 

@@ -49,7 +49,9 @@ class ModelTables:
     warehouse: Warehouse
 
     def write(self, model: Model, *, is_full: bool = False, **inputs: str) -> Written:
-        return self.write_frame(model, evaluate(self.warehouse, model, inputs), is_full=is_full, **inputs)
+        return self.write_frame(
+            model, evaluate(self.warehouse, model, inputs, is_full=is_full), is_full=is_full, **inputs
+        )
 
     def write_frame(self, model: Model, frame: DataFrame, *, is_full: bool = False, **inputs: str) -> Written:
         """Write what was evaluated before."""

@@ -158,7 +158,7 @@ class PlainTables:
     def activity(self) -> str:
         return "reading rows"
 
-    def compute(self, model: Model, versions: Mapping[str, str]) -> list[Row]:
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> list[Row]:
         self.computed.append(model.name)
         if model.id in self.broken:
             raise WarehouseError(f"{model.name} can't be computed; look at it")

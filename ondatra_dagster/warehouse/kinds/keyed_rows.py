@@ -15,6 +15,7 @@ from ondatra_dagster.warehouse.comparison import column_of, same_keys, same_rows
 from ondatra_dagster.warehouse.delta_tables import GOES, Target
 
 NULL, DUPLICATE = "NULL", "DUPLICATE"
+NUMBER = "__ondatra_number"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,14 @@ class KeyedRows:
 
     def release(self) -> None:
         self._found.unpersist()
+
+
+def one_a_key(rows: DataFrame, target: Target) -> tuple[DataFrame, DataFrame]:
+    """The oldest row of each key, and all others: a table that was of another kind may have several."""
+    of_key = Window.partitionBy(*map(column_of, target.key_columns)).orderBy(ROWID)
+    numbered = rows.withColumn(NUMBER, F.row_number().over(of_key))
+    is_first = F.col(NUMBER) == 1
+    return numbered.where(is_first).drop(NUMBER), numbered.where(~is_first).drop(NUMBER)
 
 
 def compare(

@@ -3,16 +3,10 @@
 But by a full refresh: it takes away the keys that the query no longer gives.
 """
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
-
 from ondatra_dagster.planning.delta_schema import ROWID
-from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import GOES
 from ondatra_dagster.warehouse.kinds.effect import Effect, Work, rows_before
-from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare
-
-NUMBER = "__ondatra_number"
+from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare, one_a_key
 
 
 def write(work: Work) -> Effect:
@@ -38,12 +32,7 @@ def _differences(work: Work) -> KeyedRows:
 
 
 def _all_differences(work: Work) -> KeyedRows:
-    """The same and what goes: also all but the first of a key's rows, for another kind may have left more."""
-    target = work.target
-    of_key = Window.partitionBy(*map(column_of, target.key_columns)).orderBy(ROWID)
-    numbered = target.rows.withColumn(NUMBER, F.row_number().over(of_key))
-    first = numbered.where(F.col(NUMBER) == 1).drop(NUMBER)
+    """The same, and what goes."""
+    first, others = one_a_key(work.target.rows, work.target)
     # the query is read twice: for what comes, and for what goes
-    return compare(
-        work.rows.persist(), first, target, finds_gone=True, surplus=numbered.where(F.col(NUMBER) > 1)
-    )
+    return compare(work.rows.persist(), first, work.target, finds_gone=True, surplus=others)

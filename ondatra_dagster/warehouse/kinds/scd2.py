@@ -12,7 +12,7 @@ from ondatra_dagster.planning.delta_schema import ROWID
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import GOES, Target
 from ondatra_dagster.warehouse.kinds.effect import Effect, Work, rows_before
-from ondatra_dagster.warehouse.kinds.keyed_rows import compare
+from ondatra_dagster.warehouse.kinds.keyed_rows import compare, one_a_key
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "is_current"
 
@@ -20,9 +20,14 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 def write(work: Work) -> Effect:
     """Close of every version that isn't given any more, insert of every new one, in one commit at most."""
     target = work.target
-    current = None if target.is_empty else target.rows.where(F.col(IS_CURRENT))
+    current = target.rows.where(IS_CURRENT)
+    surplus = None
+    if work.is_full:
+        current, surplus = one_a_key(current, target)
     # the query is read twice: for what comes, and for what goes
-    found = compare(work.rows.persist(), current, target, finds_gone=True)
+    found = compare(
+        work.rows.persist(), None if target.is_empty else current, target, finds_gone=True, surplus=surplus
+    )
     try:
         snapshot = target.state.log_version + 1
         work.before_commit(lambda: _after(found.to_write, target, snapshot))

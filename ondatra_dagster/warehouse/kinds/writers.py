@@ -22,3 +22,7 @@ OWN_COLUMNS: dict[str, Mapping[str, str]] = {
     "partition": {CONTENT_HASH: "string", PARTITION: "string"},
     "events": {"_extra": "string"},  # fields that no column is for, as JSON
 }
+# what these are in rows that were there before the table became of that kind; {version} is that of the commit
+FIRST_VALUES: dict[str, Mapping[str, str]] = {
+    "scd2": {scd2.VALID_FROM: "{version}", scd2.IS_CURRENT: "true"},
+}

@@ -1,0 +1,124 @@
+"""A full refresh computes anew into the same table: equal rows stay, under their rowids."""
+
+import pytest
+from support.model_tables import QUERIED, ModelTables, a_model, values
+
+from ondatra_dagster.changes import Column
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.model import Model
+
+pytestmark = pytest.mark.spark
+
+FIRST = values("1, 'a'", "2, 'b'", "3, 'c'")
+NOW = values("1, 'a'", "2, 'B'", "4, 'd'")
+
+
+def rowids(lake: ModelTables, model: Model) -> dict[tuple[object, ...], int]:
+    """Each row's rowid by its values."""
+    found = lake.rows(model).select("id", "name", "__ondatra_rowid").collect()
+    return {(row["id"], row["name"]): row["__ondatra_rowid"] for row in found}
+
+
+EXPECTED = {
+    "table": {(1, "a"), (2, "B"), (4, "d")},
+    "append": {(1, "a"), (2, "b"), (2, "B"), (3, "c"), (4, "d")},
+    "merge": {(1, "a"), (2, "B"), (4, "d")},
+    "tracked": {(1, "a"), (2, "B"), (4, "d")},
+    "scd2": {(1, "a"), (2, "b"), (2, "B"), (3, "c"), (4, "d")},
+    "partition": {(1, "a"), (2, "B"), (4, "d")},
+}
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_equal_rows_keep_their_rowids_and_the_others_go(lake: ModelTables, kind: str) -> None:
+    """The API has the equal ones: only what differs may reach it."""
+    lake.run(kind, FIRST)
+    model = a_model(kind, NOW)
+    table_id, before = lake.state(model).table_id, rowids(lake, model)
+    written = lake.write(model, is_full=True)
+    after = rowids(lake, model)
+    assert EXPECTED[kind] == set(after)
+    assert {row: before[row] for row in before.keys() & after.keys()} == {
+        row: after[row] for row in before.keys() & after.keys()
+    }
+    assert (table_id, len(after)) == (lake.state(model).table_id, written.rows)
+    gone = [change for change in lake.told(model, written.version - 1) if change[0] == "delete"]
+    expected = {"merge": 1, "table": 2, "tracked": 2, "partition": 2}  # an update is no delete
+    assert expected.get(kind, 0) == len(gone)
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_full_refresh_that_finds_nothing_is_no_commit(lake: ModelTables, kind: str) -> None:
+    lake.run(kind, FIRST)
+    model = a_model(kind, FIRST)
+    before = lake.state(model).log_version
+    assert (False, before) == (lake.write(model, is_full=True).changed, lake.state(model).log_version)
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_another_type_is_refused_and_then_converted(lake: ModelTables, kind: str) -> None:
+    """A value that can be cast is the same value: its row stays as it is."""
+    lake.run(kind, "select id, cast(id as string) as name from range(1, 4)")
+    model = a_model(kind, "select id, cast(id as int) as name from range(1, 4)")
+    before = rowids(lake, model)
+    with pytest.raises(WarehouseError, match="run with --full-refresh"):
+        lake.write(model)
+    assert not lake.write(model, is_full=True).changed
+    assert {(row[0], int(row[1])): rowid for row, rowid in before.items()} == rowids(lake, model)
+    assert Column("name", "int") in lake.state(model).columns
+    assert 4 == lake.run(kind, "select id, cast(id as int) as name from range(1, 5)").rows
+
+
+def test_a_value_that_cannot_be_cast_is_computed_anew(lake: ModelTables) -> None:
+    lake.run("merge", FIRST)
+    model = a_model("merge", "select id, id * 2 as name from range(1, 4)")
+    assert 3 == lake.write(model, is_full=True).updated
+    assert {(1, 2), (2, 4), (3, 6)} == set(rowids(lake, model))
+
+
+@pytest.mark.parametrize("new", QUERIED)
+@pytest.mark.parametrize("old", QUERIED)
+def test_another_kind_is_refused_and_then_converted(lake: ModelTables, old: str, new: str) -> None:
+    """The table stays: who reads it, and the sink, go on from where they are."""
+    if old == new:
+        return
+    lake.run(old, FIRST)
+    model = a_model(new, FIRST)
+    before = rowids(lake, model)
+    with pytest.raises(WarehouseError, match=f"was made with the kind {old}.*run with --full-refresh"):
+        lake.write(model)
+    lake.write(model, is_full=True)
+    assert before == rowids(lake, model)
+    lake.run(new, NOW)
+    kept = {(3, "c")} if new == "merge" else {(2, "b"), (3, "c")} if new in ("append", "scd2") else set()
+    kept = {(3, "c")} if new == "partition" else kept
+    assert {(1, "a"), (2, "B"), (4, "d"), *kept} == set(rowids(lake, model))
+
+
+def test_another_key_is_refused_and_then_converted(lake: ModelTables) -> None:
+    lake.run("merge", FIRST)
+    model = a_model("merge", FIRST, key=("name",))
+    with pytest.raises(WarehouseError, match=r"was made with the key.*run with --full-refresh"):
+        lake.write(model)
+    assert not lake.write(model, is_full=True).changed
+    assert 1 == lake.run("merge", values("1, 'a'", "1, 'z'"), key=("name",)).inserted
+
+
+def test_a_table_with_many_rows_a_key_becomes_one_with_one(lake: ModelTables) -> None:
+    lake.run("append", values("1, 'a'", "1, 'b'", "2, 'c'"))
+    model = a_model("merge", values("1, 'a'", "2, 'c'"))
+    written = lake.write(model, is_full=True)
+    assert (0, 0, 1) == (written.inserted, written.updated, written.deleted)
+    assert {(1, "a"), (2, "c")} == set(rowids(lake, model))
+
+
+def test_a_conversion_that_was_killed_is_finished(lake: ModelTables) -> None:
+    """Between dropping the old column and renaming the new one nothing else is left to tell what it was."""
+    lake.run("merge", FIRST)
+    model = a_model("merge", FIRST)
+    session, table = lake.warehouse.session, f"delta.`{lake.path(model)}`"
+    session.sql(f"alter table {table} rename column name to __ondatra_cast_name").collect()
+    assert not lake.write(model).changed
+    session.sql(f"alter table {table} add columns (__ondatra_cast_name int)").collect()
+    assert not lake.write(model).changed
+    assert {"id", "name", "__ondatra_rowid"} == set(lake.rows(model).columns)

@@ -1,0 +1,102 @@
+"""@incremental: a query that asks for what is newer than the rows that its table has."""
+
+import dataclasses
+
+import pytest
+from support.model_tables import ModelTables, a_model
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.model import FileInput, Incremental, Model, Reference
+
+pytestmark = pytest.mark.spark
+
+OPTIONS = (("header", "true"), ("inferSchema", "true"))
+SOURCE = FileInput(format="csv", path="payments.csv", options=OPTIONS)
+
+
+def a_query(kind: str, *, initial: str | None = None, column: str = "at", compare: str = ">=") -> Model:
+    sql = f"select id, at, amount from F where {column} {compare} {{{{ last_value }}}}"
+    last_value = (sql.index("{{"), sql.index("}}") + 2)
+    place = sql.index(" F ") + 1
+    return a_model(
+        kind,
+        sql,
+        inputs=(SOURCE,),
+        references=(Reference(start=place, end=place + 1, input=SOURCE),),
+        last_values=(last_value,),
+        incremental=Incremental(column=column, initial=initial),
+    )
+
+
+def write_file(lake: ModelTables, *rows: str) -> None:
+    (lake.warehouse.settings.root / SOURCE.path).write_text("\n".join(["id,at,amount", *rows]) + "\n")
+
+
+def rows_of(lake: ModelTables, model: Model) -> list[tuple[object, ...]]:
+    found = lake.rows(model).selectExpr("id", "cast(at as string)", "amount").collect()
+    return sorted(tuple(row) for row in found)
+
+
+def test_rows_as_new_as_the_newest_are_neither_lost_nor_doubled(lake: ModelTables) -> None:
+    """Some come in the same second, but later: > would lose them, a blind insert double the others."""
+    model = a_query("append")
+    write_file(lake, "1,2024-01-01,10", "2,2024-01-02,20", "2,2024-01-02,20")
+    assert 3 == lake.write(model).inserted
+    write_file(
+        lake, "1,2024-01-01,11", "2,2024-01-02,20", "2,2024-01-02,20", "3,2024-01-02,30", "4,2024-01-03,5"
+    )
+    assert 2 == lake.write(model).inserted
+    assert 0 == lake.write(model).inserted
+    expected = [
+        (1, "2024-01-01", 10),
+        *[(2, "2024-01-02", 20)] * 2,
+        (3, "2024-01-02", 30),
+        (4, "2024-01-03", 5),
+    ]
+    assert expected == rows_of(lake, model)
+
+
+def test_a_merge_looks_only_at_what_is_newer(lake: ModelTables) -> None:
+    model = a_query("merge")
+    write_file(lake, "1,2024-01-01,10", "2,2024-01-02,20")
+    lake.write(model)
+    write_file(lake, "1,2024-01-01,99", "2,2024-01-03,21", "3,2024-01-03,30")
+    written = lake.write(model)
+    assert (1, 1) == (written.inserted, written.updated)
+    assert [(1, "2024-01-01", 10), (2, "2024-01-03", 21), (3, "2024-01-03", 30)] == rows_of(lake, model)
+
+
+def test_the_first_run_begins_where_the_header_says(lake: ModelTables) -> None:
+    write_file(lake, "1,2023-12-31,10", "2,2024-01-01,20")
+    assert 1 == lake.write(a_query("append", initial="2024-01-01")).inserted
+
+
+@pytest.mark.parametrize("column", ["at", "amount", "id"])
+def test_with_no_beginning_nothing_is_left_out(lake: ModelTables, column: str) -> None:
+    """Whatever its type: a comparison with null would leave out everything."""
+    write_file(lake, "-1,0001-01-01,-10.5", "2,2024-01-01,20")
+    assert 2 == lake.write(a_query("append", column=column)).inserted
+
+
+def test_a_beginning_of_another_type_is_refused(lake: ModelTables) -> None:
+    write_file(lake, "1,2023-12-31,10")
+    with pytest.raises(WarehouseError, match="@incremental_initial 'soon' is no date, as 'at' is"):
+        lake.write(a_query("append", initial="soon"))
+
+
+def test_a_column_that_the_query_lacks_is_refused(lake: ModelTables) -> None:
+    write_file(lake, "1,2023-12-31,10")
+    model = dataclasses.replace(a_query("append"), incremental=Incremental(column="nope"))
+    with pytest.raises(WarehouseError, match="@incremental 'nope' is no column of the query"):
+        lake.write(model)
+
+
+def test_a_full_refresh_begins_at_the_beginning(lake: ModelTables) -> None:
+    """What an incremental run doesn't look at any more is looked at again."""
+    model = a_query("merge")
+    write_file(lake, "1,2024-01-01,10", "2,2024-01-02,20")
+    lake.write(model)
+    write_file(lake, "1,2024-01-01,99")
+    written = lake.write(model, is_full=True)
+    assert (0, 1, 1) == (written.inserted, written.updated, written.deleted)
+    assert [(1, "2024-01-01", 99)] == rows_of(lake, model)
