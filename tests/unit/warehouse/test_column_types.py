@@ -58,7 +58,9 @@ def test_wider_types_are_taken_and_narrower_ones_fit(old: DataType, new: DataTyp
     ],
 )
 def test_other_types_are_refused_with_a_way_out(old: DataType, new: DataType) -> None:
-    with pytest.raises(WarehouseError, match=r"CAST it to .*, or give it another name with AS"):
+    with pytest.raises(
+        WarehouseError, match=r"CAST it to .*, give it another name with AS, or run with --full"
+    ):
         alteration(columns(a=old), columns(a=new))
 
 
@@ -78,3 +80,12 @@ def test_all_refusals_come_together() -> None:
 def test_a_type_is_written_out_with_its_odd_names() -> None:
     nested = StructType([StructField("a b", ArrayType(StructType([StructField("c`d", DecimalType(5, 1))])))])
     assert "struct<`a b`: array<struct<`c``d`: decimal(5,1)>>>" == ddl(nested)
+
+
+def test_a_conversion_casts_what_is_of_another_type() -> None:
+    """A full refresh may: its values are kept as far as they can be cast."""
+    change = alteration(
+        columns(a=StringType(), b=LongType()), columns(A=IntegerType(), b=LongType()), converts=True
+    )
+    assert Alteration(retyped=(StructField("a", IntegerType()),)) == change
+    assert change.alters_rows
