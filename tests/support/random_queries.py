@@ -126,7 +126,7 @@ class Writer:
             "sum({0}) over (order by {1})",
             "(select max(v) from s.b where s.b.id = {id})",
             "(select max(t.a.z) from t.a where t.a.id = {id}) + {0}",
-            "(select min(s.b.w + {0}) from s.b)",
+            "(select min(s.b.w) from s.b) + {0}",
             "7",
             "{id}",
         )
