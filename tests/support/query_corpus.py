@@ -212,7 +212,7 @@ CORPUS = (
         "customers",
     ),
     _case(
-        "select id, name from shop.customers union all select boss as name, id from hr.customers",
+        "select id, name from shop.customers union all select id, boss from hr.customers",
         "customers",
         "hr.customers",
     ),
@@ -359,8 +359,8 @@ CORPUS = (
     _case("select shop.customers.address.geo.lat, customers.address.city from shop.customers", "customers"),
     _case("select attrs['k'], attrs.k, element_at(attrs, 'k') from shop.orders", "orders"),
     _case(
-        "select date'2024-01-01', timestamp '2024-01-01', interval 1 day, interval '1-2' year to "
-        "month, X'1F', 1L, 1.5BD, 2S from shop.orders",
+        "select date'2024-01-01', timestamp '2024-01-01', interval 1 day, interval '1 2' day to "
+        "hour, X'1F', 1L, 1.5BD, 2S from shop.orders",
         "orders",
     ),
     _case(
