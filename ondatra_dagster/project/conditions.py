@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from ondatra_dagster.project.determinism import UNSTEADY_WORDS
+from ondatra_dagster.project.dialect import edited, plain_calls, read_dialect
 from ondatra_dagster.project.header_values import BadHeaderError
 from ondatra_dagster.project.model import CheckWord, RowCheck
 from ondatra_dagster.project.tokens import DIALECT, QueryError, read_statement
@@ -35,6 +36,7 @@ class Condition:
     """A Spark SQL boolean over the columns of one row."""
 
     text: str  # the user's own, without a comment behind it
+    sql: str  # the same in Spark's words
     words: tuple[str, ...]  # what it says, without white space
     columns: tuple[str, ...]  # that it names, each once
 
@@ -44,15 +46,19 @@ def read_condition(value: str) -> Condition:
     statement = SELECT + value
     try:
         tokens = read_statement(statement)
-        tree = DIALECT.parser().parse(list(tokens), statement)[0]
+        tree = DIALECT.parser().parse(plain_calls(tokens), statement)[0]
     except (QueryError, ParseError, RecursionError) as error:
         raise BadHeaderError(f"{value!r} can't be parsed", WRITE_ONE) from error
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or _says_more(tree):
         raise BadHeaderError(f"{value!r} is not one condition", WRITE_ONE)
     _refuse(value, tree)
     said = tokens[1:]
+    dialect = read_dialect(tokens, tree, statement)
+    for problem in dialect.problems:
+        raise BadHeaderError(problem.what, problem.remedy)
     return Condition(
         text=statement[said[0].start : said[-1].end + 1],
+        sql=edited(statement[: said[-1].end + 1], dialect.edits)[len(SELECT) :],
         words=tuple(statement[token.start : token.end + 1] for token in said),
         columns=tuple(dict.fromkeys(_columns(tree))),
     )
@@ -66,6 +72,7 @@ def row_checks(written: Sequence[tuple[CheckWord, Condition, int]]) -> Iterator[
             word=word,
             name=name if names.count(name) == 1 else f"{name}_{_digest(condition)}",
             condition=condition.text,
+            sql=condition.sql,
             words=condition.words,
             columns=condition.columns,
             line=line,

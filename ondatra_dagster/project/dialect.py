@@ -63,6 +63,16 @@ def read_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Dialect:
     return Dialect(tuple(sorted(edits)), tuple(problems))
 
 
+def edited(sql: str, edits: Sequence[Edit]) -> str:
+    """The text with the edits in place."""
+    pieces: list[str] = []
+    position = 0
+    for edit in edits:
+        pieces += [sql[position : edit.start], edit.text]
+        position = edit.end
+    return "".join((*pieces, sql[position:]))
+
+
 def _begins_call(tokens: Sequence[Token], place: int) -> bool:
     """Whether a builder is called there, by its plain name."""
     return (

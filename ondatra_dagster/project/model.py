@@ -107,7 +107,8 @@ class RowCheck:
 
     word: CheckWord
     name: str  # one of its own among the model's
-    condition: str  # Spark SQL; null passes
+    condition: str  # as the user wrote it; null passes
+    sql: str  # the same in Spark's words
     words: tuple[str, ...]  # what the condition says, without white space
     columns: tuple[str, ...]  # that the condition names
     line: int

@@ -66,14 +66,14 @@ def judge(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> tuple[Fi
 
 def _fails(check: RowCheck) -> Column:
     """Whether a row fails: neither true nor null."""
-    return ~F.coalesce(F.expr(check.condition), F.lit(True))
+    return ~F.coalesce(F.expr(check.sql), F.lit(True))
 
 
 def _problems(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> Iterator[Problem]:
     """The conditions that Spark can't make sense of for these rows; nothing is computed."""
     for check in checks:
         try:
-            (field,) = rows.select(F.expr(check.condition)).schema.fields
+            (field,) = rows.select(F.expr(check.sql)).schema.fields
         except PySparkException as error:
             yield _problem(model, check, said_by(error))
             continue

@@ -162,7 +162,7 @@ def test_a_changed_definition_runs(world: World) -> None:
 def test_a_new_check_runs_its_model(world: World) -> None:
     """Rows that nobody looked at may fail it; that nothing is written then is the kind's affair."""
     check = RowCheck(
-        word=CheckWord.AUDIT, name="audit_a", condition="a", words=("a",), columns=("a",), line=1
+        word=CheckWord.AUDIT, name="audit_a", condition="a", sql="a", words=("a",), columns=("a",), line=1
     )
     world.models[0] = dataclasses.replace(world.models[0], checks=(check,))
     assert ("raw.x", Need.SURE, "its checks changed") == world.told()[0]

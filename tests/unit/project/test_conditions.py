@@ -38,6 +38,20 @@ def test_a_comment_behind_a_condition_is_none_of_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("amount::TEXT <> ''  -- never", "amount::STRING <> ''"),
+        ("cast(paid as int8) > 0 and a::bool", "cast(paid as BIGINT) > 0 and a::BOOLEAN"),
+        ("amount > 0", "amount > 0"),
+    ],
+)
+def test_a_condition_speaks_the_dialects_that_queries_do(text: str, sql: str) -> None:
+    """What people bring from DuckDB; its name and what is shown stay the user's."""
+    condition = read_condition(text)
+    assert (sql, text.partition("  --")[0]) == (condition.sql, condition.text)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("amount >=", "can't be parsed"),
@@ -53,6 +67,7 @@ def test_a_comment_behind_a_condition_is_none_of_it() -> None:
         ("a + 1", "is neither true nor false"),
         ("'yes'", "is neither true nor false"),
         ("*", "is neither true nor false"),
+        ("json_object('a') = b", "one has no other"),
     ],
 )
 def test_what_is_no_condition_is_refused(text: str, why: str) -> None:
