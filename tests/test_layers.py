@@ -28,6 +28,7 @@ HOMES = {
     "pyspark": {"warehouse"},
     "delta": {"warehouse"},
     "py4j": {"warehouse"},
+    "grpc": {"warehouse.spark_connect"},
     "dagster": {"orchestration"},
     "starlark": {"delivery.push_library"},
     "httpx": {

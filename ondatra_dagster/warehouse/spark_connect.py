@@ -7,6 +7,7 @@ import importlib.util
 import re
 import socket
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ondatra_dagster.errors import WarehouseError
@@ -22,10 +23,12 @@ def connect(remote: str, conf: dict[str, str]) -> SparkSession:
     """A new session with these settings; raises WarehouseError in seconds when there can't be one."""
     _check_packages()
     _check_server(remote)
+    from grpc import RpcError  # here: it may not be installed
+
     given: dict[str, bool | float | int | str | None] = {**conf}
     try:
         return SparkSession.builder.remote(remote).config(map=given).create()
-    except Exception as error:  # grpc's errors have no common class but this
+    except (PySparkException, RpcError) as error:
         raise WarehouseError(f"Spark Connect refused a session: {sentence(str(error))}") from None
 
 

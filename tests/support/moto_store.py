@@ -1,6 +1,7 @@
 """A store that speaks S3 well enough for Hadoop: moto's, in a thread of this process."""
 
 import contextlib
+import logging
 import urllib.request
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +13,7 @@ def moto_store() -> Iterator[Mapping[str, str]]:
     """The variables by which its one bucket is reached."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line a request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
