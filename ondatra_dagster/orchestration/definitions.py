@@ -17,6 +17,7 @@ from ondatra_dagster.orchestration.model_assets import model_asset
 from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
+from ondatra_dagster.orchestration.schedules import model_schedule
 from ondatra_dagster.orchestration.sensors import sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
@@ -63,6 +64,7 @@ def definitions_of(
                 *map(sink_asset, syncs),
             ],
             asset_checks=[sink_checks(sync) for sync in syncs],
+            schedules=[model_schedule(model, model.schedule) for model in models if model.schedule],
             sensors=[sink_sensor(workspace, sync) for sync in syncs],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},
             loggers=loggers,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_values as values
 from ondatra_dagster.project.conditions import Condition, read_condition, row_checks
+from ondatra_dagster.project.cron import read_cron
 from ondatra_dagster.project.kinds import KINDS, Kind
 from ondatra_dagster.project.model import CheckWord, Incremental, RowCheck, SinkUse
 from ondatra_dagster.project.suggestions import correction
@@ -40,6 +41,7 @@ WORDS = {
     "owner": Word(values.read_owner, repeats=True),
     "tag": Word(values.read_tag, repeats=True),
     "column": Word(values.read_column, repeats=True),
+    "schedule": Word(read_cron),
     **{word.value: Word(read_condition, repeats=True) for word in CheckWord},
 }
 SYNONYMS = {"push": "sink"}
@@ -74,6 +76,7 @@ class Header:
     tags: tuple[str, ...] = ()
     column_descriptions: tuple[tuple[str, str], ...] = ()
     checks: tuple[RowCheck, ...] = ()
+    schedule: str | None = None
     named_columns: tuple[tuple[str, int], ...] = ()  # every column that it names, with the line
 
 
@@ -115,6 +118,7 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
         tags=reading.all("tag"),
         column_descriptions=reading.all("column"),
         checks=tuple(row_checks(list(_conditions(reading)))),
+        schedule=reading.one("schedule", None),
         named_columns=tuple(reading.named_columns()),
     )
     return header, reading.problems

@@ -103,6 +103,7 @@ def _model(draft: Draft, found: Found, settings: Settings) -> Model:
         tags=header.tags,
         column_descriptions=header.column_descriptions,
         checks=header.checks,
+        schedule=header.schedule,
     )
 
 

@@ -162,6 +162,7 @@ class Model:
     tags: tuple[str, ...] = ()
     column_descriptions: tuple[tuple[str, str], ...] = ()
     checks: tuple[RowCheck, ...] = ()
+    schedule: str | None = None  # cron, in UTC
 
     @property
     def id(self) -> str:

@@ -588,4 +588,9 @@ BROKEN = (
         "-- @kind: partition\n-- @partitioned_by: dya\nSELECT 1 AS day\n",
         "models/a/b.sql:2: the query has no column 'dya'; did you mean 'day'? the columns are",
     ),
+    model(
+        "a schedule at no time",
+        "-- @schedule: 0 25 * * *\nSELECT 1 AS id\n",
+        "models/a/b.sql:1: @schedule has no hour '25'; write minute hour day month weekday",
+    ),
 )

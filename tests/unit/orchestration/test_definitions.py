@@ -107,3 +107,19 @@ def test_a_column_is_described_however_the_header_spells_it(shop: Shop, instance
     (event,) = result.asset_materializations_for_node("raw__contacts")
     columns = event.metadata["dagster/column_schema"].schema.columns
     assert {"id": None, "email": "Where to write to"} == {each.name: each.description for each in columns}
+
+
+def test_a_schedule_runs_the_model_and_its_sync(root: Path) -> None:
+    """What is above them has times of its own."""
+    path = root / "models" / "sync" / "crm.sql"
+    path.write_text(f"-- @schedule: 0 6 * * mon-fri\n{path.read_text()}")
+    definitions = build_definitions(root)
+    (schedule,) = definitions.get_repository_def().schedule_defs
+    assert ("sync__crm__schedule", "0 6 * * mon-fri", "UTC") == (
+        schedule.name,
+        schedule.cron_schedule,
+        schedule.execution_timezone,
+    )
+    assert dg.DefaultScheduleStatus.RUNNING is schedule.default_status
+    graph = definitions.resolve_asset_graph()
+    assert {CRM, PUSH} == schedule.target.resolvable_to_job.selection.resolve(graph)

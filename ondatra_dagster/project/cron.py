@@ -1,0 +1,49 @@
+"""Times that come again, as `@schedule` says them: 0 6 * * mon-fri. When they come is Dagster's to tell."""
+
+import re
+
+from ondatra_dagster.project.header_values import BadHeaderError
+
+NICKNAMES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+FIELDS = (
+    ("minute", range(60), ()),
+    ("hour", range(24), ()),
+    ("day", range(1, 32), ()),
+    ("month", range(1, 13), MONTHS),
+    ("weekday", range(8), WEEKDAYS),
+)
+PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
+REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
+
+
+def read_cron(value: str) -> str:
+    """The five fields of a time that comes again; raises BadHeaderError."""
+    text = " ".join(value.casefold().split())
+    if text in NICKNAMES:
+        return text
+    fields = text.split(" ")
+    if len(fields) != len(FIELDS):
+        raise BadHeaderError(f"@schedule {value!r} is no time", REMEDY)
+    for field, (name, numbers, names) in zip(fields, FIELDS, strict=True):
+        if not all(_is_part(part, numbers, names) for part in field.split(",")):
+            raise BadHeaderError(f"@schedule has no {name} {field!r}", REMEDY)
+    if fields[2] in ("30", "31") and fields[3] in ("2", "feb"):
+        raise BadHeaderError(f"@schedule {value!r} never comes", "February has no such day")
+    return text
+
+
+def _is_part(part: str, numbers: range, names: tuple[str, ...]) -> bool:
+    """Whether it is *, 5, 1-5, mon or */15."""
+    found = PART.fullmatch(part)
+    if found is None or found["step"] == "0":
+        return False
+    ends = [_number(end, numbers, names) for end in (found["first"], found["last"]) if end]
+    return None not in ends and ends == sorted(ends, key=lambda end: end or 0)
+
+
+def _number(text: str, numbers: range, names: tuple[str, ...]) -> int | None:
+    if text in names:
+        return names.index(text) + numbers.start
+    return int(text) if text.isdecimal() and int(text) in numbers else None

@@ -1,0 +1,51 @@
+"""Which times a schedule may say: all that is taken here, Dagster takes, too."""
+
+import pytest
+from dagster._utils.schedules import is_valid_cron_string
+
+from ondatra_dagster.project.cron import NICKNAMES, read_cron
+from ondatra_dagster.project.header_values import BadHeaderError
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "0 6 * * *",
+            "*/15 8-18 * * mon-fri",
+            "0 0 1,15 * *",
+            "5 4 * jan,JUL 0",
+            "0 0 * * 7",
+            "0-30/5 * * * *",
+        ),
+        *("0  6 * *  sat", "59 23 31 12 *"),
+        *sorted(NICKNAMES),
+    ],
+)
+def test_a_time_that_comes_again_is_taken(text: str) -> None:
+    """White space and case don't matter."""
+    assert is_valid_cron_string(read_cron(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("daily", "@schedule 'daily' is no time"),
+        ("@dayly", "@schedule '@dayly' is no time"),
+        ("0 6 * *", "@schedule '0 6 * *' is no time"),
+        ("0 6 * * * *", "@schedule '0 6 * * * *' is no time"),
+        ("60 6 * * *", "@schedule has no minute '60'"),
+        ("0 24 * * *", "@schedule has no hour '24'"),
+        ("0 6 0 * *", "@schedule has no day '0'"),
+        ("0 6 * foo *", "@schedule has no month 'foo'"),
+        ("0 6 * * fri-mon", "@schedule has no weekday 'fri-mon'"),
+        ("*/0 * * * *", "@schedule has no minute '*/0'"),
+        (", * * * *", "@schedule has no minute ','"),
+        ("0 0 30 2 *", "@schedule '0 0 30 2 *' never comes"),
+    ],
+)
+def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:
+    """At load: Dagster would say it of all definitions at once."""
+    with pytest.raises(BadHeaderError) as caught:
+        read_cron(text)
+    assert what == caught.value.what
