@@ -79,13 +79,11 @@ class _Flow:
         return opaque()
 
     def _in_parentheses(self, node: exp.Subquery, ctes: Ctes, outer: Scope | None) -> Relation:
-        if node.args.get("pivots"):
-            return opaque()
         if isinstance(node.this, exp.Table):
             scope = Scope(outer=outer)
             self._add(node.this, scope, ctes)
-            return scope.star()
-        return self.query(node.this, ctes, outer)
+            return _turned(node, scope.star())
+        return _turned(node, self.query(node.this, ctes, outer))
 
     def _with(self, node: exp.Expr, ctes: Ctes, outer: Scope | None) -> Ctes:
         """What the names of its WITH give, each in sight of those before it."""
@@ -199,14 +197,14 @@ class _Flow:
     def _source(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> Source:
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Func):
             return self._table(node, ctes)
-        return Source(node.alias, (), self._relation(node, scope, ctes))
+        return Source(_pivot_name(node) or node.alias, (), self._relation(node, scope, ctes))
 
     def _table(self, node: exp.Table, ctes: Ctes) -> Source:
         names = [part.name for part in node.parts]
         relation = ctes.get(names[0].casefold()) if len(names) == 1 else None
         relation = relation or self._relation_of(node)
         if node.args.get("pivots"):
-            return Source(_pivot_name(node) or node.alias_or_name, (), opaque())
+            return Source(_pivot_name(node) or node.alias_or_name, (), _turned(node, relation))
         full_name = () if node.alias else tuple(name.casefold() for name in names)
         return Source(node.alias_or_name, full_name, relation.named(_column_names(node)))
 
@@ -314,5 +312,21 @@ def _column_names(node: exp.Expr) -> list[str]:
     return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
 
 
-def _pivot_name(node: exp.Table) -> str | None:
-    return next((pivot.alias for pivot in node.args["pivots"] if pivot.alias), None)
+def _pivot_name(node: exp.Expr) -> str | None:
+    return next((pivot.alias for pivot in node.args.get("pivots") or () if pivot.alias), None)
+
+
+def _turned(node: exp.Expr, given: Relation) -> Relation:
+    """What UNPIVOT (value FOR name IN (a, b)) makes of a relation; what PIVOT makes depends on its values."""
+    pivots = node.args.get("pivots")
+    if not pivots:
+        return given
+    fields = pivots[0].args.get("fields") or []
+    if len(pivots) > 1 or not pivots[0].unpivot or len(fields) != 1 or len(pivots[0].expressions) != 1:
+        return opaque()
+    columns = [each.this if isinstance(each, exp.PivotAlias) else each for each in fields[0].expressions]
+    value, name = pivots[0].expressions[0], fields[0].this
+    if not all(isinstance(each, exp.Column) for each in columns) or not isinstance(value, exp.Identifier):
+        return opaque()
+    turned = given.unpivoted([each.name for each in columns], name=name.name, value=value.name)
+    return turned.named(_column_names(pivots[0]))

@@ -92,17 +92,40 @@ def _object(call: Call) -> Iterator[Edit]:
     for name in values[::2]:
         if isinstance(name, exp.Null) or (isinstance(name, exp.Literal) and not name.is_string):
             raise call.refusal(f"has the name {name.sql()}, which is no text", f"write '{name.sql()}'")
-    words = _only_words(call)
-    is_plain = all(word is not None for word in words[::2]) and not any(map(call.is_json, values[1::2]))
-    if values and is_plain:
+    names, contents = _only_words(call)[::2], values[1::2]
+    is_plain = [
+        name is not None and not call.is_json(value) for name, value in zip(names, contents, strict=True)
+    ]
+    if values and all(is_plain):
         yield call.edit(call.place, "to_json")
         yield call.edit(call.opening, "(named_struct(")
         yield call.edit(call.closing, f"), {FORMATS})")
         return
-    wraps = [
-        _value(call, value) if place % 2 else _name(call, words[place]) for place, value in enumerate(values)
-    ]
-    yield from _concatenated(call, "{", [":", ","] * len(values), wraps, "}")
+    wraps, between = _pieces(call, names, contents, is_plain)
+    yield from _concatenated(call, "{", between, wraps, "}")
+
+
+def _pieces(
+    call: Call, names: Sequence[int | None], contents: Sequence[exp.Expr], is_plain: Sequence[bool]
+) -> tuple[list[Wrap], list[str | None]]:
+    """What stands around each name and value, and between them: plain ones in a row are written at once."""
+    wraps: list[Wrap] = []
+    between: list[str | None] = []
+    for place, (name, value) in enumerate(zip(names, contents, strict=True)):
+        went_on = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
+        goes_on = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
+        if is_plain[place]:
+            wraps += _of_run(is_first=not went_on, is_last=not goes_on)
+        else:
+            wraps += [_name(call, name), _value(call, value)]
+        between += [None if is_plain[place] else ":", None if goes_on else ","]
+    return wraps, between
+
+
+def _of_run(*, is_first: bool, is_last: bool) -> tuple[Wrap, Wrap]:
+    """A name and a value among others that nothing nests in: Spark writes them all at once."""
+    name = Wrap("regexp_extract(to_json(named_struct(" if is_first else "", "")
+    return name, Wrap("", f"), {FORMATS}), {INNER}" if is_last else "")
 
 
 def _array(call: Call) -> Iterator[Edit]:
@@ -113,9 +136,9 @@ def _array(call: Call) -> Iterator[Edit]:
 
 
 def _concatenated(
-    call: Call, first: str, between: Sequence[str], wraps: Sequence[Wrap], last: str
+    call: Call, first: str, between: Sequence[str | None], wraps: Sequence[Wrap], last: str
 ) -> Iterator[Edit]:
-    """The texts of all arguments, one behind the other."""
+    """The texts of all arguments, one behind the other; None stands between those that are one text."""
     yield call.edit(call.place, "concat")
     if not wraps:
         yield call.edit(call.opening, f"('{first}{last}'")
@@ -123,7 +146,8 @@ def _concatenated(
     yield call.edit(call.opening, f"('{first}', {wraps[0].before}")
     commas = _separators(call)
     for comma, text, one, other in zip(commas, between, wraps, wraps[1:], strict=False):
-        yield call.edit(comma, f"{one.behind}, '{text}', {other.before}")
+        sign = "" if text is None else f"'{text}', "
+        yield call.edit(comma, f"{one.behind}, {sign}{other.before}")
     yield call.edit(call.closing, f"{wraps[-1].behind}, '{last}')")
     for wrap in wraps:
         if wrap.word is not None:
@@ -242,6 +266,8 @@ def _refuse_odd_values(call: Call, values: Sequence[exp.Expr], example: str) -> 
 
 def _only_words(call: Call) -> list[int | None]:
     """For each argument that is one text and nothing else, the place of that text."""
+    if call.closing == call.opening + 1:
+        return []
     edges = [call.opening, *_separators(call), call.closing]
     return [
         start + 1

@@ -113,6 +113,12 @@ class Relation:
         columns += [each for each in other.columns if each.name is None or self.find(each.name) is None]
         return Relation(columns=tuple(columns))
 
+    def unpivoted(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
+        """An UNPIVOT of these columns: their names in one column, their values in another."""
+        others = self.without({each.casefold() for each in names})
+        made = together([self.find(each) or UNKNOWN for each in names])
+        return Relation(columns=(*others.columns, Given(name, NOTHING), Given(value, made)), rest=others.rest)
+
     def common(self, other: "Relation") -> list[str] | None:
         """The names that both have; None when that can't be told."""
         names = [column.name for column in (*self.columns, *other.columns)]

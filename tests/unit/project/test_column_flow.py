@@ -219,7 +219,7 @@ def test_an_alias_can_be_used_behind_it(sql, expected):
         "select id as p from s.a, s.b",  # Spark refuses it
         "select p from s.u natural join s.a",
         "select q as p from s.a pivot (sum(x) for y in (1 as q))",
-        "select p from s.a unpivot (p for k in (x, y))",
+        "select p from s.a unpivot ((p, q) for k in ((x, y), (y, x)))",
         "select c.p from s.u as c(p, q)",
         "select nowhere as p from s.a",
         "select nowhere.x as p from s.a",
@@ -235,6 +235,13 @@ def test_what_cannot_be_followed_is_unknown(sql):
     """Never a guess."""
     made = flow(sql).find("p")
     assert made is None or not made.is_known
+
+
+def test_an_unpivot_gives_the_values_of_its_columns():
+    expected = {"id": "s.a.id", "k": "", "v": "s.a.x s.a.y"}
+    assert expected == columns("select * from s.a unpivot (v for k in (x as one, y))")
+    assert expected == columns("select u.* from (select * from s.a) unpivot (v for k in (x, y)) as u")
+    assert {"v": "s.u.x s.u.y", "z": "s.u.z"} == columns("select v, z from s.u unpivot (v for k in (x, y))")
 
 
 def test_a_star_of_unknown_columns_still_leads_each_to_its_input():

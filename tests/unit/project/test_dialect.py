@@ -31,6 +31,13 @@ def said(sql: str) -> str:
             "select concat('{', '\"a\"', ':', coalesce( concat('[]'), 'null'), '}')",
         ),
         (
+            "select json_object('a', x, 'b', y, 'c', json_array(), k, z)",
+            "select concat('{', regexp_extract(to_json(named_struct('a',  x,  'b',  y), {how}), {inner}, "
+            "',',  '\"c\"', ':', coalesce( concat('[]'), 'null'), ',', regexp_extract(to_json(array(coalesce("
+            "CAST( k AS STRING), raise_error('json_object() has a name that is null; give it a text')))), "
+            "{inner}, ':', regexp_extract(to_json(array( z), {how}), {inner}, '}')",
+        ),
+        (
             "select json_group_array(x) from t",
             "select to_json(array_sort(collect_list(named_struct('v', x))).v, {how}) from t",
         ),
