@@ -125,6 +125,12 @@ def test_a_null_passes(lake: ModelTables) -> None:
     assert {"audit_null": (0, 1)} == found(run(lake, "table", rows, audit="null"))
 
 
+def test_a_check_speaks_the_dialects_that_queries_do(lake: ModelTables) -> None:
+    """Spark has x::TYPE, but doesn't know each type by each name."""
+    written = run(lake, "table", KEPT, warning="amount::TEXT <> '10'", audit="cast(id as int8) > 0")
+    assert [1, 0] == [finding.failed for finding in written.findings]
+
+
 def test_samples_are_few_and_short_and_of_any_type(lake: ModelTables) -> None:
     """Twenty rows, their key and what the condition names."""
     rows = "select id, repeat('x', 500) as name, array(id) as ids, 1 as other from range(50)"
