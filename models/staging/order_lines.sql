@@ -1,4 +1,5 @@
 -- @kind: table
+-- @constraint: quantity > 0
 -- @description: What was ordered, one row a line, with its order, its product and its amount.
 
 SELECT
