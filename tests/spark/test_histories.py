@@ -1,0 +1,122 @@
+"""Random histories of each kind, held against what the kind does in plain Python: rows, changes, set-asides.
+
+Many histories share a table, each in a key space of its own: Spark's price is by the statement.
+"""
+
+import math
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql.types import DoubleType, LongType, MapType, StringType, StructField, StructType
+from support.kind_models import MODELS, Row, Table, Told, invalid
+from support.model_tables import QUERIED, ModelTables, a_model
+
+from ondatra_dagster.planning.versions import table_version
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model, ModelInput, Reference
+
+pytestmark = pytest.mark.spark
+
+HISTORIES = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "100"))
+STEPS = 6
+SCHEMA = StructType(
+    [
+        StructField("space", LongType()),
+        StructField("key of it", StringType()),
+        StructField("amount", DoubleType()),
+        StructField("tags", MapType(StringType(), LongType())),
+    ]
+)
+AMOUNTS = (0.0, -0.0, 1.5, math.nan, None)
+TAGS = (None, {}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": None})
+SOURCE = "raw.things"
+
+
+def plain(value: Any) -> Any:
+    """A value as it compares: NaN is NaN, a map has no order."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def rows_of(chance: random.Random, space: int) -> list[tuple[Any, ...]]:
+    """What the query gives of one key space at one step: some of few rows, so that many come again."""
+    count = chance.choice((0, 1, 2, 3, 4))
+    keys = [chance.choice(("a", "b", "c", "", None)) for _ in range(count)]
+    return [(space, key, chance.choice(AMOUNTS), chance.choice(TAGS)) for key in keys]
+
+
+def steps(kind: str) -> list[list[tuple[Any, ...]]]:
+    chances = [random.Random(f"{kind} {space}") for space in range(HISTORIES)]
+    found: list[list[tuple[Any, ...]]] = []
+    for _ in range(STEPS):
+        before = found[-1] if found else []
+        rows: list[tuple[Any, ...]] = []
+        for space, chance in enumerate(chances):
+            stays = found and chance.random() < 0.3
+            rows += [row for row in before if row[0] == space] if stays else rows_of(chance, space)
+        found.append(rows)
+    return found
+
+
+def as_told(change_type: str, payload: str) -> Told:
+    # what goes out as JSON has no NaN
+    return (change_type, *(plain(value) for value in orjson.loads(payload)))
+
+
+def json_like(told: Told) -> Told:
+    return tuple(None if value == "NaN" else value for value in told)
+
+
+def content(lake: ModelTables, model: Model) -> Counter[Row]:
+    rows = lake.rows(model).drop("__ondatra_rowid", "_content_hash", "__ondatra_partition").collect()
+    return Counter(tuple(plain(value) for value in row) for row in rows)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in QUERIED if kind != "append"])
+def test_every_step_of_any_history_is_what_the_kind_says(lake: ModelTables, kind: str) -> None:
+    """Whatever the rows: nulls, NaN, both zeros, maps in any order, keys that are missing or come twice."""
+    model = a_model(kind, "", key=("space", "key of it"))
+    state = Table()
+    for rows in steps(kind):
+        now = Counter(tuple(plain(value) for value in row) for row in rows)
+        expected = MODELS[kind](state, now)
+        frame = lake.warehouse.session.createDataFrame(rows, SCHEMA)
+        written = lake.write_frame(model, frame)
+        assert (bool(expected), state.rows.total()) == (written.changed, written.rows)
+        assert state.rows == content(lake, model)
+        if expected:
+            told = lake.changes(model, state.version, written.version)
+            assert Counter(map(json_like, expected)) == Counter(
+                as_told(change.change_type, change.payload) for change in told
+            )
+            state.version = written.version
+        if KINDS[kind].checks_duplicates:
+            assert invalid(now) == dict(written.invalid)
+
+
+@pytest.mark.parametrize("is_row_by_row", [True, False])
+def test_every_step_of_an_append_adds_what_is_new(lake: ModelTables, *, is_row_by_row: bool) -> None:
+    """From the source's feed, and from both whole results: it must come to the same."""
+    source = a_model("table", "", name=SOURCE)
+    sql = f"select * from {SOURCE}"
+    reads = ModelInput(model=SOURCE)
+    place = sql.index(SOURCE)
+    model = a_model(
+        "append",
+        sql,
+        inputs=(reads,),
+        references=(Reference(start=place, end=len(sql), input=reads),),
+        is_row_by_row=is_row_by_row,
+    )
+    state = Table()
+    for rows in steps("append"):
+        lake.write_frame(source, lake.warehouse.session.createDataFrame(rows, SCHEMA))
+        expected = MODELS["append"](state, Counter(tuple(plain(value) for value in row) for row in rows))
+        written = lake.write(model, **{SOURCE: table_version(lake.state(source))})
+        assert (len(expected), state.rows.total()) == (written.inserted, written.rows)
+        assert state.rows == content(lake, model)
