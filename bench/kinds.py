@@ -1,6 +1,6 @@
 """A million rows through each kind, beside the best statement by hand that gives the same table and feed.
 
-`python -m bench.kinds [ROWS]`: by itself, for it takes a quarter of an hour. What is timed is a second run, in
+`python -m bench.kinds [ROWS]`, by itself: it takes a quarter of an hour. What is timed is a second run, in
 which one row in a hundred differs; both start from copies of one table, in turns, in one session.
 """
 

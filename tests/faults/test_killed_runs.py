@@ -5,70 +5,16 @@ Each round starts two JVMs, so this belongs to `make soak`.
 
 import collections
 import json
-import select
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.killed_runs import Run
 from support.shop import lay_down, write_contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 
 pytestmark = pytest.mark.soak
-
-ROUND_SECONDS = 180
-
-
-class Run:
-    """One `ondatra run` in a process group of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ondatra_dagster.cli.main", "run"],
-            cwd=root,
-            stderr=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-        self.said = ""
-
-    def wait_until(self, happened: Callable[["Run"], bool]) -> None:
-        assert self._process.stderr
-        give_up_at = time.monotonic() + ROUND_SECONDS
-        while not happened(self):
-            assert time.monotonic() < give_up_at, self.said
-            if select.select([self._process.stderr], [], [], 0.005)[0]:
-                line = self._process.stderr.readline()
-                assert line, f"the run ended before it could be killed:\n{self.said}"
-                self.said += line
-
-    def kill(self) -> None:
-        """End the Python process as a crash would; its JVM is left to notice by itself."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stderr
-        self._process.stderr.close()
-
-    def end(self) -> int:
-        _, rest = self._process.communicate(timeout=ROUND_SECONDS)
-        self.said += rest
-        return self._process.returncode
-
-    @property
-    def has_a_jvm(self) -> bool:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
-        return any(b"java" in _command(child) for child in children.split())
-
-
-def _command(pid: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
 
 
 @pytest.fixture
@@ -87,7 +33,7 @@ def said(text: str) -> Callable[[Run], bool]:
 
 
 MOMENTS: dict[str, Callable[[DemoApi], Callable[[Run], bool]]] = {
-    "as its JVM comes up": lambda api: lambda run: run.has_a_jvm,
+    "as its JVM comes up": lambda api: lambda run: run.jvm is not None,
     "after the first table": lambda api: said("raw.contacts"),
     "after the table that is pushed": lambda api: said("sync.crm  "),
     "in the first call": lambda api: calls(api, 1),

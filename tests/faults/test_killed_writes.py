@@ -1,0 +1,123 @@
+"""Runs killed while they write tables: each is at a whole version, and the next run completes it.
+
+Also while the dead run's JVM lives on, which may still commit. Each round starts a JVM: `make soak`.
+"""
+
+import collections
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from support.killed_runs import Run, wait_for_the_end_of
+
+from ondatra_dagster.orchestration.workspace import load_workspace
+from ondatra_dagster.planning.delta_log import read_table_state, table_path
+from ondatra_dagster.planning.named_tables import named_table
+from ondatra_dagster.warehouse.stored_rows import stored_rows
+
+pytestmark = pytest.mark.soak
+
+KILLS = 30
+ROWS = 300
+MODELS = {
+    "table": "",
+    "append": "",
+    "merge": "-- @unique_key: id\n",
+    "tracked": "-- @group_key: part\n",
+    "scd2": "-- @unique_key: id\n",
+    "partition": "-- @partitioned_by: part\n",
+}
+QUERY = "SELECT CAST(id AS INT) AS id, CAST(part AS INT) AS part, CAST(step AS INT) AS step FROM raw.rows\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with a model of each kind, all of the same rows."""
+    root = tmp_path / "a project"
+    for folder in ("data", "models/raw", "models/m", "lib"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.ondatra]\n")
+    raw = "SELECT * FROM csv.`data/rows.csv` WITH ('header' = 'true')\n"
+    (root / "models" / "raw" / "rows.sql").write_text(raw)
+    for kind, key in MODELS.items():
+        (root / "models" / "m" / f"{kind}_.sql").write_text(f"-- @kind: {kind}\n{key}{QUERY}")
+    return root
+
+
+def write_step(root: Path, step: int) -> None:
+    """Rows that all differ from those of any other step."""
+    rows = "".join(f"{number},{number % 7},{step}\n" for number in range(ROWS))
+    (root / "data" / "rows.csv").write_text(f"id,part,step\n{rows}")
+
+
+def files_of(root: Path) -> int:
+    """How many files were ever written below the tables of m: a run's progress, seen from outside."""
+    return sum(1 for path in (root / ".ondatra" / "warehouse").rglob("*") if path.is_file())
+
+
+def written(root: Path, count: int) -> Callable[[Run], bool]:
+    before = files_of(root)
+    return lambda _run: files_of(root) >= before + count
+
+
+def rows(root: Path, kind: str) -> Iterator[dict[str, int]]:
+    project = load_workspace(root).project
+    for text in stored_rows(project.settings, named_table(project, f"m.{kind}_"), limit=None).objects():
+        yield orjson.loads(text)
+
+
+def steps_of(root: Path, kind: str) -> collections.Counter[int]:
+    """How many rows of each step a table has now; of scd2 the current ones."""
+    return collections.Counter(row["step"] for row in rows(root, kind) if row.get("is_current", True))
+
+
+def check_whole(root: Path) -> None:
+    """No table is between two versions: all of its rows are of one step, or an append's of whole ones."""
+    settings = load_workspace(root).settings
+    for kind in MODELS:
+        if read_table_state(table_path(settings, f"m.{kind}_")) is None:
+            continue
+        counts = steps_of(root, kind)
+        assert {ROWS} >= set(counts.values()), f"{kind}: {counts}"
+        assert kind == "append" or len(counts) <= 1, f"{kind}: {counts}"
+
+
+def check_versions(root: Path) -> None:
+    """Each key has one current version, and each closed one ends where its successor begins."""
+    by_id = collections.defaultdict(list)
+    for row in rows(root, "scd2"):
+        by_id[row["id"]].append((row["valid_from_snapshot"], row["valid_to_snapshot"], row["is_current"]))
+    for versions in by_id.values():
+        versions.sort()
+        ends = [version[1] for version in versions]
+        assert [*(version[0] for version in versions[1:]), None] == ends
+        assert [False] * (len(versions) - 1) + [True] == [version[2] for version in versions]
+
+
+def test_a_table_is_whole_whenever_its_run_is_killed(root: Path) -> None:
+    """A laptop's lid, an out-of-memory, a spot instance: none may leave half a table."""
+    chance = random.Random("writes")
+    write_step(root, 0)
+    before = files_of(root)
+    assert 0 == Run(root).end()
+    in_a_run = files_of(root) - before
+    for step in range(1, KILLS + 1):
+        write_step(root, step)
+        run = Run(root)
+        run.wait_until(written(root, chance.randint(1, in_a_run * 2 // 3)))
+        jvm = run.jvm
+        run.kill()
+        if jvm and step % 2:  # else the next run begins while it lives, and may commit
+            wait_for_the_end_of(jvm)
+            check_whole(root)
+        if step % 3 == 0:
+            again = Run(root)
+            assert 0 == again.end(), f"step {step}: {again.said}"
+            assert {kind: {step: ROWS} for kind in MODELS if kind != "append"} == {
+                kind: dict(steps_of(root, kind)) for kind in MODELS if kind != "append"
+            }
+            assert ROWS == steps_of(root, "append")[step]
+            check_whole(root)
+            check_versions(root)
