@@ -17,7 +17,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings import Settings
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
-HIDDEN = ("_content_hash", "_commit_version", "_commit_timestamp", "__ondatra_rowid")
+HIDDEN = ("_content_hash", "__ondatra_partition", "_commit_version", "_commit_timestamp", "__ondatra_rowid")
 
 
 class BorrowedTables(SparkTables):
@@ -87,7 +87,8 @@ class SparkProject:
         reader = self.session.read.format("delta").option("readChangeFeed", "true")
         rows = reader.option("startingVersion", after + 1).load(self.path(name))
         shown = [column for column in rows.columns if column not in (*HIDDEN, "_change_type")]
-        return sorted((row["_change_type"], tuple(row[name] for name in shown)) for row in rows.collect())
+        told = ((row["_change_type"], tuple(row[name] for name in shown)) for row in rows.collect())
+        return sorted(told, key=str)
 
     def rowids(self, name: str, column: str) -> dict[object, int]:
         rows = self.session.read.format("delta").load(self.path(name)).collect()
