@@ -69,7 +69,9 @@ class Tables(Protocol):
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives from its inputs at these versions: a DataFrame."""
 
-    def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
+    def write(
+        self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False, planned: str | None = None
+    ) -> Written:
         """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
 
     def feed(self, model: Model) -> Feed: ...
@@ -150,7 +152,13 @@ class Engine:
             checks=model.checks_digest,
         )
         try:
-            written = self.tables.write(model, computed.frame, note, is_full=step.is_full)
+            written = self.tables.write(
+                model,
+                computed.frame,
+                note,
+                is_full=step.is_full,
+                planned=table_version(step.table) if step.table else "",
+            )
         except ChecksFailedError as error:
             self._judged(model, error.findings)
             raise

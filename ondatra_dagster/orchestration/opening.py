@@ -63,10 +63,12 @@ class SparkTables:
 
         return evaluate(self.warehouse, model, versions, is_full=is_full)
 
-    def write(self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False) -> Written:
+    def write(
+        self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False, planned: str | None = None
+    ) -> Written:
         from ondatra_dagster.warehouse.model_run import write_model
 
-        return write_model(self.warehouse, model, frame, note, is_full=is_full)
+        return write_model(self.warehouse, model, frame, note, is_full=is_full, planned=planned)
 
     def feed(self, model: Model) -> "LazyFeed":
         return LazyFeed(lambda: self._feed(model))

@@ -26,9 +26,8 @@ class Kind:
     checks_nulls: bool = False  # rows without a key are set aside
     checks_duplicates: bool = False  # so are all rows of a key that comes more than once
     own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
-    takes_incremental: bool = (
-        False  # @incremental: the query is asked for what is newer than its last results
-    )
+    counts_from_then: bool = False  # what the query gave of its inputs before decides what is new
+    takes_incremental: bool = False  # @incremental: the query asks for what is newer than its last results
     has_query: bool = True  # else the file is column definitions, and there is nothing to push
 
 
@@ -36,7 +35,12 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True),
-        Kind(name="append", produces=frozenset({INSERT}), takes_incremental=True),
+        Kind(
+            name="append",
+            produces=frozenset({INSERT}),
+            counts_from_then=True,
+            takes_incremental=True,
+        ),
         Kind(
             name="merge",
             produces=frozenset({INSERT}) | UPDATE,

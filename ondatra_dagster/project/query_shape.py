@@ -7,6 +7,8 @@ from ondatra_dagster.project.templates import is_last_value
 # all that makes a row's result depend on other rows, or on where it stands
 BEYOND_A_ROW = (
     exp.AggFunc,
+    exp.Any,  # any(x), which is an aggregate
+    exp.All,
     exp.Anonymous,  # a function that isn't known may be an aggregate
     exp.AnonymousAggFunc,
     exp.Window,

@@ -39,23 +39,30 @@ class AlteredTable:
                 self._alter(f"rename column {quoted(name)} to {quoted(final)}")
         return bool(begun)
 
-    def become(
-        self,
-        properties: Mapping[str, str],
-        own_columns: Mapping[str, str],
-        first_values: Mapping[str, str],
-    ) -> None:
-        """Be of another kind or key. What its rows hold for the old one is no use for the new one."""
-        self._set({**properties, STALE_HASHES: "true"})
+    def prepare(self, own_columns: Mapping[str, str], first_values: Mapping[str, str]) -> None:
+        """Get ready to be of another kind or key; a run that is killed here leaves it what it was.
+
+        What its rows hold for the old kind is no use for the new one.
+        """
+        self._set({STALE_HASHES: "true"})
         there = {name.casefold() for name in self._names()}
         missing = {name: of for name, of in own_columns.items() if name.casefold() not in there}
         if missing:
             added = ", ".join(f"{quoted(name)} {of}" for name, of in missing.items())
             self._alter(f"add columns ({added})")
-        if missing and first_values:
+        if first_values:
             version = self._newest_version() + 1
             values = ", ".join(f"{quoted(n)} = {v.format(version=version)}" for n, v in first_values.items())
-            self._session.sql(f"update {self._table} set {values}").collect()
+            unset = " and ".join(f"{quoted(name)} is null" for name in first_values)
+            self._session.sql(f"update {self._table} set {values} where {unset}").collect()
+
+    def become(self, properties: Mapping[str, str]) -> None:
+        """Be of another kind or key, now that the rows are."""
+        self._set(properties)
+
+    def keep(self, name: str, value: str) -> None:
+        """Keep a note with the table."""
+        self._set({name: value})
 
     def _newest_version(self) -> int:
         state = read_table_state(self._path)

@@ -61,6 +61,8 @@ class ChangeFeed:
         """The rows that were newly set aside in (after, upto], which are versions of the table beside."""
         table = invalid_path(self.table)
         for start, end in feed_segments(table, after=after, upto=upto):
+            if not changed_bytes(table, after=start, upto=end):
+                continue
             with explained_at(table):
                 rows = self._read_changes(table, start, end).where(F.col(TYPE) == ChangeType.INSERT.value)
                 names = _names(rows)
@@ -78,11 +80,14 @@ class ChangeFeed:
             yield from self._pages(rows, changed_bytes(self.table, after=-1, upto=version))
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
+        size = changed_bytes(self.table, after=after, upto=upto)
+        if not size:  # nothing but an ALTER, between whose steps the table may lack its very key
+            return
         with explained_at(self.table):
             rows = self._read_changes(self.table, after, upto)
             if not self.by_key and upto - after > 1:
                 rows = _net(rows)
-            yield from self._pages(rows, changed_bytes(self.table, after=after, upto=upto))
+            yield from self._pages(rows, size)
 
     def _read_changes(self, table: str, after: int, upto: int) -> DataFrame:
         read = self.warehouse.session.read.format("delta").option("readChangeFeed", "true")

@@ -65,6 +65,9 @@ class Target:
     key_columns: tuple[str, ...]  # as the table spells them
     own_columns: Mapping[str, str]  # the kind's
     state: TableState
+    becomes: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # properties that it has when it is written
 
     @property
     def fields(self) -> list[StructField]:
@@ -88,6 +91,11 @@ class Target:
     def trusts_hashes(self) -> bool:
         """Whether the hashes that were kept are of the columns as they are now."""
         return STALE_HASHES not in self.state.properties
+
+    def end(self) -> None:
+        """Have the table be what it was made or converted for: its rows are."""
+        if self.becomes:
+            AlteredTable(self.session, self.path).become(self.becomes)
 
     def append(self, rows: DataFrame, note: CommitNote) -> None:
         self._write(rows, "append", note).save(self.path)
@@ -151,16 +159,18 @@ def open_target(
     table = AlteredTable(session, path)
     if table.finish():  # what a killed run has begun
         state = _state(path)
-    target = _target(session, path, identity)
-    change = alteration(target.fields, query, converts=converts)
+    there = visible(session.read.format("delta").load(path).schema)
+    fields = [field for field in there if field.name not in identity.own_columns]
+    change = alteration(fields, query, converts=converts)
     is_another = identity.is_another_than(state)
     if not change and not is_another:
-        return target
+        return _target(session, path, identity)
     before_change()
     if is_another:
-        table.become(identity.properties, identity.own_columns, identity.first_values)
+        table.prepare(identity.own_columns, identity.first_values)
     table.alter(change)
-    return _target(session, path, identity)
+    becomes = identity.properties if is_another else {}
+    return dataclasses.replace(_target(session, path, identity), becomes=becomes)
 
 
 def aligned(frame: DataFrame, target: Target) -> DataFrame:

@@ -6,17 +6,22 @@ An input that can't be read as it was (a file, another table in its place) makes
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from pyspark.sql import DataFrame
+import orjson
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.planning.delta_log import feed_segments, only_adds_rows
 from ondatra_dagster.planning.versions import MISSING, UNVERSIONED
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.warehouse.altered_table import AlteredTable
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import Target
-from ondatra_dagster.warehouse.inputs import pin_changes, pin_inputs, query_over
+from ondatra_dagster.warehouse.inputs import pin_changes, pin_past, query_over
 from ondatra_dagster.warehouse.kinds.effect import Changes
 from ondatra_dagster.warehouse.spark_session import Warehouse
+
+COUNTS_FROM = "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +45,20 @@ class EarlierInputs:
         after, upto = (int(versions[source.name].rpartition("@")[2]) for versions in (self.then, self.now))
         if len(feed_segments(table, after=after, upto=upto)) != 1:
             return None
-        came = self._of_changes(source, after, upto, came=True)
+        came = self._of_changes(source, came=True)
         if only_adds_rows(table, after=after, upto=upto):
             return Changes(came, None)
-        return Changes(came, self._of_changes(source, after, upto, came=False))
+        return Changes(came, self._of_changes(source, came=False))
 
     def rows(self) -> DataFrame | None:
         """All that the query gives of its inputs as they were."""
         if not self.model.is_deterministic or not self._is_readable() or self.then is None:
             return None
-        # an input that a changed definition has brought was never there before: it counts from now
-        versions = {**self.now, **self.then}
-        return self._query(pin_inputs(self.warehouse.session, self.warehouse.settings, self.model, versions))
+        try:
+            views = pin_past(self.warehouse.session, self.warehouse.settings, self.model, self.then, self.now)
+        except PySparkException:
+            return None  # a source keeps its past for a week, say
+        return self._query(views)
 
     def _is_readable(self) -> bool:
         # a query that reads nothing changes by its definition alone: only its table tells what it gave
@@ -64,10 +71,10 @@ class EarlierInputs:
             )
         )
 
-    def _of_changes(self, source: ModelInput, after: int, upto: int, *, came: bool) -> DataFrame:
-        table = self.warehouse.table_path(source.model)
-        view = pin_changes(self.warehouse.session, table, self.model, after=after, upto=upto, came=came)
-        return self._query({source.name: view})
+    def _of_changes(self, source: ModelInput, *, came: bool) -> DataFrame:
+        then, now = (versions[source.name] for versions in (self.then or {}, self.now))
+        session, settings = self.warehouse.session, self.warehouse.settings
+        return self._query({source.name: pin_changes(session, settings, self.model, then, now, came=came)})
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
         return self.align(query_over(self.warehouse.session, self.model, views))
@@ -86,17 +93,40 @@ class EarlierResults:
 
     def rows(self) -> DataFrame | None:
         value = column_of(self.column)
-        lowest = self.now.agg(F.min(value)).collect()[0][0]
+        lowest = self.now.agg(F.min(value).cast("string")).collect()[0][0]
         if lowest is None:
             return self.target.rows.where(value.isNull())
-        return self.target.rows.where((value >= F.lit(lowest)) | value.isNull())
+        # by way of text: Python's own dates and times know other zones and calendars
+        bound = F.lit(lowest).cast(self.now.schema[self.column].dataType)
+        return self.target.rows.where((value >= bound) | value.isNull())
+
+
+def inputs_then(
+    session: SparkSession, model: Model, target: Target, now: Mapping[str, str]
+) -> Mapping[str, str] | None:
+    """The inputs' versions at the table's newest commit; None when nobody noted them.
+
+    An input that a changed definition has brought counts from now. That is kept with the table: a run that
+    finds nothing new makes no commit, and the next one would count from its own now.
+    """
+    note = target.state.note
+    if note is None:
+        return None
+    then = dict(note.inputs)
+    brought = [source.name for source in model.inputs if source.name not in then]
+    if brought and model.kind.counts_from_then:
+        kept = orjson.loads(target.state.properties.get(COUNTS_FROM, "{}"))
+        since = kept["inputs"] if kept.get("definition") == model.definition else {}
+        then |= {name: since.get(name, now[name]) for name in brought}
+        if not since:
+            told = {"definition": model.definition, "inputs": {name: then[name] for name in brought}}
+            AlteredTable(session, target.path).keep(COUNTS_FROM, orjson.dumps(told).decode())
+    return then
 
 
 def _was_kept(source: Input, then: str | None, now: str | None) -> bool:
     """Whether an input can still be read as it was."""
-    if then is None:
-        return True
-    if then in (UNVERSIONED, MISSING) or now is None:
+    if then is None or then in (UNVERSIONED, MISSING) or now is None:
         return False
     if isinstance(source, FileInput):
         return then == now

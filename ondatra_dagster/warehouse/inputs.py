@@ -44,12 +44,49 @@ def query_over(
     return session.sql(spark_text(model, views, last_value=last_value))
 
 
-def pin_changes(session: SparkSession, table: str, model: Model, *, after: int, upto: int, came: bool) -> str:
-    """A view of the rows that came to a table, or went from it, in the versions of (after, upto]."""
+def pin_past(
+    session: SparkSession,
+    settings: Settings,
+    model: Model,
+    then: Mapping[str, str],
+    now: Mapping[str, str],
+) -> dict[str, str]:
+    """A view for each input as it was `then`, in the columns that it has `now`."""
+    return {
+        source.name: _view(
+            _in_columns_of(_read(session, settings, source, now), _read(session, settings, source, then)),
+            model,
+        )
+        for source in model.inputs
+    }
+
+
+def pin_changes(
+    session: SparkSession, settings: Settings, model: Model, then: str, now: str, *, came: bool
+) -> str:
+    """A view of the rows that came to a model's one input, or went from it, after `then` and up to `now`."""
+    (source,) = model.inputs
+    if not isinstance(source, ModelInput):
+        raise TypeError(f"{source.name} has no feed that is ours")
+    after, upto = (int(version.rpartition("@")[2]) for version in (then, now))
     feed = session.read.format("delta").option("readChangeFeed", "true")
-    rows = feed.option("startingVersion", after + 1).option("endingVersion", upto).load(table)
+    feed = feed.option("startingVersion", after + 1).option("endingVersion", upto)
+    rows = feed.load(as_spark_says(table_path(settings, source.model)))
     rows = rows.where(F.col(CHANGE_TYPE).isin(*(CAME if came else WENT)))
-    return _view(_without_hidden(rows.drop(*FEED_COLUMNS)), model)
+    present = _read(session, settings, source, {source.name: now})
+    return _view(_in_columns_of(present, _without_hidden(rows.drop(*FEED_COLUMNS))), model)
+
+
+def _in_columns_of(present: DataFrame, past: DataFrame) -> DataFrame:
+    """What a table had in the columns that it has: those that came later are null, as Delta reads them."""
+    there = {field.name.casefold(): field for field in past.schema.fields}
+    columns = []
+    for field in present.schema.fields:
+        had = there.get(field.name.casefold())
+        value = column_of(had.name) if had else F.lit(None)
+        is_same = had is not None and had.dataType == field.dataType
+        columns.append((value if is_same else value.try_cast(field.dataType)).alias(field.name))
+    return past.select(*columns)
 
 
 def _view(rows: DataFrame, model: Model) -> str:

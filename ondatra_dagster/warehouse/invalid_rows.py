@@ -29,6 +29,7 @@ def set_aside(
     target = open_target(session, path, table.fields, identity, converts=True)
     before = rows_before(target)
     if not counts and not before:
+        target.end()
         return
     changes = _difference(rows, target).persist()
     try:
@@ -38,6 +39,7 @@ def set_aside(
             target.merge(changes.withColumn(GOES, F.col(ROWID).isNotNull()), told)
         elif inserted:
             target.append(changes.drop(ROWID), told)
+        target.end()
     finally:
         changes.unpersist()
 

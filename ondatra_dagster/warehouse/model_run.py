@@ -14,13 +14,14 @@ from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.delta_schema import PARTITION, REASON
+from ondatra_dagster.planning.versions import input_versions, table_version, tables_of
 from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse import invalid_rows
 from ondatra_dagster.warehouse.column_types import check_columns, visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, open_target
-from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults
+from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults, inputs_then
 from ondatra_dagster.warehouse.file_inputs import check_files
 from ondatra_dagster.warehouse.inputs import pin_inputs, query_over
 from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
@@ -75,15 +76,26 @@ def evaluate(
 
 
 def write_model(
-    warehouse: Warehouse, model: Model, frame: DataFrame, note: CommitNote, *, is_full: bool = False
+    warehouse: Warehouse,
+    model: Model,
+    frame: DataFrame,
+    note: CommitNote,
+    *,
+    is_full: bool = False,
+    planned: str | None = None,
 ) -> Written:
     """Bring the model's table to what the frame holds, in one commit at most.
 
-    A full refresh also takes away what the query no longer gives, where the kind would leave it.
+    A full refresh also takes away what the query no longer gives, where the kind would leave it. `planned` is
+    the table's version that was planned from: when another run has written since, the query is asked anew.
     Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
     """
     with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
         tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
+        if planned is not None and planned != _version_now(warehouse, model):
+            inputs = input_versions(model.inputs, warehouse.settings, tables_of(warehouse.settings))
+            note = dataclasses.replace(note, inputs=inputs)
+            frame = evaluate(warehouse, model, inputs, is_full=is_full)
         check_columns(frame.schema, own=model.kind.own_columns)
         _check_key(model, frame.schema)
         checks = RowChecks(model)
@@ -103,6 +115,7 @@ def write_model(
                 keeps_order=model.is_ordered,
             )
             effect = WRITERS[model.kind.name](work)
+            target.end()
         state = read_table_state(target.path) or target.state
         return Written(
             changed=effect.changed,
@@ -119,18 +132,22 @@ def write_model(
         )
 
 
+def _version_now(warehouse: Warehouse, model: Model) -> str:
+    table = read_table_state(warehouse.table_path(model.id))
+    return table_version(table) if table else ""
+
+
 def _earlier(
     warehouse: Warehouse, model: Model, frame: DataFrame, target: Target, note: CommitNote
 ) -> Earlier:
     """What the query gave before, for the kind that asks for it."""
     if model.incremental:
         return EarlierResults(target=target, now=aligned(frame, target), column=model.incremental.column)
-    then = target.state.note.inputs if target.state.note else None
     return EarlierInputs(
         warehouse=warehouse,
         model=model,
         now=note.inputs,
-        then=then,
+        then=inputs_then(warehouse.session, model, target, note.inputs),
         align=lambda past: aligned(past, target),
     )
 

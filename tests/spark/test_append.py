@@ -9,6 +9,7 @@ from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, Reference
+from ondatra_dagster.warehouse.model_run import evaluate
 
 pytestmark = pytest.mark.spark
 
@@ -152,3 +153,66 @@ def test_a_column_that_the_source_lost_in_between_does_not_stop_it(source: Sourc
     source.lake.run("merge", "select 2 as id, 'b' as name, 5 as more", name=SOURCE)
     source.lake.run("merge", "select 3 as id, 'c' as name", name=SOURCE)
     assert [(2, "b"), (3, "c")] == sorted(source.run(ROW_BY_ROW))
+
+
+def test_an_input_that_a_definition_brings_counts_from_then_on(lake: ModelTables) -> None:
+    """Also when nothing else commits in between: it would else count from now in every run, and lose all."""
+    for name in ("raw.a", "raw.b"):
+        lake.run("merge", values("1, 'a'"), name=name)
+    a, b = (ModelInput(model=name) for name in ("raw.a", "raw.b"))
+
+    def run(model: Model) -> list[tuple[object, ...]]:
+        versions = {
+            i.name: table_version(lake.state(a_model("merge", "", name=i.name))) for i in model.inputs
+        }
+        written = lake.write(model, **versions)
+        return [change[1:] for change in lake.told(model, written.version - 1)] if written.changed else []
+
+    only_a = "select id, name from A"
+    start = only_a.index("A")
+    run(a_model("append", only_a, inputs=(a,), references=(Reference(start=start, end=start + 1, input=a),)))
+    both = "select id, name from A union all select id, name from B"
+    places = [
+        Reference(start=both.index(f" {x}") + 1, end=both.index(f" {x}") + 2, input=i)
+        for x, i in (("A", a), ("B", b))
+    ]
+    model = a_model("append", both, inputs=(a, b), references=tuple(places))
+    assert [] == run(model)
+    lake.run("merge", values("2, 'b'"), name="raw.b")
+    assert [(2, "b")] == run(model)
+    lake.run("merge", values("3, 'c'"), name="raw.b")
+    assert [(3, "c")] == run(model)
+    only_b = both.replace("A union all select id, name from B", "B")
+    swapped = a_model(
+        "append",
+        only_b,
+        inputs=(b,),
+        is_row_by_row=True,
+        references=(Reference(start=start, end=start + 1, input=b),),
+    )
+    assert [] == run(swapped)
+
+
+@pytest.mark.parametrize(
+    "sql", ["select distinct * from SOURCE", "select distinct id, name, more from SOURCE"]
+)
+def test_a_column_that_the_source_gains_is_null_in_its_past(source: Source, sql: str) -> None:
+    """The query of now reads it, and is asked of the past too."""
+    source.becomes("1, 'a'")
+    source.run(reading("select distinct * from SOURCE"))
+    source.lake.run("merge", "select 2 as id, 'b' as name, 5 as more", name=SOURCE)
+    assert [(2, "b", 5)] == source.run(reading(sql))
+
+
+def test_a_run_that_was_overtaken_asks_its_query_anew(source: Source) -> None:
+    """It waited for the other to write: what it computed before is of the past by now."""
+    source.becomes("1, 'a'")
+    source.run(ROW_BY_ROW)
+    lake, table = source.lake, a_model("merge", "", name=SOURCE)
+    old = table_version(lake.state(table))
+    planned = table_version(lake.state(ROW_BY_ROW))
+    frame = evaluate(lake.warehouse, ROW_BY_ROW, {SOURCE: old})
+    source.becomes("2, 'b'")
+    assert [(2, "b")] == source.run(ROW_BY_ROW)
+    assert not lake.write_frame(ROW_BY_ROW, frame, planned=planned, **{SOURCE: old}).changed
+    assert [] == source.run(ROW_BY_ROW)

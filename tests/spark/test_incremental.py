@@ -100,3 +100,22 @@ def test_a_full_refresh_begins_at_the_beginning(lake: ModelTables) -> None:
     written = lake.write(model, is_full=True)
     assert (0, 1, 1) == (written.inserted, written.updated, written.deleted)
     assert [(1, "2024-01-01", 99)] == rows_of(lake, model)
+
+
+@pytest.mark.parametrize("of_type", ["timestamp", "timestamp_ntz", "date", "double", "decimal(38, 10)"])
+def test_boundary_rows_of_any_type_are_not_doubled(lake: ModelTables, of_type: str) -> None:
+    """Python's dates know other zones and calendars than Spark: none of them stands in between."""
+    value = "1500-02-28 00:30:00" if of_type.startswith(("timestamp", "date")) else "0.1"
+    model = a_query("append")
+    sql = model.sql.replace("at, amount from F", f"cast(at as {of_type}) as at, amount from F")
+    shift = len(sql) - len(model.sql)
+    (place,), ((start, end),) = model.references, model.last_values
+    model = dataclasses.replace(
+        model,
+        sql=sql,
+        references=(dataclasses.replace(place, start=place.start + shift, end=place.end + shift),),
+        last_values=((start + shift, end + shift),),
+    )
+    write_file(lake, f"1,{value},10")
+    assert 1 == lake.write(model).inserted
+    assert 0 == lake.write(model).inserted

@@ -53,10 +53,18 @@ class ModelTables:
             model, evaluate(self.warehouse, model, inputs, is_full=is_full), is_full=is_full, **inputs
         )
 
-    def write_frame(self, model: Model, frame: DataFrame, *, is_full: bool = False, **inputs: str) -> Written:
+    def write_frame(
+        self,
+        model: Model,
+        frame: DataFrame,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        **inputs: str,
+    ) -> Written:
         """Write what was evaluated before."""
         note = CommitNote(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
-        return write_model(self.warehouse, model, frame, note, is_full=is_full)
+        return write_model(self.warehouse, model, frame, note, is_full=is_full, planned=planned)
 
     def run(self, kind: str, sql: str, *, is_full: bool = False, **more: Any) -> Written:
         return self.write(a_model(kind, sql, **more), is_full=is_full)

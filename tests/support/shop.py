@@ -170,10 +170,19 @@ class PlainTables:
         with (self._settings.root / path).open() as file:
             return [(row["id"] or None, row["email"]) for row in csv.DictReader(file)]
 
-    def write(self, model: Model, frame: list[Row], note: CommitNote, *, is_full: bool = False) -> Written:
+    def write(
+        self,
+        model: Model,
+        frame: list[Row],
+        note: CommitNote,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+    ) -> Written:
+        table = self._table(model.id)
+        assert planned == (f"{table.table_id}@{table.version}" if table.version >= 0 else "")
         if is_full:
             self.refreshed.append(model.id)
-        table = self._table(model.id)
         findings = [self._finding(check, frame) for check in model.checks]
         if refused := refusal(model, findings):
             raise refused

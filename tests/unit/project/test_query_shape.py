@@ -25,6 +25,7 @@ def test_rows_by_themselves(sql: str):
     [
         "select sum(x) from a.b",
         "select some_function(x) from a.b",
+        "select any(x) as y from a.b",
         "select x from a.b group by x",
         "select distinct x from a.b",
         "select x from a.b limit 3",
