@@ -57,15 +57,21 @@ def live_table(table: str) -> LiveTable | None:
     if not any(COMMIT.fullmatch(name) or CHECKPOINT.fullmatch(name) for name in names):
         return None
     found: dict[str, Any] = {}
-    files: dict[str, Mapping[str, Any]] = {}
+    files: dict[tuple[str, str], Mapping[str, Any]] = {}
     for kind, action in _actions(log, names):
         if kind == "add":
-            files[action["path"]] = action
+            files[_identity(action)] = action
         elif kind == "remove":
-            files.pop(action["path"], None)
+            files.pop(_identity(action), None)
         else:
             found[kind] = action
     return _table(table, found, files.values())
+
+
+def _identity(action: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells files apart: one commit takes a file away and adds it anew with a deletion vector."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
 
 
 def _table(table: str, found: Mapping[str, Any], files: Iterable[Mapping[str, Any]]) -> LiveTable:

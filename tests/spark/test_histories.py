@@ -22,7 +22,7 @@ from ondatra_dagster.project.model import Model, ModelInput, Reference
 pytestmark = pytest.mark.spark
 
 HISTORIES = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "100"))
-STEPS = 6
+STEPS = 4
 SCHEMA = StructType(
     [
         StructField("space", LongType()),

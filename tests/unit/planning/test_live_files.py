@@ -78,3 +78,13 @@ def test_rows_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
     live = live_table(str(tmp_path))
     assert live is not None
     assert live.rows is None
+
+
+def test_a_file_that_comes_back_with_a_deletion_vector_is_not_gone(tmp_path: Path) -> None:
+    """Delta writes the new form first, then takes the old one away: both by the same path."""
+    write_table(tmp_path, ROWS)
+    vector = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1}
+    again = {"path": "part%200.parquet", "deletionVector": vector}
+    act(tmp_path, 1, {"add": again}, {"remove": {"path": "part%200.parquet", "dataChange": True}})
+    with pytest.raises(BeyondUsError, match="deletion vectors"):
+        live_table(str(tmp_path))
