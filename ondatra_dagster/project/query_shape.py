@@ -9,7 +9,6 @@ BEYOND_A_ROW = (
     exp.AggFunc,
     exp.Any,  # any(x), which is an aggregate
     exp.All,
-    exp.Anonymous,  # a function that isn't known may be an aggregate
     exp.AnonymousAggFunc,
     exp.Window,
     exp.Subquery,
@@ -20,6 +19,7 @@ BEYOND_A_ROW = (
     exp.TableSample,
     exp.Distinct,
 )
+OF_A_ROW = frozenset({"json_object", "json_array"})  # functions that sqlglot is kept from knowing
 CLAUSES = (
     *("group", "having", "qualify", "distinct", "limit", "offset", "sample", "windows", "with_"),
     *("cluster", "distribute", "laterals", "joins", "pivots", "match", "operation_modifiers"),
@@ -33,7 +33,13 @@ def is_row_by_row(tree: exp.Expr) -> bool:
     source = tree.args.get("from_")
     if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
         return False
-    return not any(isinstance(node, BEYOND_A_ROW) for node in tree.walk() if node is not tree)
+    return not any(_looks_beyond(node) for node in tree.walk() if node is not tree)
+
+
+def _looks_beyond(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):  # a function that isn't known may be an aggregate
+        return node.name.casefold() not in OF_A_ROW
+    return isinstance(node, BEYOND_A_ROW)
 
 
 def is_ordered(tree: exp.Expr) -> bool:

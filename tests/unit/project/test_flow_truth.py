@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,11 +15,16 @@ from ondatra_dagster.project.model import ModelInput
 from ondatra_dagster.project.query import parse_query
 from ondatra_dagster.project.relations import Relation, of_input
 
+if TYPE_CHECKING:
+    import duckdb
+
 ROWS = [(1, 10, 100), (2, 20, 200), (3, 30, 300), (3, 31, 301)]
 
 
 @pytest.fixture(scope="module")
-def tables() -> Iterator[duckdb.DuckDBPyConnection]:
+def tables() -> Iterator["duckdb.DuckDBPyConnection"]:
+    import duckdb  # here: what hypothesis holds to the very end, DuckDB calls leaked
+
     with duckdb.connect() as connection:
         for number, (table, columns) in enumerate(TABLES.items(), start=1):
             connection.execute(f"create schema if not exists {table[0]}")
@@ -37,7 +42,7 @@ def flow(sql: str) -> Relation:
     return read_flow(parse_query(sql).tree, relation_of)
 
 
-def values(tables: duckdb.DuckDBPyConnection, sql: str) -> list[list[object]]:
+def values(tables: "duckdb.DuckDBPyConnection", sql: str) -> list[list[object]]:
     """Each column's values, in an order of their own."""
     rows = tables.execute(sql).fetchall()
     return [sorted(column, key=repr) for column in zip(*rows, strict=True)]

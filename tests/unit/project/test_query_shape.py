@@ -13,6 +13,7 @@ from ondatra_dagster.project.query_shape import is_ordered, is_row_by_row, leave
         "select id, upper(name) as n from a.b where amount > 3 and name is not null",
         "select case when x then 1 else cast(y as int) end as z from a.b t order by z",
         "select explode(parts) from a.b",
+        "select json_object('id', id, 'parts', json_array(x, y)) as j from a.b",
     ],
 )
 def test_rows_by_themselves(sql: str):
@@ -26,6 +27,7 @@ def test_rows_by_themselves(sql: str):
         "select sum(x) from a.b",
         "select some_function(x) from a.b",
         "select any(x) as y from a.b",
+        "select json_group_array(x) as y from a.b",
         "select x from a.b group by x",
         "select distinct x from a.b",
         "select x from a.b limit 3",
