@@ -2,6 +2,7 @@
 
 from sqlglot import exp
 
+from ondatra_dagster.project.column_flow import MARK
 from ondatra_dagster.project.templates import is_last_value
 
 # all that makes a row's result depend on other rows, or on where it stands
@@ -38,7 +39,7 @@ def is_row_by_row(tree: exp.Expr) -> bool:
 
 def _looks_beyond(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):  # a function that isn't known may be an aggregate
-        return node.name.casefold() not in OF_A_ROW
+        return node.name.casefold().removeprefix(MARK) not in OF_A_ROW
     return isinstance(node, BEYOND_A_ROW)
 
 
