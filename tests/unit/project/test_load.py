@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -440,8 +439,8 @@ def test_loading_needs_nothing_heavy():
     assert "[]" == answer.stdout.strip()
 
 
-def test_500_models_are_read_in_a_second_and_a_half(write):
-    """The promise; in processor time, and the best of three, so that a busy machine doesn't break it."""
+def test_500_models_are_read_each_after_those_that_it_reads(write):
+    """How fast that is, `make bench` says."""
     query = """with c as (
   select id, email, upper(trim(first_name)) || ' ' || last_name as full_name from {left} where active = true
 ), o as (
@@ -462,10 +461,4 @@ from c left join o on o.customer_id = c.id where c.email is not null order by 1
         for number, name in enumerate(names)
     }
     root = write({**files, "x": ""})
-    took = []
-    for _ in range(3):
-        began = time.process_time()
-        project = load_project(root, read_settings(root, {}))
-        took.append(time.process_time() - began)
-    assert names == list(project.models)
-    assert min(took) <= 1.5
+    assert names == list(load_project(root, read_settings(root, {})).models)
