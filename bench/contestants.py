@@ -27,7 +27,7 @@ from ondatra_dagster.delivery.queue.publication import FILE_ROWS, begin_run
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED, UPDATED, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.project.load import load_project
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.tracking.record import SCHEMA
 from ondatra_dagster.tracking.store import TrackingStore

@@ -20,7 +20,7 @@ from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, ModelInput, Reference
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.warehouse.model_run import evaluate, write_model
 from ondatra_dagster.warehouse.spark_session import Warehouse
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.spark_session import Warehouse

@@ -10,7 +10,7 @@ from ondatra_dagster.delivery.api_dict import API_KEYS, PUSH_KEYS
 from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.project.header import SYNONYMS, WORDS
 from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.project.setting_values import READERS
+from ondatra_dagster.project.settings.setting_values import READERS
 from ondatra_dagster.sync.verdicts import JUDGES
 
 ROOT = Path(__file__).parents[1]

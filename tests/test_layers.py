@@ -49,7 +49,7 @@ HOMES = {
     },
     "click": {"cli", "testing"},
     "sqlglot": {"project"},
-    "dotenv": {"project.setting_places"},
+    "dotenv": {"project.settings.setting_places"},
 }
 NOT_ENGINE = ("template",)  # a project of its own, laid down by `ondatra init`
 
@@ -131,7 +131,7 @@ def test_the_environment_is_read_in_one_place() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
     }
-    assert readers <= {"project.settings"}
+    assert readers <= {"project.settings.settings"}
 
 
 def test_names_of_types_are_never_put_off() -> None:

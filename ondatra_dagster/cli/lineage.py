@@ -10,7 +10,7 @@ from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.project.lineage import Branch, ColumnLineage, Lineage
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.relations import Origin
+from ondatra_dagster.project.sql.relations import Origin
 
 UNKNOWN = "  (not known: the query doesn't show it)"
 REPEATED = "  (see above)"

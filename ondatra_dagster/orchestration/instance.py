@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 
 # what steps print goes where the user sees it, not through files and processes of Dagster's
 NO_COMPUTE_LOGS = {

@@ -12,7 +12,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.sync.ports import Feed
 
 if TYPE_CHECKING:

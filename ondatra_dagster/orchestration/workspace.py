@@ -22,7 +22,7 @@ from ondatra_dagster.project.lineage import Lineage
 from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings import Settings, read_settings
+from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore

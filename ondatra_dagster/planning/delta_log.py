@@ -19,8 +19,8 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_schema import is_hidden, spark_type
 from ondatra_dagster.planning.log_files import LogFiles, open_log
-from ondatra_dagster.project.addresses import Address
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.settings import Settings
 
 COMMIT = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")

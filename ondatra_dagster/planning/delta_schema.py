@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ondatra_dagster.project.columns import RESERVED_PREFIX
+from ondatra_dagster.project.sql.columns import RESERVED_PREFIX
 
 ROWID = "__ondatra_rowid"  # a Delta identity column: a row keeps its number while it lives
 CONTENT_HASH = "_content_hash"  # of a tracked group

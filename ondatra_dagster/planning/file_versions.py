@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.planning.s3_objects import objects_at
-from ondatra_dagster.project.addresses import S3_SCHEMES, local_path, scheme_of
-from ondatra_dagster.project.file_patterns import files_in, matches
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.inputs.file_patterns import files_in, matches
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, scheme_of
+from ondatra_dagster.project.settings.settings import Settings
 
 
 class _File(NamedTuple):

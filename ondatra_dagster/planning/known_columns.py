@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
 from ondatra_dagster.planning.versions import can_look
+from ondatra_dagster.project.inputs.sources import table_of
 from ondatra_dagster.project.lineage import KnownColumns
 from ondatra_dagster.project.model import Input, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sources import table_of
 
 
 def known_columns(project: Project) -> KnownColumns:

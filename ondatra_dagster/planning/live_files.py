@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import orjson
 
 from ondatra_dagster.planning.log_files import LogFiles, open_log
-from ondatra_dagster.project.addresses import local_path, scheme_of
+from ondatra_dagster.project.settings.addresses import local_path, scheme_of
 
 COMMIT = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.s3_objects import s3_files, s3_path, unreachable
-from ondatra_dagster.project.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem

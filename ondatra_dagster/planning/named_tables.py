@@ -4,10 +4,10 @@ import dataclasses
 
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.planning.delta_log import INVALID_SUFFIX, invalid_path, read_table_state, table_path
-from ondatra_dagster.project.addresses import Address
+from ondatra_dagster.project.inputs.sources import table_of
 from ondatra_dagster.project.model import SourceInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sources import table_of
+from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.suggestions import nearest
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.file_patterns import SPECIAL, alternatives, is_unread, pattern
-from ondatra_dagster.project.s3_access import S3Access
+from ondatra_dagster.project.inputs.file_patterns import SPECIAL, alternatives, is_unread, pattern
+from ondatra_dagster.project.settings.s3_access import S3Access
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, S3FileSystem

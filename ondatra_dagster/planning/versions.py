@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
 from ondatra_dagster.planning.file_versions import files_version
-from ondatra_dagster.project.addresses import S3_SCHEMES, local_path, scheme_of
+from ondatra_dagster.project.inputs.sources import table_of
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import table_of
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, scheme_of
+from ondatra_dagster.project.settings.settings import Settings
 
 UNVERSIONED = "unversioned"  # nobody can tell whether it changed, so it counts as changed
 MISSING = "missing"  # a model whose table was never made

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem
-from ondatra_dagster.project.columns import VisibleColumns, is_reserved, visible_columns
-from ondatra_dagster.project.event_columns import as_query, read_event_columns
 from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
 from ondatra_dagster.project.model import EventColumn
 from ondatra_dagster.project.model_files import ModelFile, Report, read_text
-from ondatra_dagster.project.query import Query, parse_query
+from ondatra_dagster.project.sql.columns import VisibleColumns, is_reserved, visible_columns
+from ondatra_dagster.project.sql.event_columns import as_query, read_event_columns
+from ondatra_dagster.project.sql.query import Query, parse_query
+from ondatra_dagster.project.sql.tokens import QueryError
 from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.project.tokens import QueryError
 
 
 class Draft(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_values as values
-from ondatra_dagster.project.conditions import Condition, read_condition, row_checks
 from ondatra_dagster.project.cron import read_cron
 from ondatra_dagster.project.kinds import KINDS, Kind
 from ondatra_dagster.project.model import CheckWord, Incremental, RowCheck, SinkUse
+from ondatra_dagster.project.sql.conditions import Condition, read_condition, row_checks
 from ondatra_dagster.project.suggestions import correction
 
 T = TypeVar("T")

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project.column_flow import read_flow
 from ondatra_dagster.project.model import Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.query import parse_query
-from ondatra_dagster.project.relations import NOTHING, UNKNOWN, Made, Origin, Relation, of_input, opaque
+from ondatra_dagster.project.sql.column_flow import read_flow
+from ondatra_dagster.project.sql.query import parse_query
+from ondatra_dagster.project.sql.relations import NOTHING, UNKNOWN, Made, Origin, Relation, of_input, opaque
+from ondatra_dagster.project.sql.tokens import QueryError
 from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.project.tokens import QueryError
 
 KnownColumns = Callable[[Input], Sequence[str] | None]  # those that an input's table has now
 

@@ -12,17 +12,17 @@ from typing import NamedTuple
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project import graph
 from ondatra_dagster.project.draft import Draft, read_draft
-from ondatra_dagster.project.file_options import FORMATS
 from ondatra_dagster.project.header import Header
+from ondatra_dagster.project.inputs.file_options import FORMATS
+from ondatra_dagster.project.inputs.sources import Names, is_there, remedy_of
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.query import Query
-from ondatra_dagster.project.query_shape import is_ordered, is_row_by_row, leaves_equals_out
-from ondatra_dagster.project.references import Found, find_references
-from ondatra_dagster.project.setting_places import place_of
-from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import Names, is_there, remedy_of
+from ondatra_dagster.project.settings.setting_places import place_of
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.sql.query import Query
+from ondatra_dagster.project.sql.query_shape import is_ordered, is_row_by_row, leaves_equals_out
+from ondatra_dagster.project.sql.references import Found, find_references
 
 SYNC_ID_LENGTH = 100
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ondatra_dagster.errors import Problem, SelectionError
 from ondatra_dagster.project import graph
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.suggestions import correction
 
 

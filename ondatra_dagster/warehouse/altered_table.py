@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from ondatra_dagster.planning.delta_log import read_table_state
-from ondatra_dagster.project.references import quoted
+from ondatra_dagster.project.sql.references import quoted
 from ondatra_dagster.warehouse.column_types import Alteration, ddl
 
 STALE_HASHES = (

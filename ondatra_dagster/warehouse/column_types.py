@@ -29,8 +29,8 @@ from pyspark.sql.types import (
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_schema import is_hidden
-from ondatra_dagster.project.columns import is_reserved
-from ondatra_dagster.project.references import quoted
+from ondatra_dagster.project.sql.columns import is_reserved
+from ondatra_dagster.project.sql.references import quoted
 
 UNFIT = {  # by the first word of the type's name
     "void": "give it a type: CAST(NULL AS STRING)",

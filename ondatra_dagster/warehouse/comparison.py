@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from ondatra_dagster.project.references import quoted
+from ondatra_dagster.project.sql.references import quoted
 
 ROWS = "__ondatra_rows"
 SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows

@@ -16,7 +16,7 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import TableState, read_table_state
 from ondatra_dagster.planning.delta_schema import PARTITION, ROWID
-from ondatra_dagster.project.references import quoted
+from ondatra_dagster.project.sql.references import quoted
 from ondatra_dagster.warehouse.altered_table import STALE_HASHES, AlteredTable, literals
 from ondatra_dagster.warehouse.column_types import alteration, ddl, visible
 from ondatra_dagster.warehouse.comparison import column_of

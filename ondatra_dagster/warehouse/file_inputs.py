@@ -7,12 +7,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.file_versions import bytes_here
-from ondatra_dagster.project.addresses import S3_SCHEMES, local_path
-from ondatra_dagster.project.file_options import SCHEMA
-from ondatra_dagster.project.file_patterns import escaped, matches
+from ondatra_dagster.project.inputs.file_options import SCHEMA
+from ondatra_dagster.project.inputs.file_patterns import escaped, matches
+from ondatra_dagster.project.inputs.sources import is_there, remedy_of
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
-from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import is_there, remedy_of
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path
+from ondatra_dagster.project.settings.settings import Settings
 
 
 def check_files(settings: Settings, model: Model) -> None:

@@ -12,11 +12,11 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
 from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, FEED_COLUMNS, is_hidden
 from ondatra_dagster.planning.versions import can_look
-from ondatra_dagster.project.file_patterns import escaped
+from ondatra_dagster.project.inputs.file_patterns import escaped
+from ondatra_dagster.project.inputs.sources import table_of
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
-from ondatra_dagster.project.references import quoted, spark_text
-from ondatra_dagster.project.settings import Settings
-from ondatra_dagster.project.sources import table_of
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.sql.references import quoted, spark_text
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import KIND
 from ondatra_dagster.warehouse.file_inputs import as_spark_says, read_files

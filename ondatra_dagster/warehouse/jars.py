@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
+from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
 from ondatra_dagster.warehouse.java import Java
 from ondatra_dagster.warehouse.spark_jvm import Launch, pyspark_jars, start_jvm
 

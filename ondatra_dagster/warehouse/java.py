@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.errors import OndatraError, WarehouseError
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 VERSIONS = (17, 21)
 WANTED = "Java 17 or 21"

@@ -1,6 +1,6 @@
 """Judges a model's checks before anything is written: one pass for all of them, and samples where one fails.
 
-What a condition may say is in project/conditions.py, what becomes of a finding in model_run.
+What a condition may say is in project/sql/conditions.py, what becomes of a finding in model_run.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

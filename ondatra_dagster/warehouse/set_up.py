@@ -10,7 +10,7 @@ from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings import Settings, SparkSettings, read_settings
+from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.class_archive import archive_path
 from ondatra_dagster.warehouse.jars import fetch_jars, fetch_s3a_jars

@@ -5,7 +5,7 @@ import pyarrow as pa
 from ondatra_dagster.planning.delta_schema import ROWID, is_hidden
 from ondatra_dagster.planning.named_tables import NamedTable
 from ondatra_dagster.project.model import SourceInput
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.inputs import read_source
 from ondatra_dagster.warehouse.spark_errors import explained_at

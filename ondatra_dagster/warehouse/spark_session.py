@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import table_path
-from ondatra_dagster.project.s3_access import SPARK as S3A
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.s3_access import SPARK as S3A
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.class_archive import archive_path
 from ondatra_dagster.warehouse.jars import delta_jars, s3a_jars
 from ondatra_dagster.warehouse.java import find_java

@@ -9,8 +9,8 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.live_files import BeyondUsError, live_table
 from ondatra_dagster.planning.named_tables import NamedTable
-from ondatra_dagster.project.addresses import local_path
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.addresses import local_path
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.payloads import json_columns, object_texts
 from ondatra_dagster.warehouse.table_rows import rows_of
 

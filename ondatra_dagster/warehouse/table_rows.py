@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from ondatra_dagster.planning.delta_schema import ROWID, is_hidden
 from ondatra_dagster.planning.live_files import BeyondUsError, LiveFile, LiveTable
 from ondatra_dagster.planning.s3_objects import s3_files, s3_path
-from ondatra_dagster.project.addresses import S3_SCHEMES, s3_access, scheme_of
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, s3_access, scheme_of
 
 PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),

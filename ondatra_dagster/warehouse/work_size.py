@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ondatra_dagster.planning.delta_log import table_bytes, table_path
 from ondatra_dagster.planning.file_versions import bytes_here
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 
 SMALL_BYTES = 2_000_000  # of files: a hundred thousand rows or so
 FOR_SMALL_WORK = {

@@ -13,7 +13,7 @@ import pytest
 from support.moto_store import BUCKET, moto_store
 from support.spark_servers import QUICK, connect_server, standalone_cluster
 
-from ondatra_dagster.project.settings import Settings, read_settings
+from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.warehouse.jars import fetch_s3a_jars
 from ondatra_dagster.warehouse.java import find_java
 

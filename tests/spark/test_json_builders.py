@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.project.query import parse_query
-from ondatra_dagster.project.references import rewrite
+from ondatra_dagster.project.sql.query import parse_query
+from ondatra_dagster.project.sql.references import rewrite
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.spark

@@ -13,11 +13,11 @@ from support.query_corpus import CORPUS, MODELS, SOURCES, TABLES, Case
 from support.random_queries import TABLES as RANDOM_TABLES
 from support.random_queries import Writer
 
-from ondatra_dagster.project.column_flow import read_flow
-from ondatra_dagster.project.query import parse_query
-from ondatra_dagster.project.references import Found, find_references, rewrite
-from ondatra_dagster.project.relations import Relation, of_input
-from ondatra_dagster.project.sources import Names
+from ondatra_dagster.project.inputs.sources import Names
+from ondatra_dagster.project.sql.column_flow import read_flow
+from ondatra_dagster.project.sql.query import parse_query
+from ondatra_dagster.project.sql.references import Found, find_references, rewrite
+from ondatra_dagster.project.sql.relations import Relation, of_input
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,9 @@ from support.model_tables import QUERIED, ModelTables, a_model, values
 
 from ondatra_dagster.errors import ChecksFailedError, ProjectError
 from ondatra_dagster.planning.delta_log import invalid_path, read_table_state
-from ondatra_dagster.project.conditions import read_condition, row_checks
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import CheckWord, Model
+from ondatra_dagster.project.sql.conditions import read_condition, row_checks
 from ondatra_dagster.warehouse.model_run import Written
 
 pytestmark = pytest.mark.spark

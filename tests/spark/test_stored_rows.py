@@ -7,8 +7,8 @@ from support.model_tables import ModelTables, a_model, values
 
 from ondatra_dagster.planning.live_files import BeyondUsError, live_table
 from ondatra_dagster.planning.named_tables import NamedTable
-from ondatra_dagster.project.addresses import Address
-from ondatra_dagster.project.s3_access import S3Access
+from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.s3_access import S3Access
 from ondatra_dagster.warehouse.payloads import json_columns, object_texts
 from ondatra_dagster.warehouse.stored_rows import stored_rows
 from ondatra_dagster.warehouse.table_rows import rows_of

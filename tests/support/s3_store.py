@@ -7,7 +7,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from ondatra_dagster.project.s3_access import S3Access
+from ondatra_dagster.project.settings.s3_access import S3Access
 
 STAMP = "2026-01-01T00:00:00.000Z"  # of everything: only an ETag tells two states apart
 

@@ -31,7 +31,7 @@ from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import invalid_path, table_path
 from ondatra_dagster.project.finding import Finding, refusal, warned
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.sync.sync import Sync
 
 Row = tuple[str | None, ...]

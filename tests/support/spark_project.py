@@ -14,7 +14,7 @@ from ondatra_dagster.orchestration.opening import SparkTables
 from ondatra_dagster.orchestration.progress import Progress
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 HIDDEN = ("_content_hash", "__ondatra_partition", "_commit_version", "_commit_timestamp", "__ondatra_rowid")

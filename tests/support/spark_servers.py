@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.project.settings import Settings
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.jars import delta_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.spark_jvm import OPTIONS, pyspark_jars

@@ -12,7 +12,7 @@ from ondatra_dagster.planning.known_columns import known_columns
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.model import FileInput, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from support.s3_store import S3Store
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.planning.log_files import LocalLog, open_log
-from ondatra_dagster.project.addresses import Address
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.settings import read_settings
 
 NAME = f"{0:020}.json"
 COMMIT = b'{"commitInfo":{}}\n{"metaData":{"id":"t","schemaString":"{\\"fields\\":[]}","configuration":{}}}\n'

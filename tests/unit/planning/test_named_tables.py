@@ -10,7 +10,7 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.planning.named_tables import named_table
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ondatra_dagster.planning.versions import input_versions
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import CheckWord, FileInput, Input, Model, ModelInput, RowCheck, SinkUse
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 CSV = FileInput(format="csv", path="data/x.csv", options=(("header", "true"),))
 RAW = ModelInput(model="raw.x")

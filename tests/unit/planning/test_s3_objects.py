@@ -10,7 +10,7 @@ from ondatra_dagster.planning.file_versions import files_version
 from ondatra_dagster.planning.s3_objects import objects_at
 from ondatra_dagster.planning.versions import NOT_THERE, UNVERSIONED, input_versions
 from ondatra_dagster.project.model import FileInput
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from ondatra_dagster.planning.delta_log import TableState
 from ondatra_dagster.planning.versions import MISSING, NOT_THERE, UNVERSIONED, input_versions, tables_of
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings import Settings, read_settings
+from ondatra_dagster.project.settings.settings import Settings, read_settings
 
 
 def a_table(*, table_id: str = "t", version: int = 3) -> TableState:

@@ -10,7 +10,7 @@ from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, Reference, SinkUse, SourceInput
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 
 SHOP = {
     "data/customers.csv": "id,name\n1,Anna\n",

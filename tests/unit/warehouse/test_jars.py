@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.settings import HADOOP_VERSION
+from ondatra_dagster.project.settings.settings import HADOOP_VERSION
 from ondatra_dagster.warehouse.jars import DELTA, _check, _keep, delta_jars, fetch_jars, s3a_jars
 from ondatra_dagster.warehouse.java import Java
 from ondatra_dagster.warehouse.spark_jvm import pyspark_jars

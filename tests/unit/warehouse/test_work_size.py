@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
-from ondatra_dagster.project.settings import read_settings
+from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.warehouse.work_size import model_bytes
 
 

@@ -1,0 +1,109 @@
+"""What a table's name in a query stands for: a model, a file, or a table of a source that exists already."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ondatra_dagster.project.inputs.file_options import FORMATS, misspelled
+from ondatra_dagster.project.inputs.file_patterns import matches
+from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
+from ondatra_dagster.project.settings.addresses import Address, local_path, scheme_of
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.suggestions import nearest
+
+Options = tuple[tuple[str, str], ...]
+
+
+class UnknownInputError(ValueError):
+    """A name that nothing makes: what it is, and what to do."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}; {remedy}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """All that a query of the project may read."""
+
+    models: Mapping[str, str]  # id → as the file is spelled
+    sources: Mapping[str, str]  # as in the settings
+
+    def find(self, parts: Sequence[str], options: Options = ()) -> Input:
+        """The input that a name of these parts stands for; raises UnknownInputError."""
+        if len(parts) != 2:
+            raise UnknownInputError(f"{'.'.join(parts)!r} is not an input", self._remedy(parts))
+        schema, table = parts
+        if schema.casefold() in FORMATS:
+            return _file(schema.casefold(), table, options)
+        if options:
+            raise UnknownInputError(
+                f"{schema}.{table} can't have options", "remove WITH (…): it is for files"
+            )
+        model = f"{schema}.{table}".casefold()
+        if model in self.models:
+            return ModelInput(model=model)
+        for source, location in self.sources.items():
+            if source.casefold() == schema.casefold():
+                return SourceInput(source=source, table=table, location=location)
+        raise UnknownInputError(f"nothing makes {schema}.{table}", self._remedy(parts))
+
+    def _remedy(self, parts: Sequence[str]) -> str:
+        if len(parts) > 2:
+            return "give its schema a name in [tool.ondatra.sources] and read it as name.table"
+        guess = self._nearest(parts)
+        if guess:
+            return f"did you mean {guess}?"
+        if len(parts) == 1:
+            return "write schema.table"
+        return f"add models/{parts[0]}/{parts[1]}.sql, or {parts[0]} to [tool.ondatra.sources]"
+
+    def _nearest(self, parts: Sequence[str]) -> str | None:
+        if len(parts) == 2:
+            return nearest(".".join(parts), self.models.values())
+        by_table = {name.partition(".")[2]: name for name in self.models.values()}
+        guess = nearest(parts[0], by_table)
+        return by_table[guess] if guess else None
+
+
+def _file(file_format: str, path: str, options: Options) -> FileInput:
+    for name, _ in options:
+        guess = misspelled(file_format, name)
+        if guess:
+            raise UnknownInputError(
+                f"{name!r} is not an option of {file_format} files", f"did you mean {guess!r}?"
+            )
+    return FileInput(format=file_format, path=path, options=options)
+
+
+def is_there(file: FileInput | SourceInput, settings: Settings) -> bool:
+    """Whether the files are there now, as far as that can be seen without asking another machine."""
+    if isinstance(file, SourceInput):
+        table = table_of(file, settings)
+        path = local_path(table) if table else None
+        return path is None or path.is_dir()
+    path = local_path(file.path)
+    return path is None or bool(matches(settings.root, str(path)))
+
+
+def remedy_of(file: FileInput | SourceInput, settings: Settings) -> str:
+    """What to do about a file or a table that isn't there."""
+    table = table_of(file, settings) if isinstance(file, SourceInput) else None
+    path = local_path(table) if table else None
+    if path is not None and path.parent.is_dir():
+        guess = nearest(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_dir()])
+        if guess:
+            return f"did you mean `{guess}`?"
+    return "put it there before the model runs"
+
+
+def table_of(source: SourceInput, settings: Settings) -> Address | None:
+    """The folder of a source's table; None when it is found through a catalog."""
+    location = source.location
+    if scheme_of(location) is not None:
+        return Address(location, settings.s3).below(source.table)
+    folder = settings.root / Path(location).expanduser()
+    if "/" in location or "\\" in location or folder.is_dir():
+        return Address(str(folder), settings.s3).below(source.table)
+    return None

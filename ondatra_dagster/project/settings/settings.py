@@ -1,0 +1,157 @@
+"""What pyproject.toml's [tool.ondatra], the environment and .env say, as one value.
+
+This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml. What
+.env says stays here: it is never put into the environment, where every child process could see it.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from ondatra_dagster.errors import BadSettingsError, Problem
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
+from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
+from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
+from ondatra_dagster.project.settings.setting_values import PREFIX, READERS, VARIABLES, BadValueError
+from ondatra_dagster.project.suggestions import correction
+
+DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
+HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
+AWS_VERSION = "2.35.4"  # what that Hadoop was built with
+
+Chosen: TypeAlias = dict[str, str | dict[str, str]]
+
+
+class Secrets:
+    """The variables of .env and the environment, by name; their values never show."""
+
+    __slots__ = ("_variables",)
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = dict(variables)
+
+    def get(self, name: str) -> str | None:
+        """The variable's value; one that is set to nothing counts as not set."""
+        return self._variables.get(name) or None
+
+    def __repr__(self) -> str:
+        return f"Secrets({len(self._variables)} variables)"
+
+    __str__ = __repr__
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where Spark runs. `remote` wins over `master`; it and `conf` may hold tokens, so they don't show."""
+
+    master: str = "local[*]"
+    remote: str | None = dataclasses.field(default=None, repr=False)
+    conf: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    root: Path  # the project
+    state: Path  # root/.ondatra: all that ondatra writes beside the warehouse
+    warehouse: str  # an absolute path or an address such as s3a://bucket/folder
+    tracking: str  # the same, for records
+    jars: Path  # where Delta's jars are kept
+    spark: SparkSettings = SparkSettings()
+    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
+    sinks: str = "on"  # on, dry, off
+    organization: str = "1"
+    workspace: str = "1"
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
+    maven_mirror: str | None = None
+    java_home: Path | None = None
+    secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
+
+    @property
+    def uses_s3(self) -> bool:
+        """Whether tables are on S3, as far as the settings tell."""
+        return any(scheme_of(each) in S3_SCHEMES for each in (self.warehouse, *self.sources.values()))
+
+    def secret(self, name: str) -> str | None:
+        """A variable of the environment or .env, the environment first; None when it isn't set."""
+        return self.secrets.get(name)
+
+
+def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the project at `root`; raises BadSettingsError with everything that is wrong."""
+    root = root.resolve()
+    environ = os.environ if environ is None else environ
+    variables = {**dot_env(root), **environ}
+    chosen: Chosen = {}
+    problems: list[Problem] = []
+    refused: set[str] = set()
+    for given in (*from_file(root), *from_variables(variables)):
+        try:
+            _take(given, chosen)
+        except BadValueError as bad:
+            what, _, remedy = str(bad).partition("; ")
+            problems.append(Problem(file=given.file, line=given.line, what=what, remedy=remedy))
+            refused.add(given.name)
+    settings = _settings(root, chosen, variables)
+    if problems:
+        # without the sources nobody knows what models may read: each that reads one would seem to be wrong
+        raise BadSettingsError(problems, usable=None if "sources" in refused else settings)
+    return settings
+
+
+def _take(given: Given, chosen: Chosen) -> None:
+    """Put a setting over what was said of it before; a table's names are put over one by one."""
+    if given.name not in READERS:
+        known = VARIABLES if given.name.startswith(PREFIX) else READERS
+        raise BadValueError(
+            f"{given.name!r} is not a setting; {correction(given.name, known, plural='settings')}"
+        )
+    value = READERS[given.name](given.value)
+    before = chosen.get(given.name)
+    chosen[given.name] = (
+        {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+    )
+
+
+def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Settings:
+    """The settings with their defaults; paths are absolute, whatever folder the user stands in."""
+    texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
+    tables = {name: value for name, value in chosen.items() if isinstance(value, dict)}
+    state = root / ".ondatra"
+    secrets = Secrets(variables)
+    java_home = texts.get("java_home") or secrets.get("JAVA_HOME")
+    return Settings(
+        root=root,
+        state=state,
+        warehouse=_address(root, texts.get("warehouse", str(state / "warehouse"))),
+        tracking=_address(root, texts.get("tracking", str(state / "tracking"))),
+        jars=_path(root, texts["jars"]) if "jars" in texts else _cache(secrets) / "jars" / DELTA_VERSION,
+        spark=SparkSettings(
+            master=texts.get("spark.master", "local[*]"),
+            remote=texts.get("spark.remote"),
+            conf=tables.get("spark.conf", {}),
+        ),
+        s3=read_s3_access(variables, tables.get("spark.conf", {})),
+        sinks=texts.get("sinks", "on"),
+        organization=texts.get("organization", "1"),
+        workspace=texts.get("workspace", "1"),
+        sources=tables.get("sources", {}),
+        maven_mirror=texts.get("maven_mirror"),
+        java_home=_path(root, java_home) if java_home else None,
+        secrets=secrets,
+    )
+
+
+def _path(root: Path, written: str) -> Path:
+    return root / Path(written).expanduser()
+
+
+def _address(root: Path, written: str) -> str:
+    return written if "://" in written else str(_path(root, written))
+
+
+def _cache(secrets: Secrets) -> Path:
+    """The user's cache folder: XDG's, Windows', or ~/.cache."""
+    folder = secrets.get("XDG_CACHE_HOME") or secrets.get("LOCALAPPDATA")
+    return Path(folder) / "ondatra" if folder else Path("~/.cache/ondatra").expanduser()

@@ -1,0 +1,120 @@
+"""What stands around a table's name and matters to who replaces it: WITH (…), TABLESAMPLE (…), TABLE a.b.
+
+sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL: so the tokens are read here and
+put into a form that it knows. Everything is kept by the offset of the name that it belongs to.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ondatra_dagster.project.sql.tokens import QueryError, parenthesis, says
+
+BEFORE_A_QUERY = frozenset(
+    {TokenType.L_PAREN, TokenType.R_PAREN, TokenType.ALL, TokenType.DISTINCT}
+    | {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
+)
+
+
+class Options(NamedTuple):
+    """WITH ('header' = 'true') behind a file's name."""
+
+    end: int
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableClauses:
+    options: Mapping[int, Options]  # by where the name before them ends
+    sample_ends: Mapping[int, int]  # where TABLESAMPLE (…) ends, by where what is before it ends
+    table_queries: frozenset[int]  # where the names in TABLE a.b begin: they can't have an alias
+
+
+def read_clauses(tokens: Sequence[Token]) -> TableClauses:
+    """All such clauses of a statement."""
+    return TableClauses(
+        options=dict(_options(tokens)),
+        sample_ends=dict(_sample_ends(tokens)),
+        table_queries=frozenset(
+            tokens[place + 1].start for place in range(len(tokens) - 1) if _begins_table_query(tokens, place)
+        ),
+    )
+
+
+def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
+    """The tokens without the options and limits of recursion, and with TABLE a.b as FROM a.b."""
+    options_end = -1
+    last = -1
+    limits = {place + word for place in _recursion_limits(tokens) for word in range(4)}
+    for place, (token, following) in enumerate(zip(tokens, (*tokens[1:], None), strict=True)):
+        if place in limits:
+            continue
+        if last in clauses.options:
+            options_end = clauses.options[last].end
+        last = token.end + 1
+        if token.end < options_end:
+            continue
+        is_table_query = following is not None and following.start in clauses.table_queries
+        yield _as_from(token) if is_table_query else token
+
+
+def _recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
+    """Where MAX RECURSION LEVEL 5 begins."""
+    if any(token.token_type is TokenType.RECURSIVE for token in tokens):
+        for place in range(len(tokens) - 3):
+            words = (token.text.casefold() for token in tokens[place : place + 3])
+            if tuple(words) == ("max", "recursion", "level"):
+                yield place
+
+
+def _as_from(token: Token) -> Token:
+    return Token(TokenType.FROM, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _begins_table_query(tokens: Sequence[Token], place: int) -> bool:
+    if tokens[place].token_type is not TokenType.TABLE:
+        return False
+    if place == 0:
+        return True
+    before = tokens[place - 1].token_type
+    is_argument = before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
+    return before in BEFORE_A_QUERY and not is_argument  # f(TABLE a.b) is no query
+
+
+def _options(tokens: Sequence[Token]) -> Iterator[tuple[int, Options]]:
+    """Every WITH (…) that follows a name of two parts."""
+    for place in range(3, len(tokens) - 1):
+        if (
+            tokens[place].token_type is TokenType.WITH
+            and tokens[place + 1].token_type is TokenType.L_PAREN
+            and tokens[place - 2].token_type is TokenType.DOT
+        ):
+            inside, close = parenthesis(tokens, place + 1)
+            yield tokens[place - 1].end + 1, Options(tokens[close].end + 1, tuple(_pairs(inside)))
+
+
+def _pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+    """'header' = 'true', sep ';' as pairs: the equals sign may be left out, a name may have dots."""
+    pair: list[Token] = []
+    for token in (*tokens, None):
+        if token is not None and token.token_type is not TokenType.COMMA:
+            pair.append(token)
+            continue
+        said = [part.text for part in pair if part.token_type is not TokenType.EQ]
+        if len(said) < 2:
+            line = (pair or tokens)[0].line if tokens else 1
+            raise QueryError(line, "these options can't be read", "write WITH ('name' = 'value', …)")
+        yield "".join(said[:-1]), said[-1]
+        pair = []
+
+
+def _sample_ends(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Every TABLESAMPLE (…) [REPEATABLE (…)]."""
+    for place in range(1, len(tokens) - 1):
+        if tokens[place].token_type is TokenType.TABLE_SAMPLE:
+            _, close = parenthesis(tokens, place + 1)
+            if says(tokens, close + 1, "repeatable"):
+                _, close = parenthesis(tokens, close + 2)
+            yield tokens[place - 1].end + 1, tokens[close].end + 1

@@ -1,0 +1,39 @@
+"""{{ last_value }} in a query: the parser sees a literal in its place, Spark gets the value.
+
+Nothing else stands between double braces: a query is SQL, not a template.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ondatra_dagster.project.sql.tokens import QueryError
+
+BRACES = re.compile(r"(?<!['\"])\{\{[^{}\n]*\}\}(?!['\"])")
+LAST_VALUE = re.compile(r"\{\{\s*last_value\s*\}\}")
+
+
+def as_literals(text: str) -> str:
+    """The text with a literal of the same length wherever something stands in double braces."""
+    return BRACES.sub(lambda found: f"'{found.group()[1:-1]}'", text)
+
+
+def is_last_value(node: exp.Expr) -> bool:
+    """Whether a part of the tree is what stands for {{ last_value }}."""
+    return isinstance(node, exp.Literal) and bool(LAST_VALUE.fullmatch(f"{{{node.this}}}"))
+
+
+def places(tokens: Sequence[Token], sql: str) -> Iterator[tuple[int, int]]:
+    """Where {{ last_value }} stands, end exclusive; raises QueryError for other words in braces."""
+    for token in tokens:
+        start, end = token.start, token.end + 1
+        if token.token_type is TokenType.STRING and LAST_VALUE.search(token.text):
+            raise QueryError(token.line, "{{ last_value }} stands in quotes", "remove them: it is a literal")
+        if token.token_type is not TokenType.STRING or not BRACES.fullmatch(sql, start, end):
+            continue
+        if not LAST_VALUE.fullmatch(sql, start, end):
+            what = f"{sql[start:end]} means nothing in a query"
+            raise QueryError(token.line, what, "write {{ last_value }}, or remove it")
+        yield start, end

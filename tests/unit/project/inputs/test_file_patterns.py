@@ -1,0 +1,84 @@
+"""A pattern finds just the files that Spark would: one that is missed is never seen to change."""
+
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.project.inputs.file_patterns import alternatives, escaped, files_in, is_unread, matches
+
+FILES = (
+    *("data/a.csv", "data/b.csv", "data/a1.csv", "data/_SUCCESS", "data/.hidden.csv", "data/sub/c.csv"),
+    *("data/day=1/x.csv", "data/_p=1/y.csv", "data/what? [1].csv", "data/{odd}.csv"),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "a [b] {c}"
+    for name in FILES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    return folder
+
+
+def found(root: Path, written: str) -> list[str]:
+    return [str(path.relative_to(root)) for path in matches(root, written)]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("data/a.csv", ["data/a.csv"]),
+        ("data/none.csv", []),
+        ("data/a*.csv", ["data/a.csv", "data/a1.csv"]),
+        ("data/?.csv", ["data/a.csv", "data/b.csv"]),
+        ("data/[ab].csv", ["data/a.csv", "data/b.csv"]),
+        ("data/[^a].csv", ["data/b.csv"]),
+        ("data/[!a].csv", ["data/b.csv"]),
+        ("data/{a,b}.csv", ["data/a.csv", "data/b.csv"]),
+        ("data/{a{,1},b}.csv", ["data/a.csv", "data/a1.csv", "data/b.csv"]),
+        ("data/{a.csv,sub/*.csv}", ["data/a.csv", "data/sub/c.csv"]),
+        ("*/sub/*.csv", ["data/sub/c.csv"]),
+        ("data/*=1", ["data/_p=1", "data/day=1"]),
+        ("data/_*", ["data/_p=1"]),  # a marker is never read
+        ("data/what? [1].csv", ["data/what? [1].csv"]),  # it is really called so
+        ("data/{odd}.csv", ["data/{odd}.csv"]),
+        (r"data/what\? \[1\].csv", ["data/what? [1].csv"]),
+        ("data/../data/./a.csv", ["data/../data/a.csv"]),
+        ("data/a.csv/*", []),
+        ("data/[", []),
+        ("data/{a", []),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_spark(root, written, expected):
+    assert expected == found(root, written)
+
+
+def test_a_path_may_be_absolute(root, tmp_path):
+    (tmp_path / "z.csv").write_text("x")
+    assert [tmp_path / "z.csv"] == matches(root, f"{tmp_path}/[z].csv")
+
+
+def test_files_of_a_folder_are_all_below_it(root):
+    below = {str(path.relative_to(root)) for path in files_in(root / "data")}
+    assert below == set(FILES) - {"data/_SUCCESS", "data/.hidden.csv"}
+    assert [root / "data/a.csv"] == list(files_in(root / "data/a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("_x", True), (".x", True), ("x._COPYING_", True), ("_a=1", False), ("_metadata", False), ("x", False)],
+)
+def test_what_spark_passes_over_is_passed_over(name, expected):
+    assert expected is is_unread(name)
+
+
+def test_a_path_is_escaped_for_spark():
+    """A folder called "a [b]" is no pattern."""
+    assert r"/a \[b\] \{c\}/\\x\*\?" == escaped(r"/a [b] {c}/\x*?")
+
+
+def test_an_open_brace_is_a_letter():
+    assert ["a{b"] == alternatives("a{b")
+    assert [r"a\{b,c}"] == alternatives(r"a\{b,c}")

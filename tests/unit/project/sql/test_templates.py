@@ -1,0 +1,28 @@
+"""{{ last_value }} in a query."""
+
+import pytest
+
+from ondatra_dagster.project.model import Edit
+from ondatra_dagster.project.sql.query import parse_query
+from ondatra_dagster.project.sql.references import rewrite
+from ondatra_dagster.project.sql.tokens import QueryError
+
+
+def test_a_value_stands_where_the_braces_were():
+    """The rest of the text stays as the user wrote it, braces in comments too."""
+    query = parse_query("select at from a.b -- {{ last_value }}\nwhere at >= {{ last_value }} and x = '{}'")
+    edits = [Edit(start, end, "DATE'2024-01-01'") for start, end in query.last_values]
+    expected = "select at from a.b -- {{ last_value }}\nwhere at >= DATE'2024-01-01' and x = '{}'"
+    assert expected == rewrite(query.sql, (), {}, edits)
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("select at from a.b where at >= '{{ last_value }}'", "stands in quotes"),
+        ("select at from a.b where at >= {{ lastvalue }}", "{{ lastvalue }} means nothing in a query"),
+    ],
+)
+def test_other_braces_are_refused(sql: str, what: str):
+    with pytest.raises(QueryError, match=what):
+        parse_query(sql)
