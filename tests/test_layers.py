@@ -35,7 +35,7 @@ HOMES = {
         "delivery.http_api",
         "delivery.http_transport",
         "delivery.http_request",
-        "delivery.http_answer",
+        "delivery.http_exchange",
     },
     "sqlite3": {"store"},
     "sqlite_utils": {"store"},

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from ondatra_dagster.delivery.api_auth import NAME, read_auth, read_headers, variable_name
 from ondatra_dagster.delivery.api_literals import (
     Problems,
     Reader,
@@ -21,22 +22,15 @@ from ondatra_dagster.delivery.api_literals import (
     one_of,
     read_duration,
     read_fields,
-    read_items,
     read_text,
 )
 from ondatra_dagster.delivery.push_config import (
     BATCH_MODES,
     DECIMALS,
-    Auth,
-    BasicAuth,
-    BearerAuth,
-    HeaderAuth,
-    ParamAuth,
+    OAuth2,
     PushConfig,
     PushSettings,
     RateLimitConfig,
-    Text,
-    Variable,
 )
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.kinds import KINDS
@@ -45,8 +39,6 @@ from ondatra_dagster.project.kinds import KINDS
 PUSH_PARAMETERS = ("rows", "batch_number", "kind", "key_columns", "columns")
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[Problem]]:
@@ -57,12 +49,20 @@ def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[P
     try:
         if (node := _assigned(tree)) is not None:
             given = _named(read_fields(node, problems, _API, "API"))
+            _check_together(node, given)
     except WrongLiteralError as wrong:
         problems.add(wrong)
     if problems:
         return None, problems
     defaults = {"name": name, "file": file, "destination": name, "object": name}
     return PushConfig(**defaults | given), problems
+
+
+def _check_together(node: ast.expr, given: Mapping[str, Any]) -> None:
+    auth = given.get("auth")
+    if isinstance(auth, OAuth2) and auth.token_url.startswith("/") and "base_url" not in given:
+        remedy = "give API a base_url, or write the whole address"
+        raise WrongLiteralError(node, f"token_url is the path {auth.token_url!r}, of no host", remedy)
 
 
 def parse_api(source: str, file: str) -> tuple[PushConfig | None, Sequence[Problem]]:
@@ -108,50 +108,7 @@ def _base_url(node: ast.expr, problems: Problems) -> str:
     return text
 
 
-_header_name = matching(_HEADER, "the name of a header")
-_variable_name = matching(_VARIABLE, "the name of a variable")
 _host = matching(_HOST, "a host like 'files.example.com' or 'localhost:8080', without 'https://'")
-
-
-def _variable(node: ast.expr, problems: Problems) -> Variable:
-    if not isinstance(node, ast.Dict):
-        raise WrongLiteralError(
-            node, "a secret stands in the file", 'name the variable that holds it: {"env": "NAME"}'
-        )
-    before = len(problems)
-    given = read_fields(node, problems, {"env": _variable_name}, "a variable")
-    if "env" not in given and len(problems) == before:
-        raise WrongLiteralError(node, "the variable has no name", 'write {"env": "NAME"}')
-    return Variable(given.get("env", ""))
-
-
-def _text_or_variable(node: ast.expr, problems: Problems) -> Text:
-    return _variable(node, problems) if isinstance(node, ast.Dict) else read_text(node, problems)
-
-
-def _headers(node: ast.expr, problems: Problems) -> tuple[tuple[str, Text], ...]:
-    return tuple(
-        (_header_name(key, problems), _text_or_variable(value, problems))
-        for key, value in read_items(node, '"headers"')
-    )
-
-
-def _auth(node: ast.expr, problems: Problems) -> Auth | None:
-    before = len(problems)
-    given = read_fields(node, problems, _AUTH, '"auth"')
-    if len(problems) > before:
-        return None
-    match sorted(given):
-        case ["env"]:
-            return BearerAuth(Variable(given["env"]))
-        case ["env", "header"]:
-            return HeaderAuth(Variable(given["env"]), given["header"])
-        case ["env", "param"]:
-            return ParamAuth(Variable(given["env"]), given["param"])
-        case ["pass", "user"]:
-            return BasicAuth(given["user"], given["pass"])
-    ways = '{"env": "KEY"}, alone or with "header" or "param", or {"user": {"env": …}, "pass": {"env": …}}'
-    raise WrongLiteralError(node, '"auth" doesn\'t say how', f"write {ways}")
 
 
 def _rate_limit(node: ast.expr, problems: Problems) -> RateLimitConfig | None:
@@ -166,7 +123,7 @@ def _rate_limit(node: ast.expr, problems: Problems) -> RateLimitConfig | None:
 
 
 def _args(node: ast.expr, problems: Problems) -> tuple[str, ...]:
-    names: tuple[str, ...] = list_of(matching(_VARIABLE, "the name of a parameter"))(node, problems)
+    names: tuple[str, ...] = list_of(matching(NAME, "the name of a parameter"))(node, problems)
     for name in names:
         if name in PUSH_PARAMETERS:
             raise WrongLiteralError(
@@ -194,13 +151,6 @@ _FIELD_NAMES = {
     "per": "per_seconds",
     "time_limit": "time_limit_seconds",
 }
-_AUTH: Mapping[str, Reader] = {
-    "env": _variable_name,
-    "header": _header_name,
-    "param": read_text,
-    "user": _text_or_variable,
-    "pass": _variable,
-}
 _RATE_LIMIT: Mapping[str, Reader] = {"requests": number(least=1, whole=True), "per": read_duration}
 _PUSH: Mapping[str, Reader] = {
     "batch_size": number(least=1, whole=True),
@@ -213,13 +163,13 @@ _PUSH: Mapping[str, Reader] = {
 }
 _API: Mapping[str, Reader] = {
     "base_url": _base_url,
-    "auth": _auth,
-    "headers": _headers,
+    "auth": read_auth,
+    "headers": read_headers,
     "timeout": number(least=0.001),
     "retry": number(least=0, whole=True),
     "backoff": number(least=0),
     "allow_hosts": list_of(_host),
-    "env": list_of(_variable_name),
+    "env": list_of(variable_name),
     "rate_limit": _rate_limit,
     "destination": read_text,
     "object": read_text,

@@ -20,6 +20,7 @@ class Answer:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     refused: bool = False  # by us: no try can make it better
     uncertain: bool = False  # no success, but nobody answered at some try: it may have been done all the same
+    is_unsent: bool = False  # there was no token to send it with
 
     @property
     def ok(self) -> bool:

@@ -10,21 +10,23 @@ import random as chance
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self, cast
+from pathlib import Path
+from typing import Protocol, Self
 
 import httpx
 
-from ondatra_dagster.delivery.http_answer import Answer, UnreadableError, read_text
+from ondatra_dagster.delivery.http_answer import Answer
+from ondatra_dagster.delivery.http_exchange import Exchange
 from ondatra_dagster.delivery.http_request import Call, Prepared, RefusedError, RequestBuilder
-from ondatra_dagster.delivery.http_transport import DeadlineTransport, answer_within
 from ondatra_dagster.delivery.journal import Answered, Journal, Slot
-from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.oauth import TokenSource
+from ondatra_dagster.delivery.push_config import OAuth2, PushConfig
 from ondatra_dagster.delivery.redaction import Redactor
 from ondatra_dagster.delivery.retry import NO_ANSWER, is_retryable, wait_seconds
+from ondatra_dagster.delivery.token_grant import NoTokenError, Question
 from ondatra_dagster.errors import SettingsError
 
-CONNECTIONS = 64
-_TIMEOUTS = ("connect", "read", "write", "pool")
+_UNAUTHORIZED = 401
 _WITH_IDEMPOTENCY_KEY = frozenset({"POST", "PATCH"})
 
 
@@ -71,16 +73,27 @@ class HttpApi:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance.random,
+        token_folder: Path | None = None,
     ) -> None:
         self._values = values = _values(config, secrets)
         self.config = config
         self.redactor = Redactor(values.values())
         self._builder = _builder(config, values)
         self._rate_limit = rate_limit
-        self._transport = transport or DeadlineTransport(connections=CONNECTIONS)
+        self._exchange = Exchange(self.redactor, transport)
         self._sleep = sleep
         self._clock = clock
         self._random = random
+        self.tokens: TokenSource | None = None  # None: the credentials are as they are
+        if isinstance(config.auth, OAuth2):
+            self.tokens = TokenSource(
+                config.auth,
+                secret=lambda variable: values[variable.name],
+                ask=self._ask,
+                learn=self.redactor.learn,
+                clock=clock,
+                folder=token_folder,
+            )
 
     def begin(self, journal: Journal | None = None) -> "BatchCalls":
         """The calls of one batch, or of one go at it."""
@@ -89,7 +102,7 @@ class HttpApi:
         return BatchCalls(self, journal)
 
     def close(self) -> None:
-        self._transport.close()
+        self._exchange.close()
 
     def __enter__(self) -> Self:
         return self
@@ -105,39 +118,30 @@ class HttpApi:
         return self._builder.prepare(call)
 
     def send(self, prepared: Prepared) -> Answer:
-        """One try."""
+        """One try, in its turn."""
         if self._rate_limit and prepared.is_home:
             self._rate_limit.wait_for_turn()
-        request = httpx.Request(
-            prepared.method,
-            prepared.url,
-            headers=list(prepared.headers.items()),
-            content=prepared.content,
-            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
-        )
-        try:
-            with answer_within(prepared.timeout_seconds):
-                return self._exchange(request)
-        except (httpx.LocalProtocolError, UnicodeError) as error:
-            return self.refusal(f"not sent: {error}")
-        except httpx.TransportError as error:
-            why = str(error) or type(error).__name__
-            return Answer(NO_ANSWER, self.redactor.redact(f"no answer: {why} ({type(error).__name__})"))
-
-    def _exchange(self, request: httpx.Request) -> Answer:
-        response = self._transport.handle_request(request)
-        headers = dict(response.headers.items())
-        try:
-            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
-            chunks = cast("httpx.SyncByteStream", response.stream)
-            return Answer(response.status_code, read_text(chunks, headers), headers)
-        except UnreadableError as error:
-            return Answer(response.status_code, str(error), headers, refused=True)
-        finally:
-            response.close()
+        return self._exchange.send(prepared)
 
     def refusal(self, why: str) -> Answer:
-        return Answer(NO_ANSWER, self.redactor.redact(why), refused=True)
+        return self._exchange.refusal(why)
+
+    def without_token(self, why: NoTokenError) -> Answer:
+        """The answer to a call that can't go out for want of a token; the rows aren't to blame."""
+        return Answer(NO_ANSWER, self.redactor.redact(f"not sent: {why}"), is_unsent=True)
+
+    def _ask(self, question: Question) -> Answer:
+        """What a token server answers, in the end."""
+        try:
+            prepared = self._builder.form(*question)
+        except RefusedError as error:
+            return self.refusal(str(error))
+        for tries in itertools.count(1):
+            answer = self.send(prepared)
+            if answer.refused or not is_retryable(answer.status_code) or tries > self.config.retry:
+                break
+            self.pause(answer, tries)
+        return answer
 
     def pause(self, answer: Answer, tries: int) -> None:
         """Wait as long as it takes before the next try makes sense."""
@@ -191,22 +195,46 @@ class BatchCalls:
     def _send(self, prepared: Prepared, slot: Slot) -> Answer:
         uncertain = self._journal.is_rerun
         for tries in itertools.count(1):
-            self.log.requests += 1
-            answer = self._api.send(self._with_key(prepared, slot))
+            answer = self._try(prepared, slot)
             # no answer at all, or one that couldn't be taken, leaves open what became of the try
-            uncertain = uncertain or answer.shown_status == NO_ANSWER
-            if answer.refused or not is_retryable(answer.status_code) or tries > self._api.config.retry:
+            uncertain = uncertain or (answer.shown_status == NO_ANSWER and not answer.is_unsent)
+            if not self._is_worth_another(answer) or tries > self._api.config.retry:
                 break
             if answer.status_code != NO_ANSWER:
                 self._journal.note_failure(slot)
             self._api.pause(answer, tries)
         return dataclasses.replace(answer, uncertain=True) if uncertain and not answer.ok else answer
 
-    def _with_key(self, prepared: Prepared, slot: Slot) -> Prepared:
-        if prepared.method not in _WITH_IDEMPOTENCY_KEY:
-            return prepared
-        key = self._journal.idempotency_key(slot).encode()
-        return dataclasses.replace(prepared, headers={b"idempotency-key": key, **prepared.headers})
+    @staticmethod
+    def _is_worth_another(answer: Answer) -> bool:
+        return is_retryable(answer.status_code) and not (answer.refused or answer.is_unsent)
+
+    def _try(self, prepared: Prepared, slot: Slot) -> Answer:
+        """One request; when its token is refused, one more with a new one."""
+        tokens = self._api.tokens if prepared.is_home else None
+        if tokens is None:
+            return self._request(prepared, slot)
+        try:
+            token = tokens.current()
+            answer = self._request(_authorized(prepared, token), slot)
+            if answer.status_code != _UNAUTHORIZED:
+                return answer
+            token = tokens.instead_of(token)
+        except NoTokenError as error:
+            return self._api.without_token(error)
+        self._journal.note_failure(slot)
+        return self._request(_authorized(prepared, token), slot)
+
+    def _request(self, prepared: Prepared, slot: Slot) -> Answer:
+        self.log.requests += 1
+        if prepared.method in _WITH_IDEMPOTENCY_KEY:
+            key = self._journal.idempotency_key(slot).encode()
+            prepared = prepared.with_header(b"idempotency-key", key)
+        return self._api.send(prepared)
+
+
+def _authorized(prepared: Prepared, token: str) -> Prepared:
+    return prepared.with_header(b"authorization", f"Bearer {token}".encode())
 
 
 def _builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:

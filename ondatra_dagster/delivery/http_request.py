@@ -70,10 +70,14 @@ class Prepared:
     # no credentials into a repr
     url: httpx.URL = dataclasses.field(repr=False)
     headers: Headers = dataclasses.field(repr=False)
-    content: bytes
+    content: bytes = dataclasses.field(repr=False)
     digest: str  # made without credentials
     is_home: bool  # goes to base_url's host
     timeout_seconds: float
+
+    def with_header(self, name: bytes, value: bytes) -> "Prepared":
+        """With one header more, unless it is there."""
+        return dataclasses.replace(self, headers={name: value, **self.headers})
 
 
 class RequestBuilder:
@@ -113,6 +117,21 @@ class RequestBuilder:
             digest=digest,
             is_home=is_home,
             timeout_seconds=timeout,
+        )
+
+    def form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> Prepared:
+        """A form for an address that the sink's author wrote, without the sink's own headers."""
+        address = _parse(self._address(url))
+        content = urlencode(fields).encode()
+        own = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
+        return Prepared(
+            method="POST",
+            url=address,
+            headers=_DEFAULT_HEADERS | _encoded(own),
+            content=content,
+            digest="",
+            is_home=_origin(address) == self._home,
+            timeout_seconds=self._timeout_seconds,
         )
 
     def _address(self, url: str) -> str:

@@ -4,11 +4,12 @@ Secrets aren't here: a config names variables, and whoever opens the connection 
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 BATCH_MODES = ("sync",)
 DECIMALS = ("string", "number")
+CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +45,20 @@ class BasicAuth:
     password: Variable
 
 
-Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2:
+    """Tokens of a token server: for a refresh token where there is one, else for the client's own name."""
+
+    token_url: str  # an address, or a path below base_url
+    client_id: Text
+    client_secret: Variable | None = None
+    refresh_token: Variable | None = None
+    scope: str | None = None
+    client_auth: str = "body"
+    params: tuple[tuple[str, Text], ...] = ()  # what else the token server wants: audience, resource
+
+
+Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth | OAuth2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +109,18 @@ class PushConfig:
 
 
 def _variables_of(auth: Auth | None) -> Iterator[str]:
+    for value in _texts_of(auth):
+        if isinstance(value, Variable):
+            yield value.name
+
+
+def _texts_of(auth: Auth | None) -> Sequence[Text | None]:
     match auth:
         case BearerAuth(token) | HeaderAuth(token, _) | ParamAuth(token, _):
-            yield token.name
+            return [token]
         case BasicAuth(user, password):
-            if isinstance(user, Variable):
-                yield user.name
-            yield password.name
+            return [user, password]
+        case OAuth2():
+            params = [value for _, value in auth.params]
+            return [auth.client_id, auth.client_secret, auth.refresh_token, *params]
+    return []

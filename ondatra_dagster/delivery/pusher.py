@@ -69,5 +69,8 @@ def open_pusher(
         rate_limit = RateLimit.of(loaded.config, rates)
         if rate_limit:
             stack.callback(rate_limit.close)
-        api = stack.enter_context(HttpApi(loaded.config, secrets=secrets, rate_limit=rate_limit))
+        tokens = rates.with_name("tokens")
+        api = stack.enter_context(
+            HttpApi(loaded.config, secrets=secrets, rate_limit=rate_limit, token_folder=tokens)
+        )
         yield Pusher(loaded, api, context)

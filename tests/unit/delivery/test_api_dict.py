@@ -1,5 +1,7 @@
 """The API dict is read without running the file; everything wrong with it is told at once."""
 
+import re
+
 import pytest
 
 from ondatra_dagster.delivery.api_dict import parse_api
@@ -8,6 +10,7 @@ from ondatra_dagster.delivery.push_config import (
     BasicAuth,
     BearerAuth,
     HeaderAuth,
+    OAuth2,
     ParamAuth,
     PushConfig,
     PushSettings,
@@ -97,11 +100,43 @@ def test_each_key_may_be_left_out(text: str) -> None:
         ('{"env": "A", "param": "api_key"}', ParamAuth(Variable("A"), "api_key")),
         ('{"user": {"env": "A"}, "pass": {"env": "B"}}', BasicAuth(Variable("A"), Variable("B"))),
         ('{"user": "me", "pass": {"env": "B"}}', BasicAuth("me", Variable("B"))),
+        ('{"provider": "hubspot"}', BearerAuth(Variable("ONDATRA_OAUTH_TOKEN_HUBSPOT"))),
+        ('{"provider": "google-ads.v2"}', BearerAuth(Variable("ONDATRA_OAUTH_TOKEN_GOOGLE_ADS_V2"))),
+        (
+            '{"oauth2": {"token_url": "https://login.test/t", "client_id": "me", '
+            '"client_secret": {"env": "B"}}}',
+            OAuth2(token_url="https://login.test/t", client_id="me", client_secret=Variable("B")),
+        ),
+        (
+            """{"oauth2": {
+                "token_url": "/t", "client_id": {"env": "A"}, "refresh_token": {"env": "B"},
+                "scope": ["a", "b"], "client_auth": "basic", "params": {"audience": "x", "k": {"env": "C"}},
+            }}""",
+            OAuth2(
+                token_url="/t",
+                client_id=Variable("A"),
+                refresh_token=Variable("B"),
+                scope="a b",
+                client_auth="basic",
+                params=(("audience", "x"), ("k", Variable("C"))),
+            ),
+        ),
     ],
 )
-def test_auth_has_four_forms(auth: str, expected: Auth) -> None:
-    """None of them holds the secret itself."""
-    assert expected == config_of(f'API = {{"auth": {auth}}}').auth
+def test_auth_has_many_forms(auth: str, expected: Auth) -> None:
+    """None of them holds the secret itself; the variables are known."""
+    config = config_of(f'API = {{"base_url": "https://x.test", "auth": {auth}}}')
+
+    assert expected == config.auth
+    assert set(config.variables) == set(re.findall(r"name='(\w+)'", repr(expected)))
+
+
+def test_a_token_address_without_a_host_needs_a_base_url() -> None:
+    """It would be found out only when the first row goes out."""
+    oauth2 = '{"token_url": "/t", "client_id": "me", "client_secret": {"env": "B"}}'
+    (problem,) = problems_of(f'API = {{"auth": {{"oauth2": {oauth2}}}}}')
+
+    assert "token_url is the path '/t', of no host; give API a base_url" in problem
 
 
 @pytest.mark.parametrize(
@@ -144,6 +179,16 @@ def test_everything_wrong_is_told_with_its_line() -> None:
         '"auth": {"env": "A", "header": "X", "param": "x"}',
         '"auth": {"user": "me", "pass": "s3cr3t"}',
         '"auth": {"oauth2": {}}',
+        '"auth": {"oauth2": {"token_url": "https://x.test/t", "client_id": "me"}}',
+        '"auth": {"oauth2": {"token_url": "https://x.test/t", "client_secret": {"env": "B"}}}',
+        '"auth": {"oauth2": {"token_url": "//x.test/t"}}',
+        '"auth": {"oauth2": {"token_url": "https://me@x.test/t"}}',
+        '"auth": {"oauth2": {"client_secret": "s3cr3t"}}',
+        '"auth": {"oauth2": {"client_auth": "header"}}',
+        '"auth": {"oauth2": {"tokenurl": "x"}}',
+        '"auth": {"oauth2": {"scope": 3}}',
+        '"auth": {"provider": "a b"}',
+        '"auth": {"provider": "a", "env": "B"}',
         '"auth": {"env": 3}',
         '"headers": {"X": 3}',
         '"headers": {"X y": "z"}',

@@ -14,6 +14,7 @@ from ondatra_dagster.delivery.push_config import (
     BasicAuth,
     BearerAuth,
     HeaderAuth,
+    OAuth2,
     ParamAuth,
     PushConfig,
     Variable,
@@ -135,10 +136,11 @@ def test_headers_of_the_config_and_of_the_call_are_joined() -> None:
 
 
 def test_another_host_gets_no_credentials() -> None:
-    """Neither the key, nor the headers of the config, nor the parameter."""
+    """Neither the key, nor the headers of the config, nor the parameter; no token is asked for either."""
     server = Server()
     fields = {"allow_hosts": ("files.test",), "headers": (("X-Token", Variable("OTHER")),)}
-    for auth in (BearerAuth(Variable("KEY")), ParamAuth(Variable("KEY"), "api_key")):
+    oauth2 = OAuth2(token_url="/token", client_id="me", client_secret=Variable("KEY"))
+    for auth in (BearerAuth(Variable("KEY")), ParamAuth(Variable("KEY"), "api_key"), oauth2):
         calls_of(server, auth=auth, **fields).call(a_post("https://files.test/x", headers={"X-Own": "1"}))
 
     for request in server.requests:

@@ -1,0 +1,62 @@
+"""One request over the wire and its answer; whatever goes wrong on the way is an answer too.
+
+Whether it is worth another try is decided in http_api.
+"""
+
+from typing import cast
+
+import httpx
+
+from ondatra_dagster.delivery.http_answer import Answer, UnreadableError, read_text
+from ondatra_dagster.delivery.http_request import Prepared
+from ondatra_dagster.delivery.http_transport import DeadlineTransport, answer_within
+from ondatra_dagster.delivery.redaction import Redactor
+from ondatra_dagster.delivery.retry import NO_ANSWER
+
+CONNECTIONS = 64
+_TIMEOUTS = ("connect", "read", "write", "pool")
+
+
+class Exchange:
+    """The connections of one sink, kept open. Threads may share it."""
+
+    def __init__(self, redactor: Redactor, transport: httpx.BaseTransport | None = None) -> None:
+        self._redactor = redactor
+        self._transport = transport or DeadlineTransport(connections=CONNECTIONS)
+
+    def send(self, prepared: Prepared) -> Answer:
+        """One try."""
+        request = httpx.Request(
+            prepared.method,
+            prepared.url,
+            headers=list(prepared.headers.items()),
+            content=prepared.content,
+            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
+        )
+        try:
+            with answer_within(prepared.timeout_seconds):
+                return self._exchange(request)
+        except (httpx.LocalProtocolError, UnicodeError) as error:
+            return self.refusal(f"not sent: {error}")
+        except httpx.TransportError as error:
+            why = str(error) or type(error).__name__
+            return Answer(NO_ANSWER, self._redactor.redact(f"no answer: {why} ({type(error).__name__})"))
+
+    def _exchange(self, request: httpx.Request) -> Answer:
+        response = self._transport.handle_request(request)
+        headers = dict(response.headers.items())
+        try:
+            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
+            chunks = cast("httpx.SyncByteStream", response.stream)
+            return Answer(response.status_code, read_text(chunks, headers), headers)
+        except UnreadableError as error:
+            return Answer(response.status_code, str(error), headers, refused=True)
+        finally:
+            response.close()
+
+    def refusal(self, why: str) -> Answer:
+        """The answer to what doesn't go out."""
+        return Answer(NO_ANSWER, self._redactor.redact(why), refused=True)
+
+    def close(self) -> None:
+        self._transport.close()
