@@ -10,7 +10,10 @@ import click
 
 from ondatra_dagster.errors import OndatraError, SelectionError
 
-VERBS = ("dead", "history", "init", "lineage", "query", "replay", "resync", "run", "status", "validate")
+VERBS = (
+    *("dead", "history", "init", "lineage", "pause", "query", "replay", "resync", "resume", "run"),
+    *("status", "validate"),
+)
 FAILED = 1
 WRONG_INVOCATION = 2
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Collection
 
 import click
 
@@ -9,6 +10,7 @@ from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
+from ondatra_dagster.orchestration.sync_runs import hold
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
@@ -25,8 +27,19 @@ TRIGGER = "ondatra run"
     is_flag=True,
     help="Compute the models anew into the same tables; equal rows stay, what isn't given any more goes.",
 )
+@click.option(
+    "--allow-deletes",
+    metavar="SYNC",
+    multiple=True,
+    help="Let this sync remove more than its @max_deletes; may be given more than once.",
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
-def command(selection: tuple[str, ...], is_full: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+def command(
+    selection: tuple[str, ...],
+    is_full: bool,  # noqa: FBT001 - click calls it by name
+    allow_deletes: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001
+) -> int:
     """Bring tables and destinations up to date.
 
     SELECT names models as Dagster does: mart.orders, +sync.crm, 'mart.*'. Their syncs run with them.
@@ -35,7 +48,9 @@ def command(selection: tuple[str, ...], is_full: bool, as_json: bool) -> int:  #
     for warning in workspace.warnings:
         say(f"warning: {warning}")
     chosen = select(workspace.project, selection) if selection else None
-    return run(workspace, workspace.plan(chosen, is_full=is_full), as_json=as_json)
+    allowed = [workspace.sync(name).id for name in allow_deletes]
+    plan = workspace.plan(chosen, is_full=is_full)
+    return run(workspace, plan, as_json=as_json, allow_deletes=allowed)
 
 
 def run(
@@ -44,6 +59,7 @@ def run(
     *,
     as_json: bool,
     trigger: str = TRIGGER,
+    allow_deletes: Collection[str] = (),
     opened: OpenEngine = open_engine,
 ) -> int:
     """Run a plan, telling of each model and sync as it ends; the exit code."""
@@ -56,7 +72,7 @@ def run(
             engine.start_early()
         from ondatra_dagster.orchestration.run import run_plan
 
-        end = run_plan(engine, plan, trigger=trigger)
+        end = run_plan(engine, plan, trigger=trigger, allow_deletes=allow_deletes)
     if end.was_interrupted:
         raise KeyboardInterrupt  # which Dagster has taken for its own
     for failure in end.unexplained:
@@ -72,6 +88,8 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool) -> None:
     say(f"nothing to do: {models} and {syncs} have nothing new")
     for step in plan.syncs:
         queue = workspace.queue(step.sync_id)
-        if queue and queue.next_due_at:
+        if held := hold(workspace, workspace.syncs[step.sync_id]):
+            say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
+        elif queue and queue.next_due_at:
             due_in = duration(max(queue.next_due_at - time.time(), 0))
             say(f"{step.sync_id}: {count(queue.waiting, 'key')} to be tried again in {due_in}")

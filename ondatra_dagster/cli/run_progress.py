@@ -73,7 +73,9 @@ class TextProgress:
     def sync_ended(self, result: SyncResult) -> None:
         summary, sync = result.summary, result.sync
         sign = "✗" if result.errors else "→" if summary.has_done_something else "="
-        self._line(sign, sync.id, summary.message or _told(result))
+        moved = summary.grid.count(Cell.ATTEMPTED) or not summary.message
+        said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
+        self._line(sign, sync.id, said)
         self._warnings(result.verdicts, told=summary.message)
         for sample in summary.samples[:SHOWN_SAMPLES]:
             self._line(" ", "", f"{sample.key}: {sample.reason}")

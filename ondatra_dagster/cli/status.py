@@ -59,6 +59,7 @@ def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
         "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
         "dead": queue.dead if queue else 0,
+        "paused": workspace.syncs[step.sync_id].pause.exists(),
         "last_run": last.run_id if last else None,
         "last_run_at": moment(last.started_at) if last else None,
         "result": last.result.value if last else None,

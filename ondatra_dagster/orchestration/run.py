@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -14,7 +14,7 @@ from ondatra_dagster.orchestration.instance import open_instance
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.sink_assets import TRIGGER
+from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES, TRIGGER
 from ondatra_dagster.planning.plan import Plan
 
 LOGGER = "file"
@@ -34,13 +34,20 @@ class RunEnd:
     unexplained: tuple[str, ...] = ()  # what failed outside of a model or a sync
 
 
-def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
-    """Run what the plan says has work; each model and sync tells of itself through the engine."""
+def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collection[str] = ()) -> RunEnd:
+    """Run what the plan says has work; each model and sync tells of itself through the engine.
+
+    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes.
+    """
     keys = [
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sink_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    is_full = any(step.is_full for step in plan.models)
+    tags = {TRIGGER: trigger}
+    if any(step.is_full for step in plan.models):
+        tags[FULL_REFRESH] = "true"
+    if allow_deletes:
+        tags[ALLOW_DELETES] = ",".join(allow_deletes)
     settings = engine.workspace.settings
     definitions = definitions_of(
         engine.workspace, opened=lambda *_: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
@@ -53,7 +60,7 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str) -> RunEnd:
             asset_selection=keys,
             raise_on_error=False,
             run_config={"loggers": {LOGGER: {}}},
-            tags={TRIGGER: trigger, **({FULL_REFRESH: "true"} if is_full else {})},
+            tags=tags,
         )
     errors = list(_step_errors(result))
     return RunEnd(

@@ -61,12 +61,17 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
         shown["oldest waits seconds"] = dg.MetadataValue.float(
             round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
         )
-    for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED):
+    for cell in Cell:
         shown[cell.value] = dg.MetadataValue.int(summary.grid.count(cell))
     if summary.samples:
         shown["sample rejects"] = samples_table(
             {"key": sample.key, "change": sample.change_type, "reason": sample.reason}
             for sample in summary.samples
+        )
+    if summary.waiting:
+        shown["sample waiting"] = samples_table(
+            {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
+            for row in summary.waiting
         )
     if records:
         shown["records"] = dg.MetadataValue.path(records)

@@ -13,6 +13,9 @@ from ondatra_dagster.sync.run import Occasion
 from ondatra_dagster.sync.sync import Sync
 
 TRIGGER = "ondatra/trigger"  # a run's tag: who asked for it
+ALLOW_DELETES = (
+    "ondatra/allow_deletes"  # a run's tag: syncs that may pass their @max_deletes, or "true" for all
+)
 
 
 def sink_asset(sync: Sync) -> dg.AssetsDefinition:
@@ -24,7 +27,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         with failures(ondatra, sync.id):
-            result = ondatra.push(sync, occasion(context.run))
+            result = ondatra.push(sync, occasion(context.run, sync))
             metadata = shown.sync_metadata(result, ondatra.records_address(result))
             if result.errors:
                 yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
@@ -35,11 +38,16 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     return push
 
 
-def occasion(run: dg.DagsterRun) -> Occasion:
-    """What made the run happen, from its tags."""
+def occasion(run: dg.DagsterRun, sync: Sync) -> Occasion:
+    """What made the run happen and what it may do, from its tags."""
     tags = run.tags
     trigger = tags.get(TRIGGER) or tags.get("dagster/sensor_name") or tags.get("dagster/schedule_name")
-    return Occasion(trigger=trigger or "Dagster", dagster_run_id=run.run_id)
+    named = {name.strip().casefold() for name in tags.get(ALLOW_DELETES, "").split(",")}
+    return Occasion(
+        trigger=trigger or "Dagster",
+        dagster_run_id=run.run_id,
+        allows_deletes=not named.isdisjoint({sync.id.casefold(), sync.model.id, "true"}),
+    )
 
 
 def _spec(sync: Sync) -> dg.AssetSpec:

@@ -4,12 +4,15 @@ import dataclasses
 from datetime import UTC, datetime
 
 from ondatra_dagster.delivery.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters
+from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.store.database import read_only
+from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.resync import resync
 from ondatra_dagster.sync.run import Occasion, run_sync
@@ -22,8 +25,8 @@ from ondatra_dagster.wording import count
 
 def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> SyncResult:
     """Run the sync, where the settings let it."""
-    if workspace.settings.sinks != "on":
-        summary = _nothing(sync, f"sinks are {workspace.settings.sinks}: nothing was sent")
+    if workspace.settings.sinks == "off":
+        summary = _nothing(sync, "sinks are off: nothing was sent")
         return SyncResult(sync=sync, summary=summary, verdicts=())
     try:
         summary = run_sync(sync, ports(workspace, sync, feed), occasion)
@@ -63,7 +66,31 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         ),
         tracking=workspace.tracking,
         history=workspace.history,
+        hold=lambda: hold(workspace, sync),
+        clock=workspace.clock,
     )
+
+
+def hold(workspace: Workspace, sync: Sync) -> str | None:
+    """Why nothing of the sync may be sent now; None when it may."""
+    if workspace.settings.sinks == "dry":
+        return "sinks are dry, nothing was sent"
+    if sync.pause.exists():
+        return f"{sync.id} is paused, `ondatra resume {sync.id}` lets it go on"
+    return None
+
+
+def pause(sync: Sync) -> None:
+    """Hold the sync: its rows are taken into the queue, and none is sent."""
+    sync.pause.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sync.pause.touch(mode=0o600)
+
+
+def resume(sync: Sync) -> bool:
+    """Let the sync go on; whether it was held."""
+    was_paused = sync.pause.exists()
+    sync.pause.unlink(missing_ok=True)
+    return was_paused
 
 
 def activity(workspace: Workspace, sync: Sync) -> str:
@@ -88,6 +115,7 @@ def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
         invalid_version=workspace.invalid_version(sync.model.id),
         set_aside=workspace.invalid_count(sync.model.id),
         columns=table.columns,
+        rows=table.note.rows if table.note else None,
     )
 
 
@@ -101,13 +129,29 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
     if not past:
         return _nothing(sync, "the sync has never run")
     samples = [_sample(letter) for letter in letters(sync, limit=SAMPLES)]
+    waiting, removed = _waiting(workspace, sync)
     return summary_of(
         past[0],
         workspace.queue(sync.id),
         samples,
         set_aside=workspace.invalid_count(sync.model.id),
-        seen_at=datetime.now(UTC),
+        waiting=waiting,
+        removals=removed,
+        seen_at=datetime.fromtimestamp(workspace.clock(), UTC),
     )
+
+
+def _waiting(workspace: Workspace, sync: Sync) -> tuple[list[Waiting], Removals | None]:
+    """What is still to be delivered, and what of it somebody has to let go."""
+    if not sync.queue.exists():
+        return [], None
+
+    def rows() -> int | None:
+        source = source_state(workspace, sync)
+        return source.rows if source else None
+
+    with read_only(sync.queue) as store:
+        return oldest(store, limit=SAMPLES), standing_removals(store, sync, rows=rows)
 
 
 def letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:

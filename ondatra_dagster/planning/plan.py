@@ -103,6 +103,8 @@ class QueueState(Protocol):
     def next_due_at(self) -> float | None: ...
     @property
     def can_send(self) -> bool: ...
+    @property
+    def is_paused(self) -> bool: ...
 
 
 QueueStates = Callable[[str], QueueState | None]  # sync id → its queue
@@ -220,19 +222,27 @@ def plan_sync(
     project: Project, model: Model, sink: SinkUse, look: Look, *, runs_first: bool = False
 ) -> SyncStep:
     """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
-    need, reason = Need.NONE, "nothing is new, and nothing is due"
-    news = backlog = None
-    if project.settings.sinks != "on":
-        reason = f"sinks are {project.settings.sinks}"
+    if project.settings.sinks == "off":
+        return SyncStep(sync_id=sink.sync_id, model=model, need=Need.NONE, reason="sinks are off")
+    queue = look.queues(sink.sync_id)
+    news = next(_news(model, look, queue), None)
+    backlog = _backlog(queue) if queue and queue.can_send else None
+    held = _held(project, queue)
+    if sure := news or (None if held else backlog):
+        need, reason = Need.SURE, sure
+    elif runs_first:
+        need, reason = Need.MAYBE, f"{model.name} may change"
     else:
-        queue = look.queues(sink.sync_id)
-        news = next(_news(model, look, queue), None)
-        backlog = _backlog(queue) if queue and queue.can_send else None
-        if sure := news or backlog:
-            need, reason = Need.SURE, sure
-        elif runs_first:
-            need, reason = Need.MAYBE, f"{model.name} may change"
+        need = Need.NONE
+        reason = f"{held}: {backlog or 'nothing waits'}" if held else "nothing is new, and nothing is due"
     return SyncStep(sync_id=sink.sync_id, model=model, need=need, reason=reason, reads_table=news is not None)
+
+
+def _held(project: Project, queue: QueueState | None) -> str | None:
+    """Why rows are taken into the queue, and none is sent."""
+    if project.settings.sinks == "dry":
+        return "sinks are dry"
+    return "it is paused" if queue and queue.is_paused else None
 
 
 def _news(model: Model, look: Look, queue: QueueState | None) -> Iterator[str]:

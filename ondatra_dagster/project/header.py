@@ -36,6 +36,7 @@ WORDS = {
     "sink": Word(values.read_sink),
     "sync_id": Word(values.read_sync_id, needs_sink=True),
     "max_rejects": Word(values.read_limit, needs_sink=True),
+    "max_deletes": Word(values.read_limit, needs_sink=True),
     "max_lag": Word(values.read_lag, needs_sink=True),
     "description": Word(values.read_text),
     "owner": Word(values.read_owner, repeats=True),
@@ -257,6 +258,7 @@ def _sink(reading: _Reading, model: str, kind: Kind, sinks: Collection[str]) -> 
         sync_id=reading.one("sync_id", model),
         line=reading.line("sink"),
         max_rejects=reading.one("max_rejects", None),
+        max_deletes=reading.one("max_deletes", None),
         max_lag_seconds=reading.one("max_lag", 24.0 * 3600),
     )
 

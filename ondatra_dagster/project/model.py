@@ -90,6 +90,7 @@ class SinkUse:
     sync_id: str
     line: int
     max_rejects: Limit | None = None
+    max_deletes: Limit | None = None
     max_lag_seconds: float = 24 * 3600
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.sync.summary import OPERATIONS, Operation
+from ondatra_dagster.wording import count
 
 # a row unit is one operation; a group's is as many rows as the image that tells what it becomes
 _ROWS = """
@@ -18,6 +21,13 @@ select change, sum(1 + length(image) - length(replace(image, char(10), ''))) fro
 group by change
 """
 _PLANNED = {Shape.ROW: _ROWS, Shape.GROUP: _GROUPS}
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """3 inserts and 1 update."""
+    named = {OPERATIONS[ChangeType(change)]: number for change, number in counts.items()}
+    parts = [count(named[operation], operation.value) for operation in Operation if named.get(operation)]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def planned(queue: Queue) -> Mapping[str, int]:

@@ -23,6 +23,7 @@ class SourceState:
     invalid_version: int  # of the table of rows that were set aside; -1 when there is none
     set_aside: int  # how many rows are in that table
     columns: tuple[Column, ...]  # without the hidden ones
+    rows: int | None = None  # None: nobody has counted them
 
 
 class Feed(Protocol):
@@ -42,6 +43,7 @@ class Ports:
     push: Callable[[], AbstractContextManager[Push]]  # opened when there is something to send
     tracking: TrackingStore
     history: History
+    hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; asked before each batch
     clock: Callable[[], float] = time.time
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 

@@ -12,7 +12,12 @@ from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.record import Operation, RecordStatus
 
 NEVER_HELD = "select key from unit where base = '' and tried is null"
-FORGET = ("delete from unit", "delete from staged", "delete from batch")
+FORGET = (
+    "delete from unit",
+    "delete from staged",
+    "delete from batch",
+    "delete from meta where name = 'removals_upto'",
+)
 
 
 def resync(sync: Sync, ports: Ports, *, assume_delivered: bool) -> int:

@@ -13,8 +13,10 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
+from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.removals import Removals, let_through
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
@@ -22,7 +24,8 @@ from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.queue.takeover import Recovered, frontier_of
 from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.sync.cross_check import cross_check, segments_to_enqueue
-from ondatra_dagster.sync.planned import planned
+from ondatra_dagster.sync.guard import look_at_removals
+from ondatra_dagster.sync.planned import planned, told
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.records import Publisher, keep_invalid
 from ondatra_dagster.sync.run_id import new_run_id
@@ -41,6 +44,7 @@ class Occasion:
 
     trigger: str  # the command, the UI, a sensor, a schedule
     dagster_run_id: str | None = None
+    allows_deletes: bool = False  # past @max_deletes
 
 
 def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
@@ -98,6 +102,7 @@ class _SyncRun:
         self._samples: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
         self._died = 0
+        self._removals: Removals | None = None
 
     def go(self) -> RunSummary:
         recovered = cross_check(self._queue, self._sync, self._ports, self._source)
@@ -105,10 +110,13 @@ class _SyncRun:
         make_due(self._queue, self._ports.clock())
         self._from = self._queue.watermark
         if not self._has_work():
-            return self._summary(None, is_outage=False, message="nothing is new, and nothing is due")
+            self._look_at_removals()
+            idle = self._held() or "nothing is new, and nothing is due"
+            return self._summary(None, is_outage=False, message=idle)
         self._begin()
         try:
             self._enqueue(recovered)
+            self._look_at_removals()
             delivery = self._deliver()
         except OndatraError as error:
             self._publisher.publish_all()
@@ -116,7 +124,7 @@ class _SyncRun:
             self._end(self._summary(self._run_id, is_outage=False, message=str(error)), failed=True)
             raise
         self._publisher.publish_all()
-        summary = self._summary(self._run_id, is_outage=delivery.is_outage)
+        summary = self._summary(self._run_id, is_outage=delivery.is_outage, message=self._held())
         failed = any(verdict.severity is Severity.ERROR for verdict in judge(summary, self._sync.limits))
         self._end(summary, failed=failed)
         return summary
@@ -125,7 +133,7 @@ class _SyncRun:
         return (
             self._source.version > self._queue.watermark
             or self._source.invalid_version > self._queue.invalid_watermark
-            or look(self._queue.store, now=self._ports.clock()).can_send
+            or (look(self._queue.store, now=self._ports.clock()).can_send and self._may_send())
         )
 
     def _close_crashed_runs(self) -> None:
@@ -167,10 +175,33 @@ class _SyncRun:
             kept = keep_invalid(self._queue, rows, attempt, upto=self._source.invalid_version)
             self._grid.add(Cell.INVALID, {"insert": kept})
 
+    def _look_at_removals(self) -> None:
+        self._removals = look_at_removals(
+            self._queue,
+            self._sync,
+            self._source,
+            self._ports.feed,
+            is_allowed=self._occasion.allows_deletes,
+        )
+
+    def _may_send(self) -> bool:
+        """Asked before each batch: somebody may hold the sync while it runs."""
+        return self._ports.hold() is None
+
+    def _held(self) -> str:
+        """Why rows were left in the queue that might have gone."""
+        hold = self._ports.hold()
+        planned_now = told(planned(self._queue)) if hold else ""
+        return f"{hold}: {planned_now} to go" if planned_now else hold or ""
+
     def _deliver(self) -> Delivery:
         self._grid.add(Cell.PLANNED, planned(self._queue))
-        if not look(self._queue.store, now=self._ports.clock()).can_deliver:
+        if not look(self._queue.store, now=self._ports.clock()).can_deliver or not self._may_send():
             return Delivery()
+        if self._removals:
+            if self._sync.limits.are_too_many(self._removals):
+                return Delivery()
+            let_through(self._queue)
         push = self._sync.config.push
         course = Course(
             run_id=self._run_id,
@@ -179,7 +210,14 @@ class _SyncRun:
             journal=self._sync.journal,
         )
         with self._ports.push() as push_rows:
-            return deliver(self._queue, push_rows, course, clock=self._ports.clock, on_settled=self._note)
+            return deliver(
+                self._queue,
+                push_rows,
+                course,
+                clock=self._ports.clock,
+                on_settled=self._note,
+                may_go_on=self._may_send,
+            )
 
     def _note(self, _batch: Batch, settled: Settled) -> None:
         self._grid.add_settled(settled)
@@ -221,6 +259,8 @@ class _SyncRun:
             grid=self._grid,
             queue=look(self._queue.store, now=self._ports.clock()),
             set_aside=self._source.set_aside,
+            removals=self._removals,
+            waiting=tuple(oldest(self._queue.store, limit=SAMPLES)),
             samples=tuple(self._samples),
             errors=tuple(self._errors)[:ERRORS],
             died=self._died,

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ondatra_dagster.changes import ChangeType, Json
+from ondatra_dagster.delivery.queue.backlog import Waiting
+from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.tracking.history import PastRun
@@ -97,6 +99,8 @@ class RunSummary:
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
     is_outage: bool = False
+    removals: Removals | None = None  # what of the change is to be looked at; None: nothing was
+    waiting: tuple[Waiting, ...] = ()  # some of the rows that are still to be delivered
     message: str = ""  # what a person should know, in a sentence
     seen_at: datetime | None = None  # when `queue` was looked at, where that isn't the run's end
 
@@ -127,6 +131,8 @@ def summary_of(
     samples: Sequence[Sample],
     *,
     set_aside: int,
+    waiting: Sequence[Waiting] = (),
+    removals: Removals | None = None,
     seen_at: datetime,
 ) -> RunSummary:
     """A past run as its checks see it now: its own counts, and the queue as it stands."""
@@ -145,5 +151,7 @@ def summary_of(
         errors=run.first_errors,
         died=counts.get("died", 0),
         is_outage=counts.get("is_outage", False),
+        removals=removals,
+        waiting=tuple(waiting),
         seen_at=seen_at,
     )

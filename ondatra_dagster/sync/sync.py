@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.queue.states import pause_flag
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.verdicts import Limits
@@ -46,4 +47,14 @@ class Sync:
 
     @property
     def limits(self) -> Limits:
-        return Limits(max_rejects=self.sink.max_rejects, max_lag_seconds=self.sink.max_lag_seconds)
+        sink = self.sink
+        return Limits(
+            max_rejects=sink.max_rejects,
+            max_deletes=sink.max_deletes,
+            max_lag_seconds=sink.max_lag_seconds,
+        )
+
+    @property
+    def pause(self) -> Path:
+        """The file whose being there holds the sync."""
+        return pause_flag(self.queue)

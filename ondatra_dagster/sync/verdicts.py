@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.delivery.queue.backlog import Waiting
+from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import Cell, RunSummary
 from ondatra_dagster.wording import count
@@ -36,10 +38,19 @@ class Limits:
     """What a model's header allows; None is no limit."""
 
     max_rejects: Limit | None = None
+    max_deletes: Limit | None = None
     max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
 
     def allowed_rejects(self, attempted: int) -> float:
         return math.inf if self.max_rejects is None else self.max_rejects.of(attempted)
+
+    def are_too_many(self, removals: Removals) -> bool:
+        """Whether so much may not be removed; a share of nobody knows how many counts as too much."""
+        if self.max_deletes is None or removals.is_allowed or not removals.removed:
+            return False
+        if self.max_deletes.is_share and removals.of is None:
+            return True
+        return removals.removed > self.max_deletes.of(removals.of or 0)
 
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
@@ -86,8 +97,12 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
         severity=severity,
         description=problem or calm,
         counts=counts,
-        samples=tuple({"error": error} for error in run.errors),
+        samples=tuple(map(_waits, run.waiting)) or tuple({"error": error} for error in run.errors),
     )
+
+
+def _waits(row: Waiting) -> Mapping[str, Json]:
+    return {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
 
 
 def _is_down(run: RunSummary, _age: float, _limits: Limits) -> str | None:
@@ -128,7 +143,38 @@ def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
     )
 
 
-JUDGES = {"rejects": judge_rejects, "undelivered": judge_undelivered, "invalid_records": judge_invalid}
+def judge_deletes(run: RunSummary, limits: Limits) -> CheckVerdict:
+    """ERROR when more would be removed than @max_deletes allows: then nothing is sent."""
+    removals = run.removals
+    if removals is None or not removals.removed:
+        return _deletes(Severity.PASS, "nothing is to be removed that wasn't looked at", removals)
+    share = "" if removals.of is None else f"{removals.removed} of "
+    what = f"{share}{count(removals.of or removals.removed, removals.noun)} would be removed"
+    if removals.is_allowed:
+        return _deletes(Severity.PASS, f"{what}: it was let go", removals)
+    if not limits.are_too_many(removals):
+        return _deletes(Severity.PASS, f"{what}: within @max_deletes", removals)
+    how = f"look at them, then let them go with `ondatra run --allow-deletes {run.sync_id}`"
+    return _deletes(Severity.ERROR, f"{what}: over @max_deletes, so nothing is sent; {how}", removals)
+
+
+def _deletes(severity: Severity, description: str, removals: Removals | None) -> CheckVerdict:
+    known = {"removed": removals.removed if removals else 0, "held_by_api": removals.of if removals else None}
+    return CheckVerdict(
+        check="deletes_guard",
+        severity=severity,
+        description=description,
+        counts={name: number for name, number in known.items() if number is not None},
+        samples=tuple({"key": key} for key in removals.samples) if removals else (),
+    )
+
+
+JUDGES = {
+    "rejects": judge_rejects,
+    "undelivered": judge_undelivered,
+    "invalid_records": judge_invalid,
+    "deletes_guard": judge_deletes,
+}
 
 
 def judge(run: RunSummary, limits: Limits) -> tuple[CheckVerdict, ...]:

@@ -52,6 +52,8 @@ def send(row):
     contact = {{"customer_id": row["id"], "email": row["email"]}}
     if change == "insert":
         answer = http.post("/crm/contacts", json=contact)
+    elif change == "delete":
+        answer = http.delete("/crm/contacts/" + row["id"])
     else:
         answer = http.patch("/crm/contacts/" + row["id"], json=contact)
     if answer.ok:
@@ -192,19 +194,22 @@ class PlainTables:
         aside = [InvalidSample((None,), "NULL")] if keyed.pop(None, None) else []
         before = dict(table.rows)
         changes = [change for key, row in keyed.items() for change in self._change(table, str(key), row)]
+        if is_full:
+            changes += [self._remove(table, key) for key in before if key not in keyed]
         if changes or table.version < 0:
             table.feed += changes
             table.commit(dataclasses.replace(note, rows=len(table.rows)))
         if aside:
             self._table(f"{model.id}__invalid").commit(dataclasses.replace(note, rows=len(aside)))
-        inserted = len(table.rows) - len(before)
+        inserted, deleted = len(table.rows.keys() - before.keys()), len(before.keys() - table.rows.keys())
         return Written(
             changed=bool(changes),
             version=table.version,
             table_id=table.table_id,
             rows=len(table.rows),
             inserted=inserted,
-            updated=(len(changes) - inserted) // 2,
+            updated=(len(changes) - inserted - deleted) // 2,
+            deleted=deleted,
             invalid={"NULL": len(aside)} if aside else {},
             invalid_samples=aside,
             findings=findings,
@@ -241,6 +246,11 @@ class PlainTables:
         table.rows[key] = (rowid, row)
         for change_type, image in images.items():
             yield Change(identifier([image[0]]), rowid, change_type, version, orjson.dumps(image).decode())
+
+    def _remove(self, table: PlainTable, key: str) -> Change:
+        rowid, row = table.rows.pop(key)
+        payload = orjson.dumps(row).decode()
+        return Change(identifier([row[0]]), rowid, ChangeType.DELETE, table.version + 1, payload)
 
 
 class PlainFeed:

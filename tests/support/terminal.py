@@ -1,6 +1,7 @@
 """Where a user of the command line types, and what they are told."""
 
 import dataclasses
+from collections.abc import Collection
 
 import orjson
 import pytest
@@ -33,11 +34,20 @@ class Terminal:
         self.capture.readouterr()
         return self._said(code_of(words))
 
-    def run(self, shop: Shop, *, as_json: bool = False) -> Said:
+    def run(
+        self,
+        shop: Shop,
+        *,
+        as_json: bool = False,
+        is_full: bool = False,
+        allow_deletes: Collection[str] = (),
+    ) -> Said:
         """`ondatra run`, but for the JVM."""
         self.capture.readouterr()
         workspace = shop.workspace
-        return self._said(run(workspace, workspace.plan(), as_json=as_json, opened=shop.opened))
+        plan = workspace.plan(is_full=is_full)
+        code = run(workspace, plan, as_json=as_json, opened=shop.opened, allow_deletes=allow_deletes)
+        return self._said(code)
 
     def _said(self, code: int) -> Said:
         captured = self.capture.readouterr()

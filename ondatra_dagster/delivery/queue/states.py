@@ -28,6 +28,7 @@ class QueueState:
     oldest_since: float | None = None  # of pending and waiting
     next_due_at: float | None = None
     has_open_run: bool = False  # a run ended without publishing all its records
+    is_paused: bool = False  # somebody holds the sync
 
     @property
     def depth(self) -> int:
@@ -48,7 +49,12 @@ def queue_state(path: Path, *, now: float) -> QueueState | None:
     if not path.exists():
         return None
     with read_only(path) as store:
-        return look(store, now=now)
+        return dataclasses.replace(look(store, now=now), is_paused=pause_flag(path).exists())
+
+
+def pause_flag(queue: Path) -> Path:
+    """The file whose being there holds a sync; it is no part of the queue, and outlives it."""
+    return queue.with_suffix(".paused")
 
 
 def look(store: Store, *, now: float) -> QueueState:

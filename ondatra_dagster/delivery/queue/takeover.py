@@ -69,6 +69,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("base_url", frontier.base_url)
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
+        queue.store.run("delete from meta where name = 'removals_upto'")
     queue.reload_layouts()
     with queue.store.immediate():
         queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now) for unit in frontier.units))

@@ -53,7 +53,7 @@ def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
     assert ("raw.contacts", 2, True) == (contacts["model"], contacts["rows"], contacts["changed"])
     assert ("sync.crm", "backfill") == (crm["model"], crm["run_type"])
     assert {"insert": 2, "update": 0, "delete": 0} == sync["counts"]["succeeded"]  # type: ignore[index]
-    assert {"rejects": "pass", "undelivered": "pass", "invalid_records": "pass"} == sync["checks"]
+    assert {"pass"} == set(sync["checks"].values())  # type: ignore[union-attr, attr-defined]
     assert end["ok"]
 
 

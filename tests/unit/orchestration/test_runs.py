@@ -8,6 +8,8 @@ from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
+from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES
+from ondatra_dagster.orchestration.sync_runs import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 CRM = dg.AssetKey(["sync", "crm"])
@@ -122,7 +124,7 @@ def test_all_rejected_is_never_green(materialize: Materialize, shop: Shop, api: 
     result = materialize(shop)
     assert not result.success
     assert (False, "ERROR") == checks(result)["rejects"]
-    assert {"rejects", "undelivered", "invalid_records"} == set(checks(result))
+    assert {"rejects", "undelivered", "invalid_records", "deletes_guard"} == set(checks(result))
 
 
 def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
@@ -210,6 +212,67 @@ def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
         shop.heard.models[-1].run_type,
         shop.heard.models[-1].reason,
     )
+
+
+def a_guarded(shop: Shop) -> None:
+    """Three contacts of which two are about to be removed, where one may."""
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(f"-- @max_deletes: 1\n{model.read_text()}")
+
+
+@pytest.mark.parametrize(("tag", "is_let_go"), [("sync.crm", True), ("true", True), ("sync.erp", False)])
+def test_more_deletes_than_allowed_wait_for_the_tag(
+    materialize: Materialize, shop: Shop, api: DemoApi, tag: str, *, is_let_go: bool
+) -> None:
+    """A click in Dagster's launchpad is as good as the flag of the command line."""
+    a_guarded(shop)
+    materialize(shop)
+    write_contacts(shop.root, a1="ada@example.com")
+    result = materialize(shop, tags={FULL_REFRESH: "true"})
+    assert not result.success
+    assert (False, "ERROR") == checks(result)["deletes_guard"]
+    assert {"a1", "b2", "c3"} == set(api.contacts())
+    (check,) = [each for each in result.get_asset_check_evaluations() if each.check_name == "deletes_guard"]
+    assert ["b2", "c3"] == [record.data["key"] for record in check.metadata["samples"].records]
+    result = materialize(shop, PUSH, tags={ALLOW_DELETES: tag})
+    assert (is_let_go, ["a1"] if is_let_go else ["a1", "b2", "c3"]) == (
+        result.success,
+        sorted(api.contacts()),
+    )
+
+
+def test_a_paused_sync_takes_rows_and_sends_them_when_it_goes_on(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """Models run on while an API is being moved; nothing is lost."""
+    (sync,) = shop.workspace.syncs.values()
+    pause(sync)
+    result = materialize(shop)
+    assert result.success
+    assert () == api.calls
+    assert (False, "WARN") == checks(result)["undelivered"]
+    (told,) = shop.heard.syncs
+    assert (
+        "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 inserts to go" == told.summary.message
+    )
+    assert resume(sync)
+    assert materialize(shop, PUSH).success
+    assert {"a1", "b2"} == set(api.contacts())
+    assert not resume(sync)
+
+
+def test_a_dry_run_tells_what_it_would_send(
+    materialize: Materialize, shop: Shop, api: DemoApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By count and with samples: what one wants to see before a new sink goes live."""
+    monkeypatch.setenv("ONDATRA_SINKS", "dry")
+    result = materialize(shop)
+    (push,) = result.asset_materializations_for_node("push__sync__crm")
+    grid = {record.data["rows"]: record.data["insert"] for record in push.metadata["counts"].records}
+    assert (2, 0, 0) == (grid["planned"], grid["attempted"], grid["succeeded"])
+    assert "sinks are dry, nothing was sent: 2 inserts to go" == push.metadata["message"].value
+    assert ["a1", "b2"] == [record.data["key"] for record in push.metadata["sample waiting"].records]
 
 
 @pytest.mark.parametrize("sinks", ["off", "dry"])

@@ -46,6 +46,7 @@ class Queue:
     due: int = 0
     next_due_at: float | None = None
     has_open_run: bool = False
+    is_paused: bool = False
 
     @property
     def can_send(self) -> bool:
@@ -282,3 +283,22 @@ def test_sinks_that_are_off_have_no_work(world: World) -> None:
     world.sinks = "off"
     world.queues["crm"] = Queue(watermark=0)
     assert (Need.NONE, "sinks are off") == world.sync()
+
+
+@pytest.mark.parametrize(
+    ("sinks", "queue", "told"),
+    [
+        ("dry", Queue(pending=2), "sinks are dry: 2 pending in the queue"),
+        ("on", Queue(pending=2, is_paused=True), "it is paused: 2 pending in the queue"),
+        ("on", Queue(is_paused=True), "it is paused: nothing waits"),
+    ],
+)
+def test_a_held_sync_takes_what_is_new_and_leaves_what_waits(
+    world: World, sinks: str, queue: Queue, told: str
+) -> None:
+    """A run that sends nothing is started for new rows, not once more for those that it left."""
+    world.sinks = sinks
+    world.queues["crm"] = queue
+    assert (Need.NONE, told) == world.sync()
+    world.queues["crm"] = dataclasses.replace(queue, watermark=0)
+    assert (Need.SURE, "version 1 of sync.crm") == world.sync()

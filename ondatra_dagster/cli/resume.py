@@ -1,0 +1,22 @@
+"""`ondatra resume`: let a paused sync go on."""
+
+import click
+
+from ondatra_dagster.cli.here import open_workspace
+from ondatra_dagster.cli.output import say
+from ondatra_dagster.orchestration.sync_runs import resume
+from ondatra_dagster.wording import count
+
+
+@click.command("resume")
+@click.argument("sync")
+def command(sync: str) -> int:
+    """Let SYNC go on: its next run, or Dagster's sensor, sends what has waited."""
+    workspace = open_workspace()
+    chosen = workspace.sync(sync)
+    if not resume(chosen):
+        say(f"{chosen.id} isn't paused")
+        return 0
+    queue = workspace.queue(chosen.id)
+    say(f"{chosen.id} goes on; {count(queue.depth if queue else 0, 'key')} to go: ondatra run")
+    return 0

@@ -1,0 +1,73 @@
+"""Commands that hold a sync back, or let it go: pause, resume, `run --allow-deletes`."""
+
+import pytest
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+
+def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Rows are taken in meanwhile, and `run` says that they wait and for what."""
+    assert "sync.crm is paused, with 0 keys to go" in ondatra("pause", "sync.crm").err
+    said = ondatra.run(shop)
+    assert (0, ()) == (said.code, api.calls)
+    assert "2 inserts to go" in said.err
+    idle = ondatra("run")
+    assert 0 == idle.code
+    assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 keys to go" in idle.err
+    *_, line = ondatra("status", "--json").objects
+    assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
+    assert "2 keys to go: ondatra run" in ondatra("resume", "sync.crm").err
+    assert 0 == ondatra("run").code  # nothing has to be read, so this starts no Spark
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_pause_outlives_the_queue(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Who deletes the queue file to start anew hasn't said that rows may go."""
+    ondatra("pause", "sync.crm")
+    ondatra.run(shop)
+    for path in (shop.root / ".ondatra" / "queue").glob("*.sqlite*"):
+        path.unlink()
+    ondatra.run(shop)
+    assert () == api.calls
+
+
+def test_a_replay_of_a_paused_sync_sends_nothing(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """A pause is for every way to send."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run(shop)
+    calls = len(api.calls)
+    ondatra("pause", "sync.crm")
+    assert "1 dead letter" in ondatra("replay", "sync.crm").err
+    assert calls == len(api.calls)
+
+
+def test_resume_of_what_is_not_paused_says_so(shop: Shop, ondatra: Terminal) -> None:
+    """It is no error: the sync is as it was wanted."""
+    said = ondatra("resume", "sync.crm")
+    assert (0, "sync.crm isn't paused\n") == (said.code, said.err)
+
+
+def test_deletes_over_the_limit_fail_the_run_until_they_are_let_go(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """The flag names the sync, and the message the flag."""
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(f"-- @max_deletes: 40%\n{model.read_text()}")
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.com")
+    said = ondatra.run(shop, is_full=True)
+    assert 1 == said.code
+    assert "1 of 2 keys would be removed: over @max_deletes" in said.err
+    assert "ondatra run --allow-deletes sync.crm" in said.err
+    assert {"a1", "b2"} == set(api.contacts())
+    assert 1 == ondatra("run").code
+    assert 0 == ondatra("run", "--allow-deletes", "sync.crm").code
+    assert {"a1"} == set(api.contacts())
+
+
+@pytest.mark.parametrize("words", [["pause", "crmm"], ["resume", "crmm"], ["run", "--allow-deletes", "crmm"]])
+def test_an_unknown_sync_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, words: list[str]) -> None:
+    """Else a run would pass for an allowed one."""
+    assert 2 == ondatra(*words).code

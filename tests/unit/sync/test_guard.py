@@ -1,0 +1,331 @@
+"""What would be removed from a destination is counted before anything is sent, and may have to be let go."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
+from ondatra_dagster.delivery.deliver import Pushed
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.project.header import read_header
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.resync import resync
+from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
+from ondatra_dagster.tracking.history import History
+from ondatra_dagster.tracking.store import TrackingStore
+
+LAYOUT = Layout((Column("id", "string"), Column("Part", "string")))
+HEADERS = {
+    "merge": "-- @kind: merge\n-- @unique_key: id\n",
+    "tracked": "-- @kind: tracked\n-- @group_key: id\n",
+    "table": "-- @kind: table\n",
+    "partition": "-- @kind: partition\n-- @partitioned_by: part\n",
+}
+HOUR = 3600
+Rows = Mapping[str, Sequence[str]]  # id → the part of each of its rows
+
+
+@dataclasses.dataclass
+class Guarded:
+    """A sync of one kind with a limit, over a table in plain Python and an API that only counts."""
+
+    state: Path
+    kind: str
+    limit: str
+    feed: list[Change] = dataclasses.field(default_factory=list)
+    rows: dict[int, tuple[str, str]] = dataclasses.field(default_factory=dict)  # rowid → id, part
+    version: int = 0
+    rowids: int = 0
+    now: float = 1_800_000_000.0
+    status: str = "ok"
+    sent: list[str] = dataclasses.field(default_factory=list)  # change types
+    snapshots: int = 0
+    held: str | None = None
+
+    def write(self, rows: Rows) -> None:
+        """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
+        self.version += 1
+        wanted = [(key, part) for key, parts in rows.items() for part in parts]
+        old = {rowid: row for rowid, row in self.rows.items() if self._replaces(row, wanted)}
+        kept = sorted(row for rowid, row in self.rows.items() if rowid not in old)
+        for row in kept:
+            wanted.remove(row)
+        for rowid, row in old.items():
+            self._add(rowid, row, ChangeType.DELETE)
+            del self.rows[rowid]
+        for row in wanted:
+            self.rowids += 1
+            self._add(self.rowids, row, ChangeType.INSERT)
+            self.rows[self.rowids] = row
+
+    def _replaces(self, row: tuple[str, str], wanted: list[tuple[str, str]]) -> bool:
+        if self.kind == "table":
+            return True
+        same = 1 if self.kind == "partition" else 0
+        now = sorted(each for each in self.rows.values() if each[same] == row[same])
+        return now != sorted(each for each in wanted if each[same] == row[same])
+
+    def _add(self, rowid: int, row: tuple[str, str], change_type: ChangeType) -> None:
+        key = row[0] if KINDS[self.kind].delivers_by_key else str(rowid)
+        self.feed.append(Change(key, rowid, change_type, self.version, orjson.dumps(row).decode()))
+
+    def source(self) -> SourceState:
+        return SourceState(
+            table_id="t",
+            version=self.version,
+            invalid_version=-1,
+            set_aside=0,
+            columns=LAYOUT.columns,
+            rows=len(self.rows),
+        )
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        if after is None:
+            self.snapshots += 1
+            by_key = KINDS[self.kind].delivers_by_key
+            changes = [
+                Change(
+                    row[0] if by_key else str(rowid),
+                    rowid,
+                    ChangeType.INSERT,
+                    upto,
+                    orjson.dumps(row).decode(),
+                )
+                for rowid, row in self.rows.items()
+            ]
+        else:
+            changes = [change for change in self.feed if after < change.version <= upto]
+        changes.sort(key=lambda change: (change.key, change.version))
+        yield Segment(-1 if after is None else after, upto, [FeedPage(LAYOUT, changes)])
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from ()
+
+    def push(self, *, number: int, layout: Layout, text: str, keys: Sequence[str], journal: object) -> Pushed:
+        self.sent += [key.partition(":")[2] for key in keys]
+        return Pushed(dict.fromkeys(keys, Outcome.parse(self.status)), calls=1)
+
+    @property
+    def sync(self) -> Sync:
+        text = f"{HEADERS[self.kind]}-- @sink: api\n-- @max_deletes: {self.limit}\n"
+        header, problems = read_header(text, file="models/sync/a.sql", model="sync.a", sinks={"api"})
+        assert header.sink, problems
+        model = Model(
+            name="sync.a",
+            path=self.state / "a.sql",
+            file="models/sync/a.sql",
+            kind=header.kind,
+            sql="select 1",
+            sql_line=4,
+            definition="d",
+            key_columns=header.key_columns,
+            sink=header.sink,
+        )
+        push = PushSettings(max_attempts=9)
+        config = PushConfig(name="api", file="lib/api.star", destination="Api", object="Api", push=push)
+        return Sync(
+            model=model, sink=header.sink, config=config, library=self.state / "api.star", state=self.state
+        )
+
+    @property
+    def ports(self) -> Ports:
+        return Ports(
+            source=self.source,
+            feed=self,
+            push=lambda: contextlib.nullcontext(self.push),
+            tracking=TrackingStore(str(self.state / "tracking")),
+            history=History(self.state / "history.sqlite"),
+            hold=lambda: self.held,
+            clock=lambda: self.now,
+        )
+
+    def run(self, *, allows_deletes: bool = False) -> tuple[RunSummary, CheckVerdict]:
+        """The run, and what the guard says of it."""
+        self.now += 1
+        self.sent.clear()
+        occasion = Occasion(trigger="test", allows_deletes=allows_deletes)
+        summary = run_sync(self.sync, self.ports, occasion)
+        verdicts = {verdict.check: verdict for verdict in judge(summary, self.sync.limits)}
+        return summary, verdicts["deletes_guard"]
+
+
+def keys(count: int, *, each: int = 1) -> dict[str, list[str]]:
+    return {f"k{number:02}": ["p"] * each for number in range(count)}
+
+
+def a_delivered(tmp_path: Path, kind: str, limit: str, rows: Rows) -> Guarded:
+    guarded = Guarded(tmp_path, kind, limit)
+    guarded.write(rows)
+    guarded.run()
+    return guarded
+
+
+def test_within_the_limit_deletes_go(tmp_path: Path) -> None:
+    """A guard that stops ordinary days would be switched off."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(8))
+    _, guard = guarded.run()
+    assert ["delete", "delete"] == guarded.sent
+    assert (Severity.PASS, "2 of 10 groups would be removed: within @max_deletes") == (
+        guard.severity,
+        guard.description,
+    )
+
+
+def test_over_the_limit_nothing_is_sent_and_the_queue_keeps_it(tmp_path: Path) -> None:
+    """An empty export upstream mustn't empty the CRM; also the rows beside the deletes wait."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write({**keys(7), "new": ["p"]})
+    for _ in range(2):
+        summary, guard = guarded.run()
+        assert [] == guarded.sent
+        assert Severity.ERROR == guard.severity
+        assert {"removed": 3, "held_by_api": 10} == guard.counts
+        assert [{"key": "k07"}, {"key": "k08"}, {"key": "k09"}] == list(guard.samples)
+        assert summary.queue
+        assert 4 == summary.queue.depth
+    assert "ondatra run --allow-deletes sync.a" in guard.description
+
+
+def test_what_was_let_go_stays_so_until_it_has_arrived(tmp_path: Path) -> None:
+    """Else each retry of an allowed delete would have to be allowed again."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(5))
+    guarded.run()
+    guarded.status = "error: later"
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+    guarded.now += HOUR
+    guarded.status = "ok"
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+
+
+def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:
+    """What was let go once isn't let go for ever."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(5))
+    guarded.run(allows_deletes=True)
+    guarded.write(keys(1))
+    _, guard = guarded.run()
+    assert (Severity.ERROR, []) == (guard.severity, guarded.sent)
+
+
+def test_rows_that_come_back_lift_it(tmp_path: Path) -> None:
+    """The source was mended: nothing is left to remove, and nobody has to say yes."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(2))
+    guarded.run()
+    guarded.write({**keys(10), "new": ["p"]})
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left", "severity"),
+    [
+        ("10%", 9, Severity.PASS),
+        ("10%", 8, Severity.ERROR),
+        ("0", 9, Severity.ERROR),
+        ("100%", 0, Severity.PASS),
+    ],
+)
+def test_a_share_is_of_the_groups_that_the_api_has(
+    tmp_path: Path, limit: str, left: int, severity: Severity
+) -> None:
+    """Groups, not rows: one long invoice is one invoice."""
+    guarded = a_delivered(tmp_path, "tracked", limit, {**keys(9), "k09": ["p"] * 90})
+    guarded.write(dict(list({"k09": ["p"] * 90, **keys(9)}.items())[10 - left :]))
+    _, guard = guarded.run()
+    assert severity == guard.severity, guard.description
+
+
+def test_groups_are_counted_once_a_version(tmp_path: Path) -> None:
+    """To count them the table is read, which takes Spark: a retry shouldn't."""
+    guarded = a_delivered(tmp_path, "tracked", "10%", keys(10))
+    guarded.write(keys(4))
+    before = guarded.snapshots
+    for _ in range(3):
+        guarded.run()
+    assert before + 1 == guarded.snapshots
+
+
+def test_a_table_that_is_replaced_counts_by_what_it_shrinks(tmp_path: Path) -> None:
+    """Each change of such a table deletes every row: only the difference is a loss."""
+    guarded = a_delivered(tmp_path, "table", "10%", keys(20))
+    guarded.write(keys(18))
+    _, guard = guarded.run()
+    assert (Severity.PASS, "2 of 20 rows would be removed: within @max_deletes") == (
+        guard.severity,
+        guard.description,
+    )
+    guarded.write(keys(15))
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 3, "held_by_api": 18}) == (guard.severity, guard.counts)
+    assert [] == guarded.sent
+
+
+def test_a_partition_that_shrinks_is_not_hidden_by_one_that_grows(tmp_path: Path) -> None:
+    """A day that was lost stays lost, however much today brought."""
+    guarded = a_delivered(tmp_path, "partition", "3", {"a": ["mon"] * 5, "b": ["tue"] * 2})
+    guarded.write({"a": ["mon"], "b": ["tue"] * 9})
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 4, "held_by_api": 7}) == (guard.severity, guard.counts)
+
+
+def test_rows_that_never_arrived_are_no_part_of_what_the_api_has(tmp_path: Path) -> None:
+    """Half the table was refused: two of the five that are there are 40 %."""
+    guarded = Guarded(tmp_path, "tracked", "30%")
+    guarded.write(keys(5))
+    guarded.run()
+    guarded.status = "reject: no"
+    guarded.write(keys(10))
+    guarded.run()
+    guarded.write(dict(list(keys(10).items())[2:]))
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 2, "held_by_api": 5}) == (guard.severity, guard.counts)
+
+
+def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
+    """Paused or dry, one wants to know before it goes; and what is small adds up until it is sent."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.held = "it is paused"
+    for left, severity in ((9, Severity.PASS), (8, Severity.PASS), (7, Severity.ERROR)):
+        guarded.write(keys(left))
+        summary, guard = guarded.run()
+        assert (severity, []) == (guard.severity, guarded.sent)
+        assert summary.message.startswith("it is paused: ")
+    guarded.held = None
+    assert Severity.ERROR == guarded.run()[1].severity
+
+
+def test_a_resync_goes_past_the_guard_like_any_change(tmp_path: Path) -> None:
+    """What was let go before it has nothing to say about what it removes."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(6))
+    guarded.run(allows_deletes=True)
+    resync(guarded.sync, guarded.ports, assume_delivered=False)
+    guarded.write(keys(2))
+    _, guard = guarded.run()
+    assert (Severity.ERROR, 4) == (guard.severity, guard.counts["removed"])
+
+
+def test_without_a_limit_nothing_is_counted(tmp_path: Path) -> None:
+    """The check is there for all, and passes."""
+    guarded = a_delivered(tmp_path, "merge", "5", keys(2))
+    sink = dataclasses.replace(guarded.sync.sink, max_deletes=None)
+    sync = dataclasses.replace(guarded.sync, sink=sink)
+    guarded.write(keys(3))
+    summary = run_sync(sync, guarded.ports, Occasion(trigger="test"))
+    assert summary.removals is None
+    assert {Severity.PASS} == {verdict.severity for verdict in judge(summary, sync.limits)}
