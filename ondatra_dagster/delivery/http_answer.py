@@ -51,7 +51,7 @@ def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield from chunks
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise UnreadableError(f"the answer is packed as {encoding!r:.50}, which was not asked for")
+        raise UnreadableError(f"the answer is packed as {encoding!r}, which was not asked for")
     unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
         for chunk in chunks:

@@ -4,6 +4,7 @@ A call's way: prepared (http_request), answered from the journal if it was befor
 `retry` times more; its last answer is journalled and counted.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import random as chance
@@ -33,7 +34,7 @@ _WITH_IDEMPOTENCY_KEY = frozenset({"POST", "PATCH"})
 class Turnstile(Protocol):
     """What lets a request through when its turn has come."""
 
-    def wait_for_turn(self) -> None: ...
+    def turn(self) -> contextlib.AbstractContextManager[None]: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,16 +120,16 @@ class HttpApi:
 
     def send(self, prepared: Prepared) -> Answer:
         """One try, in its turn."""
-        if self._rate_limit and prepared.is_home:
-            self._rate_limit.wait_for_turn()
-        return self._exchange.send(prepared)
+        if self._rate_limit is None or not prepared.is_home:
+            return self._exchange.send(prepared)
+        with self._rate_limit.turn():
+            return self._exchange.send(prepared)
 
     def refusal(self, why: str) -> Answer:
         return self._exchange.refusal(why)
 
     def without_token(self, why: NoTokenError) -> Answer:
-        """The answer to a call that can't go out for want of a token; the rows aren't to blame."""
-        return Answer(NO_ANSWER, self.redactor.redact(f"not sent: {why}"), is_unsent=True)
+        return self._exchange.without_token(f"not sent: {why}")
 
     def _ask(self, question: Question) -> Answer:
         """What a token server answers, in the end."""

@@ -14,6 +14,7 @@ from ondatra_dagster.delivery.redaction import Redactor
 from ondatra_dagster.delivery.retry import NO_ANSWER
 
 CONNECTIONS = 64
+_SHOWN = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
@@ -40,7 +41,7 @@ class Exchange:
             return self.refusal(f"not sent: {error}")
         except httpx.TransportError as error:
             why = str(error) or type(error).__name__
-            return Answer(NO_ANSWER, self._redactor.redact(f"no answer: {why} ({type(error).__name__})"))
+            return Answer(NO_ANSWER, self._shown(f"no answer: {why} ({type(error).__name__})"))
 
     def _exchange(self, request: httpx.Request) -> Answer:
         response = self._transport.handle_request(request)
@@ -50,13 +51,20 @@ class Exchange:
             chunks = cast("httpx.SyncByteStream", response.stream)
             return Answer(response.status_code, read_text(chunks, headers), headers)
         except UnreadableError as error:
-            return Answer(response.status_code, str(error), headers, refused=True)
+            return Answer(response.status_code, self._shown(str(error)), headers, refused=True)
         finally:
             response.close()
 
     def refusal(self, why: str) -> Answer:
         """The answer to what doesn't go out."""
-        return Answer(NO_ANSWER, self._redactor.redact(why), refused=True)
+        return Answer(NO_ANSWER, self._shown(why), refused=True)
+
+    def without_token(self, why: str) -> Answer:
+        """The answer to what can't go out for want of a token; the rows aren't to blame."""
+        return Answer(NO_ANSWER, self._shown(why), is_unsent=True)
+
+    def _shown(self, why: str) -> str:
+        return self._redactor.redact(why)[:_SHOWN]
 
     def close(self) -> None:
         self._transport.close()

@@ -163,9 +163,7 @@ def _parse(text: str) -> httpx.URL:
     try:
         return httpx.URL(text)
     except httpx.InvalidURL as error:
-        raise RefusedError(
-            f"{text!r:.200} is not an address: {error}; quote values with url_quote()"
-        ) from error
+        raise RefusedError(f"{text!r} is not an address: {error}; quote values with url_quote()") from error
 
 
 def _origin(url: httpx.URL) -> Origin:
@@ -229,7 +227,7 @@ def _seconds(timeout: object, default: float) -> float:
         return default
     if isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < _LONGEST_SECONDS:
         return float(timeout)
-    raise RefusedError(f"timeout= takes a number of seconds, not {timeout!r:.50}")
+    raise RefusedError(f"timeout= takes a number of seconds, not {timeout!r}")
 
 
 def _query(params: Mapping[str, object]) -> str:

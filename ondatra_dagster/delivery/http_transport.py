@@ -36,13 +36,25 @@ def _left(timeout: float | None, late: type[Exception]) -> float:
 
 
 class _Stream(httpcore.NetworkStream):
+    """A connection. What is written waits for the next read: a head and its body in one packet."""
+
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
+        self._unsent = b""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        # a server may have answered, and hung up, before it took the whole request
+        with contextlib.suppress(httpcore.WriteError):
+            self._send(timeout)
         return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._unsent += buffer
+        if len(self._unsent) >= _WRITE_BYTES:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        buffer, self._unsent = self._unsent, b""
         # in pieces: the timeout of one large write starts anew whenever the server takes a little
         for start in range(0, len(buffer), _WRITE_BYTES):
             piece = buffer[start : start + _WRITE_BYTES]

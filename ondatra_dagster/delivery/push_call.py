@@ -14,7 +14,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http_api import BatchCalls
 from ondatra_dagster.delivery.http_request import Call
 from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_words import WORDS, WrongUseError
+from ondatra_dagster.delivery.push_words import WORDS, WrongUseError, named
 
 logger = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class PushCall:
     def sleep(self, seconds: object) -> None:
         """Wait; this counts as computing, so that nobody sleeps past the time limit."""
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise WrongUseError(f"sleep takes seconds, not {seconds!r:.50}")
+            raise WrongUseError(f"sleep takes seconds, not {named(seconds)}")
         self._sleep(max(min(float(seconds), self._ends_at - self._clock()), 0.0))
 
     def env(self, name: object) -> str:
         """The value of a variable that API's "env" lists."""
         if name not in self._config.env:
-            raise WrongUseError(f'env({name!r:.80}) may not be read: name it in API\'s "env"')
+            raise WrongUseError(f'env({name!r}) may not be read: name it in API\'s "env"')
         return self.http.secret(str(name))
 
     def print(self, text: str) -> None:
@@ -119,7 +119,7 @@ def _is_deeper(value: Json, levels: int) -> bool:
 
 def _checked_json(text: object) -> tuple[int, Json]:
     if not isinstance(text, str):
-        raise WrongUseError(f"json.decode takes a text, not {text!r:.100}")
+        raise WrongUseError(f"json.decode takes a text, not {named(text)}")
     return _json(text)
 
 

@@ -17,9 +17,14 @@ class WrongUseError(Exception):
     """The .star file uses a word as it can't be used."""
 
 
+def named(value: object) -> str:
+    """What a value is, without the value: it may hold secrets, and a part of one can't be masked."""
+    return f"a value of type {type(value).__name__}"
+
+
 def _text(value: object, word: str) -> str:
     if not isinstance(value, str):
-        raise WrongUseError(f"{word} takes a text, not {value!r:.100}")
+        raise WrongUseError(f"{word} takes a text, not {named(value)}")
     return value
 
 
@@ -28,7 +33,7 @@ def _encoded(digest: bytes, encoding: object) -> str:
         return digest.hex()
     if encoding == "base64":
         return base64.b64encode(digest).decode()
-    raise WrongUseError(f"encoding is {encoding!r:.50}; it can be 'hex' or 'base64'")
+    raise WrongUseError(f"encoding is {encoding!r}; it can be 'hex' or 'base64'")
 
 
 def digest(name: str, text: object, encoding: object) -> str:
@@ -79,7 +84,7 @@ def parse_time(text: object) -> float:
 def format_time(seconds: object, pattern: object = "%Y-%m-%dT%H:%M:%SZ") -> str:
     """Seconds since 1970 as text, in UTC."""
     if not isinstance(seconds, int | float):
-        raise WrongUseError(f"time.format takes seconds since 1970, not {seconds!r:.50}")
+        raise WrongUseError(f"time.format takes seconds since 1970, not {named(seconds)}")
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime(_text(pattern, "time.format"))
     except (ValueError, OverflowError, OSError) as error:

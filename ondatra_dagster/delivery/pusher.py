@@ -66,7 +66,7 @@ def open_pusher(
     """The push of a lib/*.star file, its connections kept open until the end."""
     loaded = load_library(library)
     with contextlib.ExitStack() as stack:
-        rate_limit = RateLimit.of(loaded.config, rates)
+        rate_limit = RateLimit.of(loaded.config, rates, lib=library.parent)
         if rate_limit:
             stack.callback(rate_limit.close)
         tokens = rates.with_name("tokens")

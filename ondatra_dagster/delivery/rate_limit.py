@@ -1,7 +1,8 @@
 """A limit on requests, kept over all syncs, threads and runs that share a base_url.
 
 The times of the newest sends are kept, not a bucket of permits: a full bucket lets twice the limit through in
-one window. A turn is taken before the request goes out: a process that dies has used up its turn and no more.
+one window. A turn is taken before the request goes out, and lasts while it may be on its way: the server
+counts when it arrives, which may be later. A process that dies has used up its turn and no more.
 """
 
 import contextlib
@@ -9,12 +10,13 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
-from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.store.database import Schema, Store, Value, connect
+from ondatra_dagster.delivery.api_dict import parse_api
+from ondatra_dagster.delivery.push_config import PushConfig, RateLimitConfig
+from ondatra_dagster.store.database import Parameters, Schema, Store, connect
 
 SCHEMA = Schema(
     "rates",
@@ -22,67 +24,44 @@ SCHEMA = Schema(
         (
             "first",
             """
-            -- what each sink says of its API: the strictest that was used lately holds for all
-            create table rate (
-                base_url text not null,
-                sink text not null,
-                requests integer not null,
-                per_seconds real not null,
-                used_at real not null,
-                primary key (base_url, sink)
-            ) without rowid;
-            create table send (id integer primary key, base_url text not null, sent_at real not null);
-            create index send_newest on send (base_url, sent_at);
+            -- arrived_by: when the server has it at the latest
+            create table send (id integer primary key, base_url text not null, arrived_by real not null);
+            create index send_newest on send (base_url, arrived_by);
             """,
         ),
     ),
 )
-NOTE_RATE = """
-insert into rate values (:base_url, :sink, :requests, :per_seconds, :now)
-on conflict (base_url, sink) do update
-set requests = excluded.requests, per_seconds = excluded.per_seconds, used_at = excluded.used_at
+# the send that has to be a window ago before the next one goes out
+NTH_NEWEST = """
+select arrived_by from send where base_url = :base_url order by arrived_by desc limit 1 offset :requests - 1
 """
-# a sink that is no more, or that was slowed down by mistake, shouldn't hold back the others for ever
-FORGET_RATES = "delete from rate where used_at < :now - 3600"
-# when every limit lets the next request through: a window after the send that is as many back as it allows
-OPENS_AT = """
-select max(sent_at + per_seconds)
-from rate join (
-    select sent_at, row_number() over (order by sent_at desc) as place from send where base_url = :base_url
-) on place = requests
-where base_url = :base_url
-"""
-TAKE_TURN = "insert into send (base_url, sent_at) values (:base_url, :now)"
+TAKE_TURN = "insert into send (base_url, arrived_by) values (:base_url, :arrived_by) returning id"
+NOTE_ARRIVAL = "update send set arrived_by = min(arrived_by, :now) where id = :id"
 # the second part: the clock was set back
 FORGET_SENDS = """
-delete from send where base_url = :base_url and (
-    sent_at > :now or sent_at < :now - (select max(per_seconds) from rate where base_url = :base_url)
-)
+delete from send where base_url = :base_url
+and (arrived_by < :now - :longest_seconds or arrived_by > :now + :on_its_way_seconds)
 """
-MARGIN_SECONDS = 0.05  # a request may be slower on its way than the one a window later
-MARGIN_SHARE = 0.02
+ON_ITS_WAY_SECONDS = 0.5  # longer than a request takes until the server has it, on a busy machine too
+MARGIN_SECONDS = 0.001
+LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
 
 
 class RateLimit:
-    """The turns of one sink. Several threads may wait in it."""
+    """The turns of one base_url. Several threads may wait in it."""
 
     def __init__(
         self,
         path: Path,
-        config: PushConfig,
+        base_url: str,
+        limits: Iterable[RateLimitConfig],
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if config.rate_limit is None or config.base_url is None:
-            raise ValueError("a sink without rate_limit and base_url has nothing to wait for")
-        limit = config.rate_limit
-        self._rate: dict[str, Value] = {
-            "base_url": config.base_url.rstrip("/").lower(),
-            "sink": config.name,
-            "requests": limit.requests,
-            "per_seconds": limit.per_seconds + max(MARGIN_SECONDS, limit.per_seconds * MARGIN_SHARE),
-        }
+        self._base_url = _shared(base_url)
+        self._limits = tuple(limits)
+        self._longest = max([LONGEST_SECONDS, *(limit.per_seconds for limit in self._limits)])
         self._clock = clock
         self._sleep = sleep
         self._threads = threading.Lock()
@@ -93,31 +72,59 @@ class RateLimit:
             self._store.run("pragma synchronous = normal")
 
     @classmethod
-    def of(cls, config: PushConfig, path: Path) -> Self | None:
-        """The sink's limit, or None when it has none: then nothing is opened and nothing is asked."""
-        return cls(path, config) if config.rate_limit and config.base_url else None
+    def of(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
+        """All limits that files of `lib` set for the sink's base_url; None without one: nothing is opened."""
+        limits = tuple(limits_for(config.base_url, lib)) if config.base_url else ()
+        return cls(path, config.base_url, limits) if config.base_url and limits else None
 
-    def wait_for_turn(self) -> None:
-        """Return when one more request may go out, which then counts as sent."""
-        while (wait_seconds := self._take_turn()) > 0:
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until one more request may go out, which is sent and answered inside."""
+        turn, wait_seconds = self._take_turn()
+        while turn is None:
             self._sleep(wait_seconds)
+            turn, wait_seconds = self._take_turn()
+        try:
+            yield
+        finally:
+            with self._alone(), self._store.immediate():
+                self._store.run(NOTE_ARRIVAL, {"id": turn, "now": self._clock()})
 
     def close(self) -> None:
         self._store.close()
         os.close(self._lock_file)
 
-    def _take_turn(self) -> float:
-        """Zero when the turn is taken, else in how many seconds to ask again."""
+    def _take_turn(self) -> tuple[int | None, float]:
+        """The number of the turn that is taken, or in how many seconds to ask again."""
         with self._alone(), self._store.immediate():
             now = self._clock()
-            parameters = {**self._rate, "now": now}
-            for statement in (NOTE_RATE, FORGET_RATES, FORGET_SENDS):
-                self._store.run(statement, parameters)
-            ((opens_at,),) = self._store.rows(OPENS_AT, parameters)
-            if isinstance(opens_at, float) and opens_at > now:
-                return opens_at - now
-            self._store.run(TAKE_TURN, parameters)
-            return 0.0
+            self._forget(now)
+            wait_seconds = max(self._wait_seconds(limit, now) for limit in self._limits)
+            if wait_seconds > 0:
+                return None, wait_seconds
+            parameters: Parameters = {"base_url": self._base_url, "arrived_by": now + ON_ITS_WAY_SECONDS}
+            ((turn,),) = self._store.rows(TAKE_TURN, parameters)
+            return turn, 0.0
+
+    def _wait_seconds(self, limit: RateLimitConfig, now: float) -> float:
+        parameters: Parameters = {"base_url": self._base_url, "requests": limit.requests}
+        for (arrived_by,) in self._store.rows(NTH_NEWEST, parameters):
+            wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
+            if arrived_by > now:  # it is under way, and will most likely have arrived sooner
+                return max(wait_seconds - ON_ITS_WAY_SECONDS, MARGIN_SECONDS)
+            return wait_seconds
+        return 0.0
+
+    def _forget(self, now: float) -> None:
+        self._store.run(
+            FORGET_SENDS,
+            {
+                "base_url": self._base_url,
+                "now": now,
+                "longest_seconds": self._longest,
+                "on_its_way_seconds": ON_ITS_WAY_SECONDS,
+            },
+        )
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -129,6 +136,21 @@ class RateLimit:
                 yield
             finally:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+
+def limits_for(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
+    """The limits of all sinks that call this base_url: the API counts what arrives, whoever sent it."""
+    for file in sorted(lib.glob("*.star")):
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
+        if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
+            continue
+        config, _ = parse_api(text, file.name)
+        if config and config.rate_limit and config.base_url and _shared(config.base_url) == _shared(base_url):
+            yield config.rate_limit
+
+
+def _shared(base_url: str) -> str:
+    return base_url.rstrip("/").lower()
 
 
 def _lock_path(path: Path) -> Path:

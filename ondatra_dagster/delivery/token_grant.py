@@ -88,7 +88,7 @@ def read_tokens(answer: Answer, *, now: float) -> Tokens:
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):
         raise NoTokenError("its answer has no access_token that could be sent")
     if isinstance(kind, str) and kind.casefold() != "bearer":
-        raise NoTokenError(f"it gives tokens of the type {kind!r:.50}, but only Bearer tokens can be used")
+        raise NoTokenError(f"it gives tokens of the type {kind!r}, but only Bearer tokens can be used")
     return Tokens(access, _end(said.get("expires_in"), now), str(refresh) if refresh else None)
 
 
@@ -97,7 +97,7 @@ def _refusal(answer: Answer) -> NoTokenError:
         return NoTokenError(answer.text, is_passing=not answer.refused)
     said = _object(answer.text)
     reason = ", ".join(str(said[name]) for name in ("error", "error_description") if said.get(name))
-    why = f"it answered {answer.status_code}" + (f": {reason:.300}" if reason else "")
+    why = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
     return NoTokenError(why, is_passing=is_retryable(answer.status_code))
 
 
