@@ -51,6 +51,7 @@ class Change(NamedTuple):
     change_type: ChangeType
     version: int
     payload: str
+    belongs_to: str = ""  # where the delivery key is the rowid: the key's value (scd2), the partition's
 
 
 class FeedPage(NamedTuple):

@@ -10,7 +10,6 @@ from ondatra_dagster.cli.letters import put_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
-from ondatra_dagster.delivery.queue.tables import open_queue
 from ondatra_dagster.orchestration.sync_runs import letters
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.sync import Sync
@@ -49,5 +48,5 @@ def _revive(sync: Sync, limit: int | None, since: datetime | None) -> tuple[int,
     """How many dead letters and waiting keys are pending now."""
     if not sync.queue.exists():
         return 0, 0
-    with open_queue(sync.queue, shape=sync.shape, replaces_rows=sync.model.kind.replaces_rows) as queue:
+    with sync.open_queue() as queue:
         return replay(queue, now=time.time(), limit=limit, since=since), hasten(queue)

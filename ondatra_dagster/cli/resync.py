@@ -34,7 +34,7 @@ def resync(
 ) -> int:
     """Fill the queue anew and deliver it; the exit code."""
     with opened(workspace) as engine:
-        feed = engine.tables.feed(sync.model)
+        feed = engine.tables.feed(sync)
         keys = begin_anew(workspace, sync, feed, assume_delivered=assume_delivered)
     if assume_delivered:
         say(f"{sync.id} takes its table as delivered; only what changes from now on is sent")

@@ -27,6 +27,7 @@ from ondatra_dagster.delivery.api_literals import (
 from ondatra_dagster.delivery.push_config import (
     BATCH_MODES,
     DECIMALS,
+    WHOLE,
     OAuth2,
     PushConfig,
     PushSettings,
@@ -153,7 +154,7 @@ _FIELD_NAMES = {
 }
 _RATE_LIMIT: Mapping[str, Reader] = {"requests": number(least=1, whole=True), "per": read_duration}
 _PUSH: Mapping[str, Reader] = {
-    "batch_size": number(least=1, whole=True),
+    "batch_size": number(least=WHOLE, whole=True),
     "batch_mode": one_of(BATCH_MODES, "batch modes"),
     "max_attempts": number(least=1, whole=True),
     "args": _args,

@@ -24,6 +24,8 @@ class FrontierUnit(NamedTuple):
     due_at: float | None
     message: str | None
     job_ref: str | None
+    belongs_to: str  # of a row by its rowid: the key's value, the partition's
+    is_context: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.push_library import files_of, unknown_names
 from ondatra_dagster.delivery.push_source import read_source
 from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
 
 
@@ -55,6 +56,10 @@ def check_use(config: PushConfig, model: Model) -> Sequence[Problem]:
     if kinds and model.kind.name not in kinds:
         what = f"{config.name} doesn't take models of kind {model.kind.name}"
         found.append((what, f"it takes {', '.join(kinds)}"))
+    if config.push.batch_size == WHOLE and not model.kind.can_mirror:
+        mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.can_mirror)
+        what = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
+        found.append((what, f"give {config.file} a batch_size, or the model another kind"))
     return [
         Problem(file=model.file, line=model.sink.line, what=what, remedy=remedy) for what, remedy in found
     ]

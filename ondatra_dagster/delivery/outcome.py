@@ -6,6 +6,8 @@ from typing import Self, TypeAlias
 
 ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
 
+NO_ROW: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
+
 _SHOWN = 200  # characters of a status that isn't one
 _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
 

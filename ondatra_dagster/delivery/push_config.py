@@ -10,6 +10,7 @@ from typing import TypeAlias
 BATCH_MODES = ("sync",)
 DECIMALS = ("string", "number")
 CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
+WHOLE = 0  # as a batch size: the whole content at once
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -57,7 +57,9 @@ class Shape(enum.Enum):
     """What a delivery key stands for."""
 
     ROW = "row"  # one row: inserted, updated as a pair of images, deleted
+    VERSION = "version"  # the same, being one of several that belong to a key: these go together
     GROUP = "group"  # any number of rows, always replaced as a whole
+    MIRROR = "mirror"  # any number of rows, of which the API always gets the present ones and nothing else
 
 
 class Standing(NamedTuple):
@@ -69,10 +71,28 @@ class Standing(NamedTuple):
 
 
 def to_send(standing: Standing, shape: Shape, layouts: Mapping[int, Layout]) -> list[SentRow]:
-    """The rows that lead from base to target, in their order of going out; none when these are the same."""
-    if standing.tried is None and is_same(standing.base, standing.target, layouts):
+    """The rows that lead from base to target, in their order of going out; none when these are the same.
+
+    A mirror's are those that are there now: of what the API has of it nothing is kept.
+    """
+    if shape is not Shape.MIRROR and _is_there(standing, layouts):
         return []
     return _SENDERS[shape](standing)
+
+
+def arrived(standing: Standing, shape: Shape) -> Standing:
+    """What is known of the key once all that was sent is acknowledged."""
+    return Standing(NOTHING if shape is Shape.MIRROR else standing.target, standing.target)
+
+
+def weight(standing: Standing, shape: Shape, layouts: Mapping[int, Layout]) -> int:
+    """How many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
+    rows = len(to_send(standing, shape, layouts))
+    return max(rows, 1) if shape is Shape.MIRROR else rows
+
+
+def _is_there(standing: Standing, layouts: Mapping[int, Layout]) -> bool:
+    return standing.tried is None and is_same(standing.base, standing.target, layouts)
 
 
 def is_same(left: Image, right: Image, layouts: Mapping[int, Layout]) -> bool:
@@ -123,7 +143,16 @@ def _send_group(standing: Standing) -> list[SentRow]:
     ]
 
 
-_SENDERS = {Shape.ROW: _send_row, Shape.GROUP: _send_group}
+def _send_mirror(standing: Standing) -> list[SentRow]:
+    return [SentRow(ChangeType.INSERT, row) for row in standing.target]
+
+
+_SENDERS = {
+    Shape.ROW: _send_row,
+    Shape.VERSION: _send_row,
+    Shape.GROUP: _send_group,
+    Shape.MIRROR: _send_mirror,
+}
 
 
 class Fate(enum.Enum):
@@ -179,4 +208,13 @@ def _after_group(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> St
     return Standing((*kept, *(arrived if standing.target else ())), standing.target)
 
 
-_AFTER = {Shape.ROW: _after_row, Shape.GROUP: _after_group}
+def _after_mirror(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> Standing:
+    return standing  # the next try sends all that is there then, whatever came of this one
+
+
+_AFTER = {
+    Shape.ROW: _after_row,
+    Shape.VERSION: _after_row,
+    Shape.GROUP: _after_group,
+    Shape.MIRROR: _after_mirror,
+}

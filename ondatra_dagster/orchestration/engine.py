@@ -74,7 +74,7 @@ class Tables(Protocol):
     ) -> Written:
         """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
 
-    def feed(self, model: Model) -> Feed: ...
+    def feed(self, sync: Sync) -> Feed: ...
     def start_early(self) -> None: ...
     def activity(self) -> str:
         """What is being done just now; "" where nobody knows."""
@@ -215,7 +215,7 @@ class Engine:
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Bring the sync's destination as far as it goes now."""
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
-        result = sync_runs.push(self.workspace, sync, self.tables.feed(sync.model), occasion)
+        result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
         self._progress.sync_ended(result)
         return result
 

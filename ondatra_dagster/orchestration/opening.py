@@ -14,6 +14,7 @@ from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.sync.ports import Feed
+from ondatra_dagster.sync.sync import Sync
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.change_feed import ChangeFeed
@@ -70,17 +71,17 @@ class SparkTables:
 
         return write_model(self.warehouse, model, frame, note, is_full=is_full, planned=planned)
 
-    def feed(self, model: Model) -> "LazyFeed":
-        return LazyFeed(lambda: self._feed(model))
+    def feed(self, sync: Sync) -> "LazyFeed":
+        return LazyFeed(lambda: self._feed(sync))
 
-    def _feed(self, model: Model) -> "ChangeFeed":
+    def _feed(self, sync: Sync) -> "ChangeFeed":
         from ondatra_dagster.warehouse.change_feed import ChangeFeed
 
         return ChangeFeed(
             warehouse=self.warehouse,
-            table=table_path(self._settings, model.id),
-            key_columns=model.key_columns,
-            by_key=model.kind.delivers_by_key,
+            table=table_path(self._settings, sync.model.id),
+            key_columns=sync.model.key_columns,
+            by_key=sync.delivers_by_key,
         )
 
     def __enter__(self) -> "SparkTables":

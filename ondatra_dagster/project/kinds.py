@@ -23,6 +23,8 @@ class Kind:
     delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
     delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
     replaces_rows: bool = False  # new rows stand for old ones without a key: deletes go out before inserts
+    keeps_versions: bool = False  # a key has many rows, each a version of it: they go out together
+    can_mirror: bool = False  # batch_size 0: the whole content goes out at once
     checks_nulls: bool = False  # rows without a key are set aside
     checks_duplicates: bool = False  # so are all rows of a key that comes more than once
     own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
@@ -34,7 +36,7 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True),
+        Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True, can_mirror=True),
         Kind(
             name="append",
             produces=frozenset({INSERT}),
@@ -67,6 +69,7 @@ KINDS = {
             needs_key=True,
             checks_nulls=True,
             checks_duplicates=True,
+            keeps_versions=True,
             own_columns=("valid_from_snapshot", "valid_to_snapshot", "is_current"),
         ),
         Kind(
@@ -75,6 +78,7 @@ KINDS = {
             key_headers=("partitioned_by", "unique_key"),
             needs_key=True,
             replaces_rows=True,
+            can_mirror=True,
         ),
         Kind(name="events", produces=frozenset({INSERT}), own_columns=("_extra",), has_query=False),
     )

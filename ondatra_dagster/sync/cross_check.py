@@ -6,9 +6,12 @@ from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import KeyEnd, Recovered, frontier_of, take_over
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.whole_table import KEY, whole_segment
+from ondatra_dagster.tracking.record import Delivered
 
 # sorts before every run: what a sync leaves before its first run has sent anything
 BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
@@ -43,17 +46,30 @@ def _begin(
     take_over(queue, frontier, now=ports.clock())
     ends = ports.tracking.delivered_since(sync.id, frontier.run_id)
     recovered = Recovered(
-        KeyEnd(end.identifier, end.table_version, end.status, end.status_message) for end in ends
+        [
+            KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
+            for end in ends
+            if end.table_id == frontier.table_id
+        ],
+        replaces_rows=queue.replaces_rows,
     )
     recovered.drop_delivered(queue)
     return recovered
 
 
+def key_of(sync: Sync, end: Delivered) -> str:
+    """The unit that a record is of."""
+    if sync.is_whole_table:
+        return KEY
+    return str(end.rowid) if sync.shape is Shape.VERSION else end.identifier
+
+
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:
-    if ports.history.runs(sync.id, limit=1):
+    if ports.history.runs(sync.id, limit=1) or ports.tracking.runs(sync.id):
         raise ResyncNeededError(
-            f"{sync.id} has run before, but both its queue and its tracking folder are gone, so nobody knows"
-            f" what the API holds; bring one of them back, or run `ondatra resync {sync.id}`"
+            f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
+            " so nobody knows what the API holds; bring one of them back, or run"
+            f" `ondatra resync {sync.id}`"
         )
 
 
@@ -80,14 +96,19 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
 
 
 def segments_to_enqueue(
-    queue: Queue, feed: Feed, source: SourceState, recovered: Recovered
+    queue: Queue, sync: Sync, feed: Feed, source: SourceState, recovered: Recovered
 ) -> Iterator[Segment]:
     """The changes that the queue hasn't seen, less those that the records say have arrived."""
-    for segment in _unseen(queue, feed, source, recovered):
+    for segment in _unseen(queue, sync, feed, source, recovered):
         yield recovered.without_delivered(segment) if recovered else segment
 
 
-def _unseen(queue: Queue, feed: Feed, source: SourceState, recovered: Recovered) -> Iterator[Segment]:
+def _unseen(
+    queue: Queue, sync: Sync, feed: Feed, source: SourceState, recovered: Recovered
+) -> Iterator[Segment]:
+    if sync.is_whole_table:
+        yield whole_segment(feed, after=queue.watermark, upto=source.version, columns=source.columns)
+        return
     if queue.watermark != NOTHING_ENQUEUED:
         yield from feed.segments(queue.watermark, source.version)
         return

@@ -11,7 +11,7 @@ from ondatra_dagster.wording import count
 # a row unit is one operation; a group's is as many rows as the image that tells what it becomes
 _ROWS = """
 select iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')) as change, count(*)
-from unit where state in ('pending', 'claimed') and version <= :watermark group by change
+from unit where state in ('pending', 'claimed') and version <= :watermark and not is_context group by change
 """
 _GROUPS = """
 select change, sum(1 + length(image) - length(replace(image, char(10), ''))) from (
@@ -20,7 +20,11 @@ select change, sum(1 + length(image) - length(replace(image, char(10), ''))) fro
 )
 group by change
 """
-_PLANNED = {Shape.ROW: _ROWS, Shape.GROUP: _GROUPS}
+_MIRRORS = """
+select 'insert', sum(rows) from unit
+where state in ('pending', 'claimed') and version <= :watermark and target != '' having count(*) > 0
+"""
+_PLANNED = {Shape.ROW: _ROWS, Shape.VERSION: _ROWS, Shape.GROUP: _GROUPS, Shape.MIRROR: _MIRRORS}
 
 
 def told(counts: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ It only prepares the queue; the next run delivers as always.
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.enqueue import enqueue
-from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.sync import Sync
@@ -29,7 +29,7 @@ def resync(sync: Sync, ports: Ports, *, assume_delivered: bool) -> int:
     source = ports.source()
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
-    with open_queue(sync.queue, shape=sync.shape, replaces_rows=sync.model.kind.replaces_rows) as queue:
+    with sync.open_queue() as queue:
         if assume_delivered:
             _begin_anew(queue, sync, ports, source, watermark=source.version)
             return 0

@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.queue.removals import Removals, let_through
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
-from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import Recovered, frontier_of
 from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.sync.cross_check import cross_check, segments_to_enqueue
@@ -58,9 +58,7 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
         return _nothing(started, sync, f"{sync.model.name} has no table yet; it is made when the model runs")
     with contextlib.ExitStack() as stack:
         try:
-            queue = stack.enter_context(
-                open_queue(sync.queue, shape=sync.shape, replaces_rows=sync.model.kind.replaces_rows)
-            )
+            queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return _nothing(started, sync, str(busy))
         return _SyncRun(sync, ports, occasion, queue, source, started).go()
@@ -166,7 +164,8 @@ class _SyncRun:
     def _enqueue(self, recovered: Recovered) -> None:
         now = self._ports.clock()
         if self._source.version > self._queue.watermark:
-            for segment in segments_to_enqueue(self._queue, self._ports.feed, self._source, recovered):
+            segments = segments_to_enqueue(self._queue, self._sync, self._ports.feed, self._source, recovered)
+            for segment in segments:
                 enqueue(self._queue, segment, now=now)
         recovered.bury_refused(self._queue, now)
         if self._source.invalid_version > self._queue.invalid_watermark:

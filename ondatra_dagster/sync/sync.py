@@ -1,10 +1,13 @@
 """One sync of the project: a model, the sink that it names, and where its queue is."""
 
 import dataclasses
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.delivery.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.verdicts import Limits
@@ -32,14 +35,39 @@ class Sync:
     def journal(self) -> Path:
         return self.queue.with_suffix(".journal")
 
+    def open_queue(self) -> AbstractContextManager[Queue]:
+        """The sync's queue, to be written; BusyError when another process does."""
+        is_mirror = self.shape is Shape.MIRROR
+        return open_queue(
+            self.queue, shape=self.shape, replaces_rows=self.model.kind.replaces_rows and not is_mirror
+        )
+
     @property
     def shape(self) -> Shape:
-        return Shape.GROUP if self.model.kind.delivers_groups else Shape.ROW
+        """What a unit of the queue is."""
+        kind = self.model.kind
+        if self.config.push.batch_size == WHOLE:
+            return Shape.MIRROR
+        if kind.keeps_versions:
+            return Shape.VERSION
+        return Shape.GROUP if kind.delivers_groups else Shape.ROW
+
+    @property
+    def delivers_by_key(self) -> bool:
+        """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
+        kind = self.model.kind
+        return kind.delivers_by_key or (self.shape is Shape.MIRROR and kind.needs_key)
+
+    @property
+    def is_whole_table(self) -> bool:
+        return self.shape is Shape.MIRROR and not self.model.kind.needs_key
 
     @property
     def operation(self) -> Operation:
         """What an insert or an update means at the destination."""
-        return Operation.UPSERT
+        if self.shape is Shape.MIRROR:
+            return Operation.MIRROR
+        return Operation.UPSERT if self.model.kind.produces != {ChangeType.INSERT} else Operation.APPEND
 
     @property
     def ends(self) -> SyncEnds:

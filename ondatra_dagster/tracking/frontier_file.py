@@ -28,9 +28,11 @@ _SCHEMA = pa.schema(
         "due_at": pa.float64(),
         "message": pa.string(),
         "job_ref": pa.string(),
+        "belongs_to": pa.string(),
+        "is_context": pa.int64(),
     }
 )
-_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref"})
+_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context"})
 
 Opener: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
 

@@ -1,6 +1,7 @@
 """What changed in a table between two versions, in pages that fit into memory."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -105,7 +106,8 @@ class ChangeFeed:
         chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, TYPE)))
         for arrow in self._arrow_pages(chosen, self._order(), size):
             if arrow.num_rows:
-                yield FeedPage(layout, _changes(arrow, len(names), self._places(names)))
+                places = self._key_places(names)
+                yield FeedPage(layout, _changes(arrow, len(names), places, by_key=self.by_key))
 
     def _order(self) -> _Order:
         """How changes stand: all of a key together, or as they have to be sent."""
@@ -116,11 +118,8 @@ class ChangeFeed:
         keys = [column_of(name) for name in self.key_columns]
         return _Order(keys, [*keys, *within])
 
-    def _places(self, names: Sequence[str]) -> list[int]:
-        """Where the delivery key's columns stand among the payload's; none: it is the rowid."""
-        return self._key_places(names) if self.by_key else []
-
     def _key_places(self, names: Sequence[str]) -> list[int]:
+        """Where the key's columns stand among the payload's."""
         folded = [name.casefold() for name in names]
         return [folded.index(name.casefold()) for name in self.key_columns]
 
@@ -173,12 +172,16 @@ def _place(order: Sequence[Sequence[str]]) -> Column:
     return F.coalesce(*places)
 
 
-def _changes(arrow: pa.Table, width: int, key_places: Sequence[int]) -> list[Change]:
+def _changes(arrow: pa.Table, width: int, key_places: Sequence[int], *, by_key: bool) -> list[Change]:
     columns = json_columns(arrow.select(range(width)))
     rowids, versions, types = (arrow.column(width + place).to_pylist() for place in range(3))
-    keys = identifiers([columns[place] for place in key_places]) if key_places else map(str, rowids)
+    keys = identifiers([columns[place] for place in key_places])
     change_types = map(CHANGE_TYPES.__getitem__, types)
-    return list(map(Change, keys, rowids, change_types, versions, array_texts(columns)))
+    if by_key:
+        return list(map(Change, keys, rowids, change_types, versions, array_texts(columns)))
+    belongs_to = keys or itertools.repeat("")
+    parts = (map(str, rowids), rowids, change_types, versions, array_texts(columns), belongs_to)
+    return list(map(Change, *parts))
 
 
 def _invalid_rows(arrow: pa.Table, names: Sequence[str], key_places: Sequence[int]) -> Iterator[InvalidRow]:

@@ -31,7 +31,7 @@ def api() -> Iterator[DemoApi]:
         yield api
 
 
-@pytest.fixture(params=list(Shape))
+@pytest.fixture(params=(Shape.ROW, Shape.GROUP))
 def runs(request: pytest.FixtureRequest, tmp_path: Path, api: DemoApi) -> Iterator[ForkedRuns]:
     api.clear()
     with ForkedRuns(api, request.param, batch_size=20) as runs:

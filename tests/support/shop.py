@@ -220,8 +220,8 @@ class PlainTables:
         failed = [{"id": row[0], "email": row[1]} for row in frame if row[1] and "@" not in row[1]]
         return Finding(check=check, failed=len(failed), rows=len(frame), samples=failed)
 
-    def feed(self, model: Model) -> "PlainFeed":
-        return PlainFeed(self, model)
+    def feed(self, sync: Sync) -> "PlainFeed":
+        return PlainFeed(self, sync.model)
 
     def table(self, model_id: str) -> PlainTable:
         return self._tables[model_id]

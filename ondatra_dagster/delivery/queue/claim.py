@@ -9,8 +9,9 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.changes import ChangeType, Layout
+from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.target import Image, ImageRow, SentRow, Standing, load_image, to_send
+from ondatra_dagster.delivery.target import Image, ImageRow, SentRow, Shape, Standing, load_image, to_send
 from ondatra_dagster.store.database import Row
 
 # units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
@@ -32,11 +33,38 @@ update unit set state = 'claimed' where id in (
         )
     ) where total <= :size or total = rows
 )
-returning id, key, version, base, tried, target, outages
+returning id, key, version, base, tried, target, belongs_to, is_context, outages
+"""
+# The same where a key's versions go together: all that may go of a key of which nothing is on its way.
+CLAIM_KEYS = """
+update unit set state = 'claimed' where id in (
+    with first as (
+        select id, outages, belongs_to from unit
+        where state = 'pending' and version <= :watermark and not exists (
+            select 1 from unit as other
+            where other.belongs_to = unit.belongs_to and other.belongs_to != '' and other.state = 'claimed'
+        )
+        order by outages, id limit :size
+    ),
+    together as (
+        select unit.belongs_to, min(unit.outages) as outages, min(unit.id) as first_id, sum(rows) as rows
+        from unit join (select distinct belongs_to from first) as due
+            on unit.belongs_to = due.belongs_to and unit.belongs_to != ''
+        where state = 'pending' and version <= :watermark group by unit.belongs_to
+    )
+    select unit.id from unit join (
+        select belongs_to, rows, sum(rows) over (order by outages, first_id rows unbounded preceding) as total
+        from together
+    ) as key on unit.belongs_to = key.belongs_to and unit.belongs_to != ''
+    where (total <= :size or total = key.rows) and state = 'pending' and version <= :watermark
+)
+returning id, key, version, base, tried, target, belongs_to, is_context, outages
 """
 FREEZE = "insert into batch (number, rows, seed, is_part, is_started) values (?, ?, ?, ?, ?) returning id"
 FROZEN = "select id, number, rows, seed, is_part, is_started, crashes, answered from batch order by id"
-FROZEN_UNITS = "select id, key, base, tried from unit where id in (select value from json_each(?))"
+FROZEN_UNITS = """
+select id, key, belongs_to, is_context, base, tried from unit where id in (select value from json_each(?))
+"""
 # the next run counts a crash for a batch that it finds frozen: this one was no crash
 FORGIVE = "update batch set crashes = crashes - 1 where id = ?"
 START = "update batch set is_started = 1 where id = ?"
@@ -44,7 +72,7 @@ NOTE_CRASH = "update batch set crashes = ?, answered = ? where id = ?"
 MELT = "delete from batch where id = ?"
 
 
-_OUTAGES_AND_ID = operator.itemgetter(6, 0)  # in what CLAIM returns
+_OUTAGES_AND_ID = operator.itemgetter(8, 0)  # in what CLAIM returns
 
 
 class BatchUnit(NamedTuple):
@@ -55,6 +83,13 @@ class BatchUnit(NamedTuple):
     version: int
     standing: Standing  # its target is what was sent, also when a newer one waits beside
     sent: Sequence[SentRow]
+    belongs_to: str = ""
+    is_context: bool = False  # a delete beside inserts that take the row's place
+
+    @property
+    def result_keys(self) -> list[ResultKey]:
+        """Under which the outcomes of its rows are; an empty mirror has one, too."""
+        return [row.result_key for row in self.sent] or [NO_ROW]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +112,9 @@ class Batch:
     def __len__(self) -> int:
         return sum(len(unit.sent) for unit in self.units)
 
+    def __bool__(self) -> bool:
+        return True  # also without rows: the content of an empty table goes out, too
+
 
 def make_due(queue: Queue, now: float) -> int:
     """Let the rows go whose back-off has passed."""
@@ -86,18 +124,32 @@ def make_due(queue: Queue, now: float) -> int:
 def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
     """The next batch, frozen; None when nothing is left that may go."""
     with queue.store.immediate():
-        claimed = queue.store.rows(CLAIM, {"watermark": queue.watermark, "size": max(size, 1)})
+        are_together = queue.shape is Shape.VERSION
+        statement = CLAIM_KEYS if are_together else CLAIM
+        claimed = queue.store.rows(statement, {"watermark": queue.watermark, "size": max(size, 1)})
         if not claimed:
             return None
         claimed.sort(key=_OUTAGES_AND_ID)  # RETURNING has no order of its own
-        units = [_unit(queue, row) for row in claimed]
+        units = [_unit(queue, row) for row in (_by_key(claimed) if are_together else claimed)]
         return freeze(queue, units, number=number, seed=uuid.uuid4().hex)
 
 
+def _by_key(claimed: list[Row]) -> list[Row]:
+    """The versions of each key one after the other, oldest first: what ends before what begins."""
+    keys: dict[str, list[Row]] = {}
+    for row in claimed:
+        keys.setdefault(str(row[6]), []).append(row)
+    # rowids rise with the versions of the table; a row that is gone has no place in them any more
+    return [
+        row for rows in keys.values() for row in sorted(rows, key=lambda row: (row[5] != "", int(row[1])))
+    ]
+
+
 def _unit(queue: Queue, row: Row) -> BatchUnit:
-    unit, key, version, base, tried, target, _ = row
+    unit, key, version, base, tried, target, belongs_to, is_context, _ = row
     standing = _standing(base, tried, load_image(target))
-    return BatchUnit(unit, key, version, standing, to_send(standing, queue.shape, queue.layouts))
+    sent = to_send(standing, queue.shape, queue.layouts)
+    return BatchUnit(unit, key, version, standing, sent, belongs_to, bool(is_context))
 
 
 def _standing(base: str, tried: str | None, target: Image) -> Standing:
@@ -108,15 +160,18 @@ def freeze(
     queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False
 ) -> Batch:
     """Keep the units as one batch; the caller has the transaction."""
-    lines = [
-        f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
-        for unit in units
-        for change_type, (rowid, layout, payload) in unit.sent
-    ]
+    lines = [line for unit in units for line in _lines(unit)]
     found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, not is_part))
     return Batch(
         id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part, is_started=not is_part
     )
+
+
+def _lines(unit: BatchUnit) -> list[str]:
+    return [
+        f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
+        for change_type, (rowid, layout, payload) in unit.sent
+    ] or [f"{unit.id} {unit.version}"]
 
 
 def melt(queue: Queue, batch: Batch) -> None:
@@ -145,21 +200,20 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
     sent: dict[int, list[SentRow]] = {}
     versions: dict[int, int] = {}
     for line in text.split("\n"):
-        unit, version, change_type, rowid, layout, payload = line.split(" ", 5)
-        row = ImageRow(int(rowid), int(layout), payload)
-        sent.setdefault(int(unit), []).append(SentRow(ChangeType(change_type), row))
+        unit, version, *fields = line.split(" ", 5)
         versions[int(unit)] = int(version)
+        rows = sent.setdefault(int(unit), [])
+        if fields:
+            change_type, rowid, layout, payload = fields
+            rows.append(SentRow(ChangeType(change_type), ImageRow(int(rowid), int(layout), payload)))
     known = {row[0]: row for row in queue.store.rows(FROZEN_UNITS, (orjson.dumps(list(sent)).decode(),))}
-    return [
-        BatchUnit(
-            unit,
-            str(known[unit][1]),
-            versions[unit],
-            _standing(str(known[unit][2]), known[unit][3], _target(rows)),
-            rows,
-        )
-        for unit, rows in sent.items()
-    ]
+    return [_thawed(unit, versions[unit], rows, known[unit]) for unit, rows in sent.items()]
+
+
+def _thawed(unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
+    _, key, belongs_to, is_context, base, tried = known
+    standing = _standing(base, tried, _target(rows))
+    return BatchUnit(unit, key, version, standing, rows, belongs_to, bool(is_context))
 
 
 def _target(sent: Sequence[SentRow]) -> Image:
@@ -199,7 +253,7 @@ def push_text(batch: Batch, layouts: Mapping[int, Layout]) -> tuple[Layout, str]
 
     Rows of an older layout are laid out anew: a column that they lack is null.
     """
-    newest = max(row.layout for _, row in batch.rows())
+    newest = max((row.layout for _, row in batch.rows()), default=max(layouts))
     layout = layouts[newest]
     rows = [
         _push_row(

@@ -6,15 +6,19 @@ So a million rows don't stand in one transaction, and a crash in between leaves 
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 import orjson
 
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.queue.fold import Folded, fold
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send
+from ondatra_dagster.delivery.target import Shape, Standing, load_image, weight
 
 CHUNK_KEYS = 5_000
+ONE_ROW = frozenset({Shape.ROW, Shape.VERSION})
+# key, belongs_to, version, base, tried, target, rows, phase, since
+NewUnit: TypeAlias = tuple[str, str, int, str, str | None, str, int, int, float]
 
 # what a crash in the middle of an enqueue left behind
 FORGET_STAGED = "delete from staged"
@@ -22,8 +26,8 @@ FORGET_UNSEEN = "delete from unit where version > :watermark and state = 'pendin
 KNOWN_KEYS = "select key from unit where key in (select value from json_each(?))"
 ANY_UNIT = "select 1 from unit limit 1"
 ADD_UNIT = """
-insert into unit (key, version, base, tried, target, rows, phase, state, since)
-values (?, ?, ?, ?, ?, ?, ?, 'pending', ?)
+insert into unit (key, belongs_to, version, base, tried, target, rows, phase, state, since)
+values (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)
 """
 STAGE = """
 insert into staged values (?, ?, ?)
@@ -42,6 +46,23 @@ update unit set version = ?, target = ?, rows = ?, phase = ?, attempts = 0, outa
 where id = ?
 """
 DROP = "delete from unit where id = ?"
+# A delete stays owed until the API takes it: what waits or died goes once more before newer rows come.
+OWE_AGAIN = """
+update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
+where phase = 0 and state in ('waiting', 'dead')
+"""
+# Beside inserts that take their place, deletes only tell push what is no more.
+IS_CONTEXT = """
+update unit set is_context = 1 where phase = 0 and version > :watermark and belongs_to in (
+    select belongs_to from unit where phase = 1 and version > :watermark
+)
+"""
+# A new version of a key takes along what is left of those before it.
+GO_ALONG = """
+update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
+where state in ('waiting', 'dead') and belongs_to != ''
+    and belongs_to in (select belongs_to from unit where version > :watermark)
+"""
 
 
 def enqueue(
@@ -62,8 +83,19 @@ def enqueue(
         keys += len(chunk)
     with queue.store.immediate():
         _apply_staged(queue, now)
+        if keys:
+            _gather(queue)
         queue.set_meta("watermark", segment.upto)
     return keys
+
+
+def _gather(queue: Queue) -> None:
+    """What older versions left goes along with the new rows where their order asks for it."""
+    if queue.replaces_rows:
+        queue.store.run(OWE_AGAIN)
+        queue.store.run(IS_CONTEXT, {"watermark": queue.watermark})
+    elif queue.shape is Shape.VERSION:
+        queue.store.run(GO_ALONG, {"watermark": queue.watermark})
 
 
 def _forget_leftovers(queue: Queue) -> None:
@@ -102,21 +134,38 @@ def _known_keys(queue: Queue, folded: Iterable[Folded]) -> set[str]:
 
 def _new_units(
     queue: Queue, folded: Iterable[Folded], now: float, is_held: Callable[[str], bool] | None
-) -> Iterator[tuple[str, int, str, str | None, str, int, int, float]]:
-    for key, version, base, target in folded:
+) -> Iterator[NewUnit]:
+    is_mirror, is_row = queue.shape is Shape.MIRROR, queue.shape in ONE_ROW
+    for each in folded:
+        key, version, base, target, belongs_to = each
         if is_held and is_held(key):
-            # what the API has of it isn't known, only that it has it
-            rows = _rows_to_send(queue, target, target, target)
-            yield key, version, target, target, target, rows, phase(queue, target), now
+            yield held_unit(queue, each, now)
             continue
-        rows = 1 if not base and queue.shape is Shape.ROW else _rows_to_send(queue, base, None, target)
-        if rows and (base or target):
-            yield key, version, base, None, target, rows, phase(queue, target), now
+        if is_mirror:
+            base = ""  # what the API has of it doesn't matter
+        elif not (base or target):
+            continue
+        rows = 1 if is_row and not base else weight_of(queue, base, None, target)
+        if rows:
+            yield key, belongs_to, version, base, None, target, rows, phase(queue, target), now
 
 
-def _rows_to_send(queue: Queue, base: str, tried: str | None, target: str) -> int:
+def held_unit(queue: Queue, each: Folded, now: float) -> NewUnit:
+    """A row that the API has in some form: which, nobody knows, so it goes out again whole.
+
+    A kind that replaces rows has no updates: there it is deleted and inserted.
+    """
+    key, version, _, target, belongs_to = each
+    base = "" if queue.shape is Shape.MIRROR else target
+    tried = "" if queue.replaces_rows else base
+    rows = weight_of(queue, base, tried, target)
+    return key, belongs_to, version, base, tried, target, rows, phase(queue, target), now
+
+
+def weight_of(queue: Queue, base: str, tried: str | None, target: str) -> int:
+    """How many rows of a batch these images come to; 0: nothing has to go out."""
     standing = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
-    return len(to_send(standing, queue.shape, queue.layouts))
+    return weight(standing, queue.shape, queue.layouts)
 
 
 def phase(queue: Queue, target: str) -> int:
@@ -127,7 +176,7 @@ def phase(queue: Queue, target: str) -> int:
 def _apply_staged(queue: Queue, now: float) -> None:
     while staged := queue.store.rows(STAGED, (CHUNK_KEYS,)):
         for _, unit, version, base, tried, target, state in staged:
-            rows = _rows_to_send(queue, str(base), None if tried is None else str(tried), str(target))
+            rows = weight_of(queue, str(base), None if tried is None else str(tried), str(target))
             if rows == 0 and state != "claimed":
                 queue.store.run(DROP, (unit,))
             else:

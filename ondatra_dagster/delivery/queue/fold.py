@@ -17,6 +17,7 @@ class Folded(NamedTuple):
     version: int  # of its newest change
     base: str
     target: str
+    belongs_to: str
 
 
 def fold(changes: Iterable[Change], layout: int) -> Iterator[Folded]:
@@ -32,8 +33,8 @@ def fold(changes: Iterable[Change], layout: int) -> Iterator[Folded]:
 def _fold_one(change: Change, layout: int) -> Folded:
     image = f"{change.rowid} {layout} {change.payload}"
     if change.change_type in _TAKES_AWAY:
-        return Folded(change.key, change.version, image, "")
-    return Folded(change.key, change.version, "", image)
+        return Folded(change.key, change.version, image, "", change.belongs_to)
+    return Folded(change.key, change.version, "", image, change.belongs_to)
 
 
 def _fold_many(key: str, rows: list[Change], layout: int) -> Folded:
@@ -44,7 +45,13 @@ def _fold_many(key: str, rows: list[Change], layout: int) -> Folded:
         last[change.rowid] = change
     base = [change for change in first.values() if change.change_type in _TAKES_AWAY]
     target = [change for change in last.values() if change.change_type not in _TAKES_AWAY]
-    return Folded(key, max(change.version for change in rows), _image(base, layout), _image(target, layout))
+    return Folded(
+        key,
+        max(change.version for change in rows),
+        _image(base, layout),
+        _image(target, layout),
+        rows[0].belongs_to,
+    )
 
 
 def _image(changes: list[Change], layout: int) -> str:

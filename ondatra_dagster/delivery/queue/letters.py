@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.tables import Queue, read_layouts
-from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send
+from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send, weight
 from ondatra_dagster.store.database import Store
 
 DEAD = """
-select id, key, version, base, tried, target, attempts, message, died_at from unit
+select id, key, belongs_to, version, base, tried, target, attempts, message, died_at from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit
 """
 REVIVE = """
@@ -34,10 +34,7 @@ class DeadLetter:
     error: str
     died_at: datetime
     sends: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now
-
-    @property
-    def rows(self) -> int:
-        return len(self.sends)
+    weight: int  # rows of a batch that it takes; 0: it is as it should be
 
 
 def dead_letters(
@@ -46,18 +43,21 @@ def dead_letters(
     """Oldest first; looking at them changes nothing, so a read-only store will do."""
     layouts = read_layouts(store)
     wanted = {"since": since.timestamp() if since else 0.0, "limit": ALL if limit is None else limit}
-    for unit, key, version, base, tried, target, attempts, message, died_at in store.rows(DEAD, wanted):
+    for unit, key, belongs_to, version, base, tried, target, attempts, message, died_at in store.rows(
+        DEAD, wanted
+    ):
         standing = Standing(
             load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
         )
         yield DeadLetter(
             unit=int(unit),
-            key=str(key),
+            key=str(belongs_to if shape is Shape.VERSION else key),
             version=int(version),
             attempts=int(attempts),
             error=str(message or ""),
             died_at=datetime.fromtimestamp(float(died_at), UTC),
             sends=_sends(standing, shape, layouts),
+            weight=weight(standing, shape, layouts),
         )
 
 
@@ -75,8 +75,8 @@ def replay(queue: Queue, *, now: float, limit: int | None = None, since: datetim
     with queue.store.immediate():
         letters = list(dead_letters(queue.store, queue.shape, limit=limit, since=since))
         for letter in letters:
-            if letter.rows:
-                queue.store.run(REVIVE, (letter.rows, now, letter.unit))
+            if letter.weight:
+                queue.store.run(REVIVE, (letter.weight, now, letter.unit))
             else:
                 queue.store.run(DROP, (letter.unit,))
     return len(letters)

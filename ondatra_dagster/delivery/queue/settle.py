@@ -7,7 +7,8 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.backoff import wait_seconds
-from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.outcome import DELIVERED as DELIVERED_OUTCOME
+from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
 from ondatra_dagster.delivery.queue.enqueue import phase
 from ondatra_dagster.delivery.queue.settled import (
@@ -26,9 +27,10 @@ from ondatra_dagster.delivery.target import (
     Shape,
     Standing,
     after,
+    arrived,
     dump_image,
     load_image,
-    to_send,
+    weight,
 )
 
 # the units are gone, unless a newer change waits beside the batch
@@ -41,6 +43,10 @@ update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, stat
 where id = :id
 """
 
+# what a mirror ends as: any row that isn't there yet leaves it incomplete
+_SEVERITY = {
+    verdict: place for place, verdict in enumerate((Verdict.OK, Verdict.WARN, Verdict.REJECT, Verdict.ERROR))
+}
 _UPDATED = frozenset({ChangeType.UPDATE_PREIMAGE})
 _REPLACED = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
 
@@ -70,7 +76,8 @@ def settle(
     wait: Callable[[int], float] = wait_seconds,
 ) -> Settled:
     """Apply every outcome of a batch and record it, or nothing."""
-    settlement = _Settlement(queue, outcomes, attempt, wait)
+    settled_as = _as_one(outcomes) if queue.shape is Shape.MIRROR else outcomes
+    settlement = _Settlement(queue, settled_as, attempt, wait)
     with queue.store.immediate():
         delivered = settlement.deliver(batch)
         for unit in batch.units:
@@ -79,6 +86,12 @@ def settle(
         settlement.keep_records()
         melt(queue, batch)
     return settlement.settled
+
+
+def _as_one(outcomes: Outcomes) -> Outcomes:
+    """What came whole ends whole: by the worst that was said of any of its rows."""
+    worst = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
+    return dict.fromkeys((*outcomes, NO_ROW), worst)
 
 
 class _Settlement:
@@ -96,33 +109,33 @@ class _Settlement:
 
     def deliver(self, batch: Batch) -> set[int]:
         """The units whose every row arrived: nothing is left of them but their records."""
-        arrived = self._arrived(batch)
+        units = self._arrived(batch)
         by_version: dict[int, list[int]] = {}
-        for unit in arrived:
+        for unit in units:
             by_version.setdefault(unit.version, []).append(unit.id)
         gone = [
-            self._queue.store.run(DELIVERED, (version, orjson.dumps(units).decode()))
-            for version, units in by_version.items()
+            self._queue.store.run(DELIVERED, (version, orjson.dumps(ids).decode()))
+            for version, ids in by_version.items()
         ]
-        if sum(gone) < len(arrived):
+        if sum(gone) < len(units):
             # some have a newer change: they go on from what the API has now
-            for unit in arrived:
-                self._go_on(unit, Standing(unit.standing.target, unit.standing.target))
-        for unit in arrived:
+            for unit in units:
+                self._go_on(unit, arrived(unit.standing, self._queue.shape))
+        for unit in units:
             self._record(unit)
-        return {unit.id for unit in arrived}
+        return {unit.id for unit in units}
 
     def _arrived(self, batch: Batch) -> Sequence[BatchUnit]:
         missed = {key for key, outcome in self._outcomes.items() if not outcome.is_delivered}
         if not missed:
             return batch.units
-        return [unit for unit in batch.units if missed.isdisjoint([row.result_key for row in unit.sent])]
+        return [unit for unit in batch.units if missed.isdisjoint(unit.result_keys)]
 
     def end(self, unit: BatchUnit) -> None:
         """Move one unit on whose rows didn't all arrive."""
         fates = {row.result_key: self._fate(self._outcomes[row.result_key]) for row in unit.sent}
         known = after(unit.standing, unit.sent, fates, self._queue.shape)
-        if any(self._outcomes[row.result_key].verdict is Verdict.ERROR for row in unit.sent):
+        if any(self._outcomes[key].verdict is Verdict.ERROR for key in unit.result_keys):
             self._return(unit, known)
         else:
             self._record(unit)
@@ -165,7 +178,7 @@ class _Settlement:
         """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""
         version, target, _, _ = self._now_of(unit)
         standing = known._replace(target=load_image(target))
-        if version != unit.version or not to_send(standing, self._queue.shape, self._queue.layouts):
+        if version != unit.version or not self._weight(standing):
             self._go_on(unit, known)
         else:
             verdict = Verdict.ERROR if attempts else Verdict.REJECT
@@ -177,10 +190,13 @@ class _Settlement:
         if not found:
             return  # it was delivered, and nothing came after
         newest = known._replace(target=load_image(str(found[0][1])))
-        if to_send(newest, self._queue.shape, self._queue.layouts):
+        if self._weight(newest):
             self._move(unit, newest, "pending", 0, 0, None)
         else:
             self._queue.store.run(DROP, (unit.id,))
+
+    def _weight(self, standing: Standing) -> int:
+        return weight(standing, self._queue.shape, self._queue.layouts)
 
     def _now_of(self, unit: BatchUnit) -> tuple[int, str, int, int]:
         version, target, attempts, outages = self._queue.store.rows(NOW_OF, (unit.id,))[0]
@@ -206,7 +222,7 @@ class _Settlement:
                 "id": unit.id,
                 "base": dump_image(known.base),
                 "tried": None if known.tried is None else dump_image(known.tried),
-                "rows": len(to_send(standing, self._queue.shape, self._queue.layouts)),
+                "rows": self._weight(standing),
                 "phase": phase(self._queue, dump_image(target)),
                 "state": state,
                 "attempts": attempts,
@@ -218,15 +234,21 @@ class _Settlement:
         )
 
     def _message(self, unit: BatchUnit, verdict: Verdict) -> str:
-        outcomes = [self._outcomes[row.result_key] for row in unit.sent]
+        outcomes = [self._outcomes[key] for key in unit.result_keys]
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
     def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
         context = self._context(unit)
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            if row.change_type not in context or not outcome.is_delivered:
+            is_told = row.change_type not in context and not self._makes_room(unit, row)
+            if is_told or not outcome.is_delivered:
                 self._add_record(unit, row, outcome, gave_up_after)
+
+    def _makes_room(self, unit: BatchUnit, row: SentRow) -> bool:
+        """Whether it is a delete beside the inserts that take its row's place."""
+        has_newer = unit.is_context or (self._queue.replaces_rows and bool(unit.standing.target))
+        return has_newer and row.change_type is ChangeType.DELETE
 
     def _context(self, unit: BatchUnit) -> frozenset[ChangeType]:
         """The changes that only tell push what was there before."""
@@ -239,8 +261,9 @@ class _Settlement:
             message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
         status = SUCCEEDED if outcome.is_delivered else REJECTED
         change_type, image = row
+        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key
         settled = SettledRow(
-            unit.key, image.rowid, change_type, unit.version, status, message, image.layout, image.payload
+            key, image.rowid, change_type, unit.version, status, message, image.layout, image.payload
         )
         kind = DELETED if change_type is ChangeType.DELETE else UPDATED
         self._ended.setdefault(kind, []).append(settled)

@@ -34,6 +34,8 @@ SCHEMA = Schema(
             create table unit (
                 id integer primary key,
                 key text not null unique,
+                belongs_to text not null,  -- of a row by its rowid: the key's value, the partition's
+                is_context integer not null default 0,  -- a delete beside inserts that take the row's place
                 version integer not null,
                 base text not null,
                 tried text,
@@ -49,6 +51,7 @@ SCHEMA = Schema(
                 died_at real
             );
             create index unit_next on unit (state, phase, outages, id);
+            create index unit_belongs_to on unit (belongs_to) where belongs_to != '';
             -- the newest target of keys that have a unit already, until its version becomes visible
             create table staged (key text primary key, version integer not null, target text not null);
             -- what was handed to push, just as it was: a crash sends exactly this again
@@ -137,7 +140,10 @@ class Queue:
 
 @contextlib.contextmanager
 def open_queue(path: Path, *, shape: Shape, replaces_rows: bool = False) -> Iterator[Queue]:
-    """The queue file at `path`, this process being the one that writes it; BusyError when another is."""
+    """The queue file at `path`, this process being the one that writes it; BusyError when another is.
+
+    Where new rows replace old ones, deletes go before inserts.
+    """
     with FileLock(path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
         yield Queue(store, shape=shape, replaces_rows=replaces_rows)
         store.checkpoint()

@@ -8,23 +8,27 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from ondatra_dagster.changes import Change, FeedPage, Segment
+from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
-from ondatra_dagster.delivery.queue.enqueue import phase
+from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
-from ondatra_dagster.delivery.target import Standing, load_image, to_send
 
 UNITS = """
-select key, version, state, base, tried, target, attempts, due_at, message from unit order by id
+select key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
+from unit order by id
 """
 ADD_LAYOUT = "insert into layout values (?, ?)"
 ADD_UNIT = """
-insert into unit
-    (key, version, base, tried, target, rows, phase, state, since, attempts, due_at, message, died_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into unit (
+    key, belongs_to, is_context, version, base, tried, target, rows, phase, state, since, attempts, due_at,
+    message, died_at
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 DELIVERED = "delete from unit where key = ? and version <= ?"
+# no insert goes before the deletes of its version have ended; a dead one has a record
+ROOM_MADE = "delete from unit where phase = 0 and version <= ? and state != 'dead'"
 REFUSED = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
@@ -37,6 +41,7 @@ class KeyEnd(NamedTuple):
     version: int
     status: str
     message: str | None
+    change_type: str
 
 
 def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> Frontier:
@@ -55,8 +60,7 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
 
 
 def _units(queue: Queue) -> Iterator[FrontierUnit]:
-    for key, version, state, base, tried, target, attempts, due_at, message in queue.store.each(UNITS):
-        yield FrontierUnit(key, version, state, base, tried, target, attempts, due_at, message, None)
+    yield from map(FrontierUnit._make, queue.store.each(UNITS))
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
@@ -80,17 +84,17 @@ def _unit(queue: Queue, unit: FrontierUnit, now: float) -> tuple[str | int | flo
     was_frozen = unit.state == "claimed"
     tried = unit.target if was_frozen and unit.tried is None else unit.tried
     base, target = unit.base or "", unit.target
-    standing = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
-    rows = len(to_send(standing, queue.shape, queue.layouts))
     state = "pending" if was_frozen else unit.state
     died_at = now if state == "dead" else None
     return (
         unit.key,
+        unit.belongs_to,
+        unit.is_context,
         unit.version,
         base,
         tried,
         target,
-        rows,
+        weight_of(queue, base, tried, target),
         phase(queue, target),
         state,
         now,
@@ -104,10 +108,13 @@ def _unit(queue: Queue, unit: FrontierUnit, now: float) -> tuple[str | int | flo
 class Recovered:
     """The newest end of each key after the frontier, as the records tell it."""
 
-    def __init__(self, ends: Iterable[KeyEnd]) -> None:
+    def __init__(self, ends: Iterable[KeyEnd], *, replaces_rows: bool = False) -> None:
         self._delivered: dict[str, int] = {}
         self._refused: dict[str, KeyEnd] = {}
+        self._room_made = -1  # up to which version deletes have ended, most of them without a record
         for end in ends:
+            if replaces_rows and end.change_type != ChangeType.DELETE:
+                self._room_made = max(self._room_made, end.version)
             if end.status == SUCCEEDED:
                 self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
             else:
@@ -133,6 +140,7 @@ class Recovered:
         """Units whose newest change the API has acknowledged."""
         with queue.store.immediate():
             queue.store.run_many(DELIVERED, self._delivered.items())
+            queue.store.run(ROOM_MADE, (self._room_made,))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
         """Units whose newest change the API has refused; to be called when their changes are enqueued."""
@@ -148,4 +156,6 @@ class Recovered:
         return page._replace(changes=[change for change in page.changes if not self._has_arrived(change)])
 
     def _has_arrived(self, change: Change) -> bool:
+        if change.change_type is ChangeType.DELETE and change.version <= self._room_made:
+            return change.key not in self._refused
         return change.version <= self._delivered.get(change.key, -1)

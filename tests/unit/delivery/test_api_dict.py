@@ -153,14 +153,14 @@ def test_everything_wrong_is_told_with_its_line() -> None:
     """One run of validate shows what there is to mend."""
     problems = problems_of(
         'API = {\n  "base_urll": "https://x.test",\n  "retry": "3",\n'
-        '  "push": {\n    "batch_mode": "asink",\n    "batch_size": 0,\n  },\n}'
+        '  "push": {\n    "batch_mode": "asink",\n    "batch_size": 1.5,\n  },\n}'
     )
 
     assert [
         "lib/crm.star:2: 'base_urll' is not a key of API; did you mean 'base_url'?",
         "lib/crm.star:3: '3' is not a whole number of at least 0; write a whole number of at least 0",
         "lib/crm.star:5: 'asink' is not one of the batch modes; the batch modes are sync",
-        "lib/crm.star:6: 0 is not a whole number of at least 1; write a whole number of at least 1",
+        "lib/crm.star:6: 1.5 is not a whole number of at least 0; write a whole number of at least 0",
     ] == [problem.split(" the keys here")[0].rstrip() for problem in problems]
 
 

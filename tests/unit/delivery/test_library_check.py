@@ -84,3 +84,15 @@ def test_a_kind_that_the_library_does_not_take_is_refused() -> None:
     (problem,) = check_use(a_config(supported_kinds=("tracked",)), a_model())
 
     assert "models/sync/crm.sql:4: crm doesn't take models of kind merge; it takes tracked" == str(problem)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.has_query])
+def test_only_kinds_with_a_whole_content_go_out_whole(kind: str) -> None:
+    """A merge that is handed over whole would never tell what has gone."""
+    problems = [str(problem) for problem in check_use(a_config(batch_size=0), a_model(kind=kind))]
+
+    refused = (
+        'models/sync/crm.sql:4: crm takes whole contents ("batch_size": 0), which only table and partition'
+        " have; give lib/crm.star a batch_size, or the model another kind"
+    )
+    assert ([] if kind in {"table", "partition"} else [refused]) == problems

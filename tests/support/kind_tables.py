@@ -1,0 +1,165 @@
+"""Tables of every kind in plain Python, with rowids and the feed that a sync reads: no Spark for it."""
+
+import collections
+import dataclasses
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import orjson
+from support import kind_models
+from support.kind_models import Row
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
+from ondatra_dagster.project.kinds import KINDS, Kind
+from ondatra_dagster.sync.ports import SourceState
+
+KEY_PARTS = 2  # of a row in kind_models
+COLUMNS = (Column("id", "string"), Column("part", "string"), Column("value", "int"))
+OWN = (
+    Column("valid_from_snapshot", "bigint"),
+    Column("valid_to_snapshot", "bigint"),
+    Column("is_current", "boolean"),
+)
+GOES = {ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE}
+# as the feed has them: what goes before what comes, an update's images side by side
+PLACES = {
+    ChangeType.DELETE: 0,
+    ChangeType.UPDATE_PREIMAGE: 1,
+    ChangeType.UPDATE_POSTIMAGE: 1,
+    ChangeType.INSERT: 2,
+}
+
+
+@dataclasses.dataclass
+class KindTable:
+    """A table, the rows that its query gives now, and all that ever changed in it."""
+
+    name: str
+    by_key: bool = False  # the feed's delivery key is the key's value, as a mirrored partition's is
+    given: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # key → values
+    model: kind_models.Table = dataclasses.field(default_factory=kind_models.Table)
+    feed: list[Change] = dataclasses.field(default_factory=list)
+    past: list[dict[str, list[int]]] = dataclasses.field(default_factory=list)  # contents by version
+    table_id: str = "table"
+    _rowids: dict[Row, list[int]] = dataclasses.field(default_factory=lambda: collections.defaultdict(list))
+    _next: int = 1
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.name]
+
+    @property
+    def version(self) -> int:
+        return self.model.version
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(COLUMNS + (OWN if self.kind.own_columns else ()))
+
+    def write(self, key: str, values: list[int]) -> None:
+        """Let the query give these values of the key; a version, if the kind makes one of it."""
+        self.given[key] = values
+        now = Counter((key, "p", value) for key, values in self.given.items() for value in values)
+        told = kind_models.MODELS[self.name](self.model, now)
+        if not told:
+            return
+        self.model.version += 1
+        for change_type, *row in sorted(told, key=lambda line: PLACES[ChangeType(line[0])]):
+            self._change(ChangeType(change_type), tuple(row))
+        self.past.append(self.by_part())
+
+    def _change(self, change_type: ChangeType, row: Row) -> None:
+        if change_type in GOES:
+            rowid = self._rowids[row].pop()
+        elif change_type is ChangeType.UPDATE_POSTIMAGE:
+            rowid = self.feed[-1].rowid
+        else:
+            rowid = self._next
+            self._next += 1
+        if change_type not in GOES:
+            self._rowids[row].append(rowid)
+        self.feed.append(self._as_change(row, rowid, change_type, self.version))
+
+    def _as_change(self, row: Row, rowid: int, change_type: ChangeType, version: int) -> Change:
+        key = row[0] if self.kind.delivers_by_key or self.by_key else str(rowid)
+        belongs_to = "" if key == row[0] or not self.kind.needs_key else row[0]
+        return Change(key, rowid, change_type, version, orjson.dumps(row).decode(), belongs_to)
+
+    def by_part(self) -> dict[str, list[int]]:
+        """The values of each key."""
+        found = collections.defaultdict(list)
+        for row in self.model.rows.elements():
+            found[row[0]].append(row[KEY_PARTS])
+        return {key: sorted(values) for key, values in found.items()}
+
+    def by_rowid(self) -> dict[str, list[object]]:
+        """Each row by what names it."""
+        return {str(rowid): list(row) for row, rowids in self._rowids.items() for rowid in rowids}
+
+    def version_of(self, rowid: int, change_type: ChangeType) -> int | None:
+        """In which version that happened to the row."""
+        found = (change.version for change in self.feed if change[1:3] == (rowid, change_type))
+        return next(found, None)
+
+    def source(self) -> SourceState:
+        return SourceState(
+            table_id=self.table_id,
+            version=self.version,
+            invalid_version=-1,
+            set_aside=0,
+            columns=self.layout.columns,
+        )
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        """As a sync asks for them."""
+        changes = self._snapshot(upto) if after is None else self._changes(after, upto)
+        yield Segment(-1 if after is None else after, upto, [FeedPage(self.layout, changes)])
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from ()
+
+    def _snapshot(self, version: int) -> list[Change]:
+        there = {}
+        for change in self.feed:
+            if change.version <= version:
+                there[change.rowid] = change
+        changes = [
+            change._replace(change_type=ChangeType.INSERT, version=version)
+            for change in there.values()
+            if change.change_type not in GOES
+        ]
+        return sorted(changes, key=lambda change: (change.key if self._is_by_key else "", change.rowid))
+
+    def _changes(self, after: int, upto: int) -> list[Change]:
+        changes = [change for change in self.feed if after < change.version <= upto]
+        if self._is_by_key:
+            return sorted(changes, key=lambda change: (change.key, change.version))  # stable within
+        return sorted(net(changes), key=lambda change: (change.version, PLACES[change[2]], change.rowid))
+
+    @property
+    def _is_by_key(self) -> bool:
+        return self.kind.delivers_by_key or self.by_key
+
+
+def net(changes: list[Change]) -> Iterator[Change]:
+    """Of each row what its changes come to."""
+    rows = collections.defaultdict(list)
+    for change in changes:
+        rows[change.rowid].append(change)
+    for of_row in rows.values():
+        first, last = of_row[0], of_row[-1]
+        was_there, is_there = first.change_type in GOES, last.change_type not in GOES
+        if was_there:
+            before = ChangeType.UPDATE_PREIMAGE if is_there else ChangeType.DELETE
+            yield first._replace(change_type=before, version=last.version)
+        if is_there:
+            yield last._replace(change_type=ChangeType.UPDATE_POSTIMAGE if was_there else ChangeType.INSERT)
+
+
+def steps(kind: Kind, chance: random.Random, *, keys: str, count: int) -> Iterator[tuple[str, list[int]]]:
+    """Keys that get ever newer values, and now and then go."""
+    is_one = kind.checks_duplicates
+    for step in range(1, count + 1):
+        rows = 0 if chance.random() < 0.25 else 1 if is_one else chance.randint(1, 4)
+        yield chance.choice(keys), [100 * step + n for n in range(rows)]

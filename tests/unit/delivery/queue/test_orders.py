@@ -1,0 +1,216 @@
+"""Which rows go before which, by kind: rows that replace others, versions of a key, whole contents."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
+from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
+from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches, push_text
+from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.letters import dead_letters, hasten, replay
+from ondatra_dagster.delivery.queue.settle import Settled, settle
+from ondatra_dagster.delivery.queue.settled import Attempt
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.target import Shape
+
+LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
+DELETE, INSERT = ChangeType.DELETE, ChangeType.INSERT
+BEFORE, AFTER = ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE
+
+
+def a_row(rowid: int, change: ChangeType = INSERT, version: int = 1, of: str = "") -> Change:
+    value = 10 * rowid + (change is AFTER)
+    return Change(str(rowid), rowid, change, version, orjson.dumps([of, value]).decode(), of)
+
+
+def take_in(queue: Queue, *changes: Change) -> None:
+    """Enqueue the next version."""
+    version = max(queue.watermark, 0) + 1
+    numbered = [change._replace(version=version) for change in changes]
+    enqueue(queue, Segment(version - 1, version, [FeedPage(LAYOUT, numbered)]), now=1.0)
+
+
+def sent(batch: Batch | None) -> list[str]:
+    return [row.result_key for row in batch.rows()] if batch else []
+
+
+def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: str) -> Settled:
+    """Settle a batch: d3="error: no" is the delete of row 3."""
+    assert batch
+    words = {"d": DELETE, "i": INSERT, "b": BEFORE, "a": AFTER}
+    said = {f"{key[1:]}:{words[key[0]]}": Outcome.parse(text) for key, text in statuses.items()}
+    outcomes = {key: said.get(key, Outcome.parse(status)) for unit in batch.units for key in unit.result_keys}
+    attempt = Attempt(run_id="run", started_at=1.0, ended_at=2.0, max_attempts=2)
+    return settle(queue, batch, outcomes, attempt, wait=lambda _: 60.0)
+
+
+def go(queue: Queue, size: int = 100, **statuses: str) -> list[str]:
+    """Claim and settle the next batch; what it sent."""
+    batch = claim(queue, size=size, number=1)
+    if batch is None:
+        return []
+    end(queue, batch, **statuses)
+    return sent(batch)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Queue]:
+    with open_queue(tmp_path / "table.sqlite", shape=Shape.ROW, replaces_rows=True) as queue:
+        yield queue
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Iterator[Queue]:
+    with open_queue(tmp_path / "scd2.sqlite", shape=Shape.VERSION) as queue:
+        yield queue
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Queue]:
+    with open_queue(tmp_path / "mirror.sqlite", shape=Shape.MIRROR) as queue:
+        yield queue
+
+
+def test_a_delete_that_waits_holds_the_inserts_of_its_version_back(table):
+    """A sheet that has the old and the new rows is worse than one that has the old ones."""
+    take_in(table, a_row(1), a_row(2))
+    assert ["1:insert", "2:insert"] == go(table)
+    take_in(table, a_row(1, DELETE), a_row(2, DELETE), a_row(3), a_row(4))
+    assert ["1:delete", "2:delete"] == go(table, d2="error: later")
+    assert [] == go(table)
+    hasten(table)
+    assert ["2:delete"] == go(table)
+    assert ["3:insert", "4:insert"] == go(table)
+
+
+def test_a_dead_delete_lets_the_inserts_go_and_is_owed_to_the_next_version(table):
+    """One row that can't be deleted must not keep a table from its API for ever, nor be forgotten."""
+    take_in(table, a_row(1), a_row(2))
+    go(table)
+    take_in(table, a_row(1, DELETE), a_row(2, DELETE), a_row(3), a_row(4))
+    assert ["1:delete", "2:delete"] == go(table, d1="reject: locked", d2="reject: locked")
+    assert ["3:insert", "4:insert"] == go(table, i3="error: later")
+    take_in(table, a_row(3, DELETE), a_row(4, DELETE), a_row(5))
+    assert ["1:delete", "2:delete", "4:delete"] == go(table)  # 3 never arrived
+    assert ["5:insert"] == go(table)
+
+
+def test_a_late_delete_never_removes_a_row_that_came_back(table):
+    """The same row under a new rowid: what is still to go goes before it comes."""
+    take_in(table, a_row(1, of="a"))
+    go(table)
+    take_in(table, a_row(1, DELETE, of="a"))
+    go(table, d1="error: later")
+    take_in(table, a_row(2, of="a"))
+    assert ["1:delete"] == go(table)
+    assert ["2:insert"] == go(table)
+    assert [] == table.store.rows("select * from unit")
+
+
+def test_a_newer_version_withdraws_what_was_not_sent(table):
+    """Rows that are gone already must not come up at the API for a moment."""
+    take_in(table, a_row(1))
+    go(table, i1="error: later")
+    take_in(table, a_row(1, DELETE), a_row(2))
+    assert ["2:insert"] == go(table)
+    assert [] == table.store.rows("select * from unit")
+
+
+def test_deletes_beside_inserts_have_no_record_of_their_own_unless_they_fail(table):
+    """They only make room; the rows that come are what the version is about."""
+    take_in(table, a_row(1, of="mon"), a_row(2, of="tue"), a_row(3, of="wed"))
+    go(table)
+    replaced = (a_row(1, DELETE, of="mon"), a_row(2, DELETE, of="tue"), a_row(3, DELETE, of="wed"))
+    take_in(table, *replaced, a_row(4, of="mon"), a_row(5, of="tue"))
+    batch = claim(table, size=100, number=1)
+    settled = end(table, batch, d2="reject: locked")
+    assert {"delete": 1} == settled.succeeded  # of Wednesday nothing is left
+    assert {"delete": 1} == settled.rejected
+
+
+def test_versions_of_a_key_go_in_one_batch_what_ends_before_what_begins(versions):
+    """An API that gets the new version first has two current ones, or refuses."""
+    take_in(versions, a_row(1, of="a"), a_row(2, of="b"), a_row(3, of="c"))
+    assert ["1:insert", "2:insert"] == go(versions, size=2)
+    assert ["3:insert"] == go(versions, size=2)
+    # as the feed has them: closings first, then new versions
+    closed = [a_row(n, change, of=key) for n, key in ((1, "a"), (3, "c")) for change in (BEFORE, AFTER)]
+    take_in(versions, *closed, a_row(4, of="a"), a_row(5, of="c"))
+    pair = ["1:update_preimage", "1:update_postimage", "4:insert"]
+    assert pair == go(versions, size=4)
+    assert ["3:update_preimage", "3:update_postimage", "5:insert"] == go(versions, size=4)
+    assert [] == go(versions)
+
+
+def test_a_new_version_takes_along_what_is_left_of_those_before_it(versions):
+    """Else the API has a new version beside one that never ended."""
+    take_in(versions, a_row(1, of="a"), a_row(2, of="b"))
+    go(versions)
+    take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
+    go(versions, b1="reject: no", a1="reject: no", i3="error: later")
+    assert [("a", "no")] == [
+        (letter.key, letter.error) for letter in dead_letters(versions.store, Shape.VERSION)
+    ]
+    take_in(versions, a_row(3, BEFORE, of="a"), a_row(3, AFTER, of="a"), a_row(4, of="a"))
+    assert ["1:update_preimage", "1:update_postimage", "3:insert", "4:insert"] == go(versions)
+    assert [] == versions.store.rows("select * from unit")
+
+
+def test_a_key_of_which_a_version_is_on_its_way_waits(versions):
+    """Two calls at once may arrive in either order."""
+    take_in(versions, a_row(1, of="a"), a_row(2, of="b"))
+    first = claim(versions, size=1, number=1)
+    assert ["1:insert"] == sent(first)
+    take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
+    assert ["2:insert"] == go(versions)
+    assert [] == go(versions)
+    end(versions, first)
+    assert ["1:update_preimage", "1:update_postimage", "3:insert"] == go(versions)
+
+
+def test_a_whole_content_goes_in_one_batch_and_replaces_what_waits(mirror):
+    """Each try sends what is there then; nothing that is gone is ever sent."""
+    rows = [a_row(n, of="mon")._replace(key="mon") for n in (1, 2, 3)]
+    take_in(mirror, *rows, a_row(4, of="tue")._replace(key="tue"))
+    assert ["1:insert", "2:insert", "3:insert"] == go(mirror, size=0, i2="error: later")
+    assert ["4:insert"] == go(mirror, size=0)
+    gone = [row._replace(change_type=DELETE) for row in rows]
+    take_in(mirror, *gone, a_row(5, of="mon")._replace(key="mon"))
+    assert ["5:insert"] == go(mirror, size=0)
+    assert [] == mirror.store.rows("select * from unit")
+
+
+def test_a_whole_content_ends_by_the_worst_that_was_said_of_a_row(mirror):
+    """Half of a mirror is none."""
+    take_in(mirror, *(a_row(n)._replace(key="") for n in (1, 2, 3)))
+    batch = claim(mirror, size=0, number=1)
+    settled = end(mirror, batch, i1="warn: long", i2="reject: bad")
+    assert ({}, {"insert": 3}) == (settled.succeeded, settled.rejected)
+    assert ["bad"] == [letter.error for letter in dead_letters(mirror.store, Shape.MIRROR)]
+    assert 1 == replay(mirror, now=3.0)
+    assert ["1:insert", "2:insert", "3:insert"] == go(mirror, size=0)
+
+
+def test_an_empty_content_is_a_call_too(mirror):
+    """An API that isn't told keeps the last row for ever."""
+    take_in(mirror, a_row(1)._replace(key=""))
+    go(mirror, size=0)
+    take_in(mirror, a_row(1, DELETE)._replace(key=""))
+    batch = claim(mirror, size=0, number=1)
+    assert batch
+    assert [[NO_ROW]] == [unit.result_keys for unit in batch.units]
+    assert (
+        '{"columns":["id","value","__ondatra_rowid","__ondatra_change_type"],"rows":[]}'
+        == (push_text(batch, mirror.layouts)[1])
+    )
+    assert [batch] == frozen_batches(mirror)
+    end(mirror, batch, status="error: later")
+    hasten(mirror)
+    end(mirror, claim(mirror, size=0, number=1), status="error: later")
+    assert [1] == [letter.weight for letter in dead_letters(mirror.store, Shape.MIRROR)]
+    replay(mirror, now=3.0)
+    end(mirror, claim(mirror, size=0, number=1))
+    assert [] == mirror.store.rows("select * from unit")
