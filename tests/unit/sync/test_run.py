@@ -208,7 +208,9 @@ def test_without_queue_and_records_nothing_is_sent(desk):
     desk.api.take()
     shutil.rmtree(desk.state / "queue")
     shutil.rmtree(desk.state / "tracking")
-    with pytest.raises(ResyncNeededError, match=r"both its queue and its frontier in the tracking folder are gone"):
+    with pytest.raises(
+        ResyncNeededError, match=r"both its queue and its frontier in the tracking folder are gone"
+    ):
         desk.run()
     assert [] == desk.api.take()
 
