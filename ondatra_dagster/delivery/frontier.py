@@ -24,8 +24,8 @@ class FrontierUnit(NamedTuple):
     due_at: float | None
     message: str | None
     job_ref: str | None
-    belongs_to: str  # of a row by its rowid: the key's value, the partition's
-    is_context: int
+    belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
+    is_context: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
