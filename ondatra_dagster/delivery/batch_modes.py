@@ -39,11 +39,11 @@ def run_sync(
     except PushContractError as error:
         return BatchResult(outcomes=dict.fromkeys(keys, Outcome.unstated(str(error))), has_raised=True)
     if not isinstance(returned, Mapping):
-        return BatchResult(outcomes=dict.fromkeys(keys, Outcome.unstated(redact(_not_a_dict(returned)))))
+        return BatchResult(outcomes=dict.fromkeys(keys, Outcome.unstated(_not_a_dict(returned, redact))))
     outcomes = {
         key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
     }
-    return BatchResult(outcomes=outcomes, warnings=tuple(map(redact, _strays(returned, outcomes))))
+    return BatchResult(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
 
 
 def _outcome(status: object, redact: Callable[[str], str]) -> Outcome:
@@ -53,16 +53,21 @@ def _outcome(status: object, redact: Callable[[str], str]) -> Outcome:
     return Outcome.parse(redact(str(status)))
 
 
-def _not_a_dict(returned: object) -> str:
-    what = "nothing" if returned is None else f"{returned!r:.100}"
+# what is shown of a value is cut when it is masked: a part of a secret isn't found any more
+
+
+def _not_a_dict(returned: object, redact: Callable[[str], str]) -> str:
+    what = "nothing" if returned is None else redact(repr(returned))[:100]
     return f'push() returned {what}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
 
 
-def _strays(returned: Mapping[object, object], outcomes: Mapping[ResultKey, Outcome]) -> Sequence[str]:
+def _strays(
+    returned: Mapping[object, object], outcomes: Mapping[ResultKey, Outcome], redact: Callable[[str], str]
+) -> Sequence[str]:
     strays = [key for key in returned if key not in outcomes]
     if not strays:
         return []
-    shown = ", ".join(f"{key!r:.80}" for key in strays[:_SHOWN])
+    shown = ", ".join(redact(repr(key))[:80] for key in strays[:_SHOWN])
     return [f"push() returned a status for {len(strays)} rows that the batch doesn't have: {shown}"]
 
 

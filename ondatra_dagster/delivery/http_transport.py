@@ -5,6 +5,7 @@ read and write gets what is left until the deadline, the TLS handshake and the h
 """
 
 import contextlib
+import logging
 import ssl
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,8 @@ import httpcore
 import httpx
 
 _WRITE_BYTES = 65_536
+# it logs the headers of each answer, and an API may give back in them what it was sent
+logging.getLogger("httpcore").setLevel(logging.INFO)
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 import starlark
 
-from ondatra_dagster.changes import Column
+from ondatra_dagster.changes import Column, Json
+from ondatra_dagster.delivery.decimal_places import decimal_places
 from ondatra_dagster.delivery.http_api import BatchCalls
 from ondatra_dagster.delivery.push_call import PushCall, current, host_functions
 from ondatra_dagster.delivery.push_config import PushConfig
@@ -86,10 +87,10 @@ class PushLibrary:
             "rows" in self._source.parameters,
         )
 
-    def _decimals(self, columns: Sequence[Column]) -> list[str]:
+    def _decimals(self, columns: Sequence[Column]) -> Mapping[str, Json]:
         if self.config.push.decimals == "string":
-            return []
-        return [column.name for column in columns if column.type.startswith("decimal")]
+            return {}
+        return {column.name: places for column in columns if (places := decimal_places(column.type))}
 
     def _run(self, call: PushCall, *arguments: object) -> object:
         token = current.set(call)

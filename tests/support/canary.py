@@ -1,0 +1,43 @@
+"""Looks for secrets in what a run leaves behind. Each secret has the word canary in its middle."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+WORD = "canary"
+
+
+def _forms() -> Iterator[str]:
+    yield WORD
+    for offset in range(3):
+        padded = bytes(offset) + WORD.encode()
+        yield base64.b64encode(padded).decode()[(offset * 8 + 5) // 6 : len(padded) * 8 // 6]
+
+
+FORMS = tuple(_forms())
+
+
+def canaries_in(text: str) -> list[str]:
+    """What surrounds each secret in the text; nothing when there is none."""
+    return [
+        text[max(text.index(form) - 60, 0) : text.index(form) + 60]
+        for form in FORMS
+        if form in text or form in text.casefold()
+    ]
+
+
+def canaries_below(folder: Path) -> dict[str, list[str]]:
+    """The same for every file of a folder, what is packed in Parquet included."""
+    found = {str(file.relative_to(folder)): canaries_in(_text(file)) for file in folder.rglob("*")}
+    return {name: places for name, places in found.items() if places}
+
+
+def _text(file: Path) -> str:
+    if not file.is_file():
+        return file.name
+    if file.suffix == ".parquet":
+        return json.dumps(pq.read_table(file).to_pylist(), default=str) + str(pq.read_schema(file).metadata)
+    return file.read_bytes().decode("latin-1")

@@ -1,0 +1,124 @@
+"""A canary secret in each form of auth is in no log, record, message, repr or file of a run."""
+
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.canary import canaries_below, canaries_in
+from support.echoes import echoing_api
+from support.real_syncs import the_ports, the_sync
+from support.tables import Table
+
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.sync.run import Occasion, run_sync
+
+SECRETS = {
+    "KEY": "a key/with canary+in it",
+    "USER": "user canary:x",
+    "ONDATRA_OAUTH_TOKEN_CRM": "the provider's canary token",
+    "REFRESH": "an old/canary+refresh token",
+}
+CLIENT = '"token_url": "/token", "client_id": {"env": "USER"}, '
+AUTHS = {
+    "bearer": '"auth": {"env": "KEY"}',
+    "header": '"auth": {"env": "KEY", "header": "X-Api-Key"}',
+    "param": '"auth": {"env": "KEY", "param": "api_key"}',
+    "basic": '"auth": {"user": {"env": "USER"}, "pass": {"env": "KEY"}}',
+    "provider": '"auth": {"provider": "crm"}',
+    "oauth2": '"auth": {"oauth2": {' + CLIENT + '"client_secret": {"env": "KEY"}}}',
+    "oauth2, basic": (
+        '"auth": {"oauth2": {' + CLIENT + '"client_secret": {"env": "KEY"}, "client_auth": "basic"}}'
+    ),
+    "oauth2, refresh": '"auth": {"oauth2": {' + CLIENT + '"refresh_token": {"env": "REFRESH"}}}',
+    "headers": '"headers": {"X-Token": {"env": "KEY"}}',
+    "env": '"env": ["KEY"]',
+}
+# each row ends in another way, and every message is made of what the API said
+PUSH = """
+API = {"base_url": "BASE", AUTH, "retry": 1, "backoff": 0, "push": {"batch_size": SIZE}}
+
+def told(row):
+    signed = {"X-Signed": env("KEY")} if 'AUTH'.startswith('"env"') else {}
+    answer = http.post("/" + str(row["value"]), json = row, headers = signed, params = {"q": "x"})
+    print(answer.text, answer.headers)
+    return answer.text + str(answer.headers)
+
+def push(rows):
+    statuses = {}
+    for row in rows:
+        key = str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]
+        said = told(row)
+        ways = {1: "reject: " + said, 2: "warn: " + said, 3: "error: " + said, 4: said}
+        if row["value"] == 5:
+            fail(said)
+        if row["value"] == 6:
+            int(said)
+        if row["value"] == 7:
+            return said
+        statuses[key] = ways[row["value"]]
+        statuses[said] = "ok"
+    return statuses
+"""
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    with echoing_api() as url:
+        yield url
+
+
+@pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
+@pytest.mark.parametrize("size", [1, 100])
+def test_no_secret_shows(
+    auth: str,
+    size: int,
+    echo: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Though the API gives back all that it is sent, and push() puts it wherever it can."""
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "lib").mkdir()
+    text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", str(size))
+    (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
+    sync = the_sync(tmp_path, Shape.ROW)
+    table = Table(Shape.ROW)
+    for number in range(1, 8):
+        table.write(f"row {number}", [number])
+
+    shown = []
+    for hour in range(2):
+        ports = the_ports(sync, table, SECRETS, now=1_800_000_000.0 + 3600 * hour)
+        summary = run_sync(sync, ports, Occasion(trigger="test"))
+        shown += [repr(summary), str(summary.to_json()), repr(sync), repr(ports.history.runs("sync.api"))]
+
+    assert "***" in caplog.text
+    assert "***" in "".join(shown)
+    assert [] == canaries_in("\n".join([caplog.text, *capfd.readouterr(), *shown]))
+    allowed = {f"tokens/{file.name}" for file in tmp_path.glob("tokens/*.json")}
+    assert allowed == set(canaries_below(tmp_path))
+    assert bool(allowed) == ("REFRESH" in auth)
+
+
+@pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
+def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo: str, tmp_path: Path) -> None:
+    """The sync fails with a sentence before anything is sent; nothing of the others' values is in it."""
+    (tmp_path / "lib").mkdir()
+    text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", "1")
+    (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
+    sync = the_sync(tmp_path, Shape.ROW)
+    table = Table(Shape.ROW)
+    table.write("row", [1])
+    missing = sync.config.variables[-1]
+    secrets = {name: value for name, value in SECRETS.items() if name != missing}
+
+    with pytest.raises(OndatraError) as error:
+        run_sync(sync, the_ports(sync, table, secrets, now=1_800_000_000.0), Occasion(trigger="test"))
+
+    assert f"lib/api.star needs {missing}; set it in .env or the environment" == str(error.value)
+    assert [] == canaries_in("".join(traceback.format_exception(error.value)))
+    assert {} == canaries_below(tmp_path)
