@@ -1,12 +1,12 @@
 """Judges a lib/*.star file, and a model's @sink line against it, without running anything."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.push_library import files_of, unknown_names
-from ondatra_dagster.delivery.push_source import read_source
+from ondatra_dagster.delivery.push_source import PushSource, read_source
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
@@ -31,16 +31,34 @@ def check_library(path: Path, *, secrets: Callable[[str], str | None]) -> Librar
         return LibraryCheck(None, error.problems, ())
     if problems:
         return LibraryCheck(None, problems, ())
-    return LibraryCheck(source.config, (), _unset(source.config, secrets))
+    return LibraryCheck(source.config, (), [*_unset(source, secrets), *_useless(source)])
 
 
-def _unset(config: PushConfig, secrets: Callable[[str], str | None]) -> Sequence[Problem]:
-    remedy = "set it in .env or the environment before the sync runs"
-    return [
-        Problem(file=config.file, line=1, what=f"the variable {name} is not set", remedy=remedy)
-        for name in config.variables
-        if not secrets(name)
-    ]
+def _unset(source: PushSource, secrets: Callable[[str], str | None]) -> Iterator[Problem]:
+    for name in source.config.variables:
+        if not secrets(name):
+            what = f"the variable {name} is not set"
+            yield _warning(source, name, what, "set it in .env or the environment before the sync runs")
+
+
+def _useless(source: PushSource) -> Iterator[Problem]:
+    """Credentials that no call would get."""
+    config = source.config
+    if config.base_url is None:
+        for key, given in (
+            ("auth", config.auth),
+            ("headers", config.headers),
+            ("rate_limit", config.rate_limit),
+        ):
+            if given:
+                what = f'"{key}" holds for the host of base_url, and there is none'
+                yield _warning(source, key, what, "give API a base_url")
+
+
+def _warning(source: PushSource, word: str, what: str, remedy: str) -> Problem:
+    lines = enumerate(source.text.splitlines(), 1)
+    line = next((number for number, text in lines if f'"{word}"' in text or f"'{word}'" in text), 1)
+    return Problem(file=source.config.file, line=line, what=what, remedy=remedy)
 
 
 def check_use(config: PushConfig, model: Model) -> Sequence[Problem]:

@@ -57,12 +57,36 @@ def test_a_check_knows_what_starlark_lacks(lib: Lib, files: dict[str, str]) -> N
 
 def test_a_variable_that_is_not_set_is_a_warning(lib: Lib) -> None:
     """It may be set where the sync runs."""
-    text = 'API = {"auth": {"env": "KEY"}, "env": ["SET"]}\ndef push(rows):\n    pass'
-    check = check_library(lib(crm=text), secrets={"SET": "x", "KEY": ""}.get)
+    api = """API = {
+    "base_url": "https://x.test",
+    "auth": {"env": "KEY"},
+    "env": ["SET"],
+}"""
+    check = check_library(lib(crm=f"{api}\ndef push(rows):\n    pass"), secrets={"SET": "x", "KEY": ""}.get)
 
     (warning,) = check.warnings
-    assert "lib/crm.star:1: the variable KEY is not set" in str(warning)
+    remedy = "set it in .env or the environment before the sync runs"
+    assert f"lib/crm.star:3: the variable KEY is not set; {remedy}" == str(warning)
     assert check.config is not None
+
+
+def test_a_token_of_a_provider_is_a_variable_too(lib: Lib) -> None:
+    """Its name stands nowhere in the file."""
+    text = 'API = {"base_url": "https://x.test", "auth": {"provider": "crm"}}\ndef push(rows):\n    pass'
+    (warning,) = check_library(lib(crm=text), secrets={}.get).warnings
+
+    assert "lib/crm.star:1: the variable ONDATRA_OAUTH_TOKEN_CRM is not set" in str(warning)
+
+
+def test_credentials_for_no_host_are_a_warning(lib: Lib) -> None:
+    """They would be sent with no call at all."""
+    text = 'API = {\n"auth": {"env": "KEY"},\n"headers": {"X": "y"},\n}\ndef push(rows):\n    pass'
+    check = check_library(lib(crm=text), secrets={"KEY": "x"}.get)
+
+    assert [
+        'lib/crm.star:2: "auth" holds for the host of base_url, and there is none; give API a base_url',
+        'lib/crm.star:3: "headers" holds for the host of base_url, and there is none; give API a base_url',
+    ] == [str(warning) for warning in check.warnings]
 
 
 def test_a_use_that_fits_has_no_problems() -> None:
