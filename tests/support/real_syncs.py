@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from support.tables import LAYOUT, Table
+from support.kind_tables import KindTable
+from support.tables import Table
 
 from ondatra_dagster.delivery.push_source import read_source
 from ondatra_dagster.delivery.pusher import PushContext, open_pusher
-from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports
@@ -16,10 +16,9 @@ from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
 
 
-def the_sync(state: Path, shape: Shape) -> Sync:
+def the_sync(state: Path, kind: str, *arguments: str) -> Sync:
     """The sync whose push function is at lib/api.star in this folder."""
-    kind = KINDS["tracked" if shape is Shape.GROUP else "merge"]
-    sink = SinkUse(name="api", arguments=(), sync_id="sync.api", line=1)
+    sink = SinkUse(name="api", arguments=arguments, sync_id="sync.api", line=1)
     library = state / "lib" / "api.star"
     source, problems = read_source(library, "lib/api.star")
     assert source, problems
@@ -27,22 +26,22 @@ def the_sync(state: Path, shape: Shape) -> Sync:
         name="sync.api",
         path=state / "api.sql",
         file="models/sync/api.sql",
-        kind=kind,
+        kind=KINDS[kind],
         sql="select 1",
         sql_line=1,
         definition="d",
-        key_columns=LAYOUT.names[:1],
+        key_columns=("id",) if KINDS[kind].needs_key else (),
         sink=sink,
     )
     return Sync(model=model, sink=sink, config=source.config, library=library, state=state)
 
 
-def the_ports(sync: Sync, table: Table, secrets: Mapping[str, str], *, now: float) -> Ports:
+def the_ports(sync: Sync, table: Table | KindTable, secrets: Mapping[str, str], *, now: float) -> Ports:
     context = PushContext(
         sync_id=sync.id,
         kind=sync.model.kind.name,
         key_columns=sync.model.key_columns,
-        arguments=(),
+        arguments=sync.sink.arguments,
     )
     rates = sync.state / "rates.sqlite"
     return Ports(

@@ -35,7 +35,7 @@ def count_calls(die_at: int | None) -> list[int]:
 
 
 def run(state: Path, shape: Shape, now: float, die_at: int | None) -> None:
-    sync = the_sync(state, shape)
+    sync = the_sync(state, "tracked" if shape is Shape.GROUP else "merge")
     counted = count_calls(die_at)
     table = pickle.loads((state / "table.pickle").read_bytes())
     run_sync(sync, the_ports(sync, table, SECRETS, now=now), Occasion(trigger="test"))

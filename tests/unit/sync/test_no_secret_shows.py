@@ -85,7 +85,7 @@ def test_no_secret_shows(
     (tmp_path / "lib").mkdir()
     text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", str(size))
     (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
-    sync = the_sync(tmp_path, Shape.ROW)
+    sync = the_sync(tmp_path, "merge")
     table = Table(Shape.ROW)
     for number in range(1, 8):
         table.write(f"row {number}", [number])
@@ -110,7 +110,7 @@ def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo: str, tm
     (tmp_path / "lib").mkdir()
     text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", "1")
     (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
-    sync = the_sync(tmp_path, Shape.ROW)
+    sync = the_sync(tmp_path, "merge")
     table = Table(Shape.ROW)
     table.write("row", [1])
     missing = sync.config.variables[-1]

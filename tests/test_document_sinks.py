@@ -1,0 +1,283 @@
+"""The push functions that the documents show, in words of our own: each works on its kind, and with an API.
+
+All is real but the table: Starlark, HTTP, queue, records. What each mode is made of has tests of its own.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.kind_tables import KindTable
+from support.real_syncs import the_ports, the_sync
+from support.shelf import Made, Shelf, running_shelf
+
+from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.summary import RunSummary
+
+API = """
+API = {
+    "base_url": "%s/v3",
+    "auth": {"env": "SHELF_KEY"},
+    "retry": 3,
+    "backoff": 2,
+    "rate_limit": {"requests": 1000, "per": "10s"},
+    "push": {%s},
+}
+"""
+HELPERS = """
+def name_of(row):
+    return str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]
+
+def own(row):
+    return {k: v for k, v in row.items() if not k.startswith("_")}
+
+def said(answer):
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+# a call a row, by what has happened to it
+BY_CHANGE = """
+def push(rows):
+    results = {}
+    for r in rows:
+        ct = r["__ondatra_change_type"]
+        place = "/people/" + str(r["id"])
+        if ct == "insert":
+            answer = http.post("/people", json=own(r))
+        elif ct == "update_postimage":
+            answer = http.patch(place, json=own(r))
+        elif ct == "delete":
+            answer = http.delete(place)
+        elif ct == "update_preimage":
+            results[name_of(r)] = "ok"  # how it was is of no use here
+            continue
+        results[name_of(r)] = said(answer)
+    return results
+"""
+# a call a group: what is there now, or that nothing is
+BY_GROUP = """
+def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
+    results = {}
+    groups = {}
+    for row in rows:
+        key = row.get(key_columns[0], "")
+        if key not in groups:
+            groups[key] = {"inserts": [], "deletes": []}
+        groups[key]["inserts" if row["__ondatra_change_type"] == "insert" else "deletes"].append(row)
+    for key, group in groups.items():
+        if group["inserts"]:
+            order = {"order": key, "kind": kind, "lines": [own(line) for line in group["inserts"]]}
+            answer = http.put("/orders/" + key, json=order)
+        else:
+            answer = http.delete("/orders/" + key)
+        for row in group["inserts"] + group["deletes"]:
+            results[name_of(row)] = said(answer)
+    return results
+"""
+# a call a batch, and one status for all of it
+BY_BATCH = """
+def push(rows):
+    new = [own(r) for r in rows if r["__ondatra_change_type"] == "insert"]
+    answer = http.post("/batches", json={"id": name_of(rows[0]), "rows": new})
+    if not answer.ok:
+        return {name_of(r): "error: " + answer.text for r in rows}
+    return {name_of(r): "ok" for r in rows}
+"""
+# what is there now, whole
+WHOLE = """
+def push(rows):
+    answer = http.put("/sheet", json=[own(r) for r in rows if r["__ondatra_change_type"] == "insert"])
+    return {name_of(r): said(answer) for r in rows}
+"""
+# every version of a row that there ever was
+VERSIONS = """
+def push(rows):
+    results = {}
+    for r in rows:
+        if r["__ondatra_change_type"] == "update_preimage":
+            results[name_of(r)] = "ok"
+        else:
+            results[name_of(r)] = said(http.put("/archive/" + str(r["__ondatra_rowid"]), json=own(r)))
+    return results
+"""
+
+# what the API says, read row by row
+JUDGED = """
+def judged(answer):
+    if answer.status_code == 202:
+        return "warn: " + answer.json["why"]
+    if answer.status_code == 422:
+        return "reject: " + answer.json["why"]
+    return said(answer)
+"""
+# one function for several places, which the model's @sink names
+BY_PLACE = """
+def push(rows, team, place):
+    return {name_of(r): send(r, "/" + team + "/" + place + "/" + r["id"]) for r in rows}
+
+def send(row, path):
+    return said(http.put(path, json=own(row)))
+"""
+
+
+@dataclasses.dataclass
+class Desk:
+    """One sync of one table to one shelf."""
+
+    state: Path
+    shelf: Shelf
+    kind: str
+    now: float = 1_800_000_000.0
+
+    def __post_init__(self) -> None:
+        self.table = KindTable(self.kind)
+
+    def sink(self, push: str, settings: str = '"batch_size": 100, "batch_mode": "sync"') -> None:
+        (self.state / "lib").mkdir(exist_ok=True)
+        text = API % (self.shelf.url, settings) + HELPERS + push
+        (self.state / "lib" / "api.star").write_text(text, encoding="utf-8")
+
+    def write(self, **values: list[int]) -> None:
+        for key, each in values.items():
+            self.table.write(key, each)
+
+    def run(self, *arguments: str) -> RunSummary:
+        sync = the_sync(self.state, self.kind, *arguments)
+        ports = the_ports(sync, self.table, {"SHELF_KEY": "s3cr3t"}, now=self.now)
+        return run_sync(sync, ports, Occasion(trigger="test"))
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    with running_shelf() as shelf:
+        yield shelf
+
+
+def a_desk(kind: str, tmp_path: Path, shelf: Shelf) -> Desk:
+    return Desk(tmp_path, shelf, kind)
+
+
+def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, shelf: Shelf) -> None:
+    """All of them at first, then the changed ones; nothing when nothing changed."""
+    desk = a_desk("merge", tmp_path, shelf)
+    desk.sink(BY_CHANGE)
+    desk.write(ada=[1], ben=[2])
+    desk.run()
+    assert [("POST", "/v3/people")] * 2 == shelf.calls()
+    desk.write(ada=[3], cyn=[4])
+    desk.run()
+    assert [("PATCH", "/v3/people/ada"), ("POST", "/v3/people")] == shelf.calls()
+    desk.run()
+
+    assert [] == shelf.calls()
+    assert {"ada": 3, "ben": 2, "cyn": 4} == {row["id"]: row["value"] for row in shelf.kept.values()}
+
+
+def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, shelf: Shelf) -> None:
+    """Whole when any of its lines changed, gone when it has none."""
+    desk = a_desk("tracked", tmp_path, shelf)
+    desk.sink(BY_GROUP)
+    desk.write(a=[1, 2], b=[3])
+    desk.run()
+    assert [("PUT", "/v3/orders/a"), ("PUT", "/v3/orders/b")] == shelf.calls()
+    desk.write(a=[1, 5], b=[])
+    desk.run()
+
+    assert [("DELETE", "/v3/orders/b"), ("PUT", "/v3/orders/a")] == shelf.calls()
+    (order,) = shelf.kept.values()
+    assert ("a", "tracked", [1, 5]) == (
+        order["order"],
+        order["kind"],
+        sorted(line["value"] for line in order["lines"]),
+    )
+
+
+def test_new_rows_only_of_an_append(tmp_path: Path, shelf: Shelf) -> None:
+    """Each in one batch, which has one status."""
+    desk = a_desk("append", tmp_path, shelf)
+    desk.sink(BY_BATCH)
+    desk.write(a=[1], b=[2])
+    desk.run()
+    desk.write(a=[1, 3])
+    desk.run()
+
+    sent = [[row["value"] for row in batch["rows"]] for batch in shelf.kept.values()]
+    assert [[1, 2], [3]] == sent
+
+
+@pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
+def test_a_sheet_that_is_written_anew(tmp_path: Path, shelf: Shelf, settings: str) -> None:
+    """The deletes are those of the rows before; whoever replaces all has no use for them."""
+    desk = a_desk("table", tmp_path, shelf)
+    desk.sink(WHOLE, settings)
+    desk.write(north=[1], south=[2])
+    desk.run()
+    desk.write(north=[5])
+    desk.run()
+
+    assert [("north", 5), ("south", 2)] == [(row["id"], row["value"]) for row in shelf.kept["/v3/sheet"]]
+
+
+def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, shelf: Shelf) -> None:
+    """The one that is closed comes with its end, the one that follows it as new."""
+    desk = a_desk("scd2", tmp_path, shelf)
+    desk.sink(VERSIONS)
+    desk.write(lamp=[10])
+    desk.run()
+    desk.write(lamp=[12])
+    desk.run()
+
+    kept = [(row["value"], row["is_current"]) for row in shelf.kept.values()]
+    assert [(10, False), (12, True)] == kept
+    closed, current = shelf.kept.values()
+    assert closed["valid_to_snapshot"] == current["valid_from_snapshot"]
+
+
+def test_a_region_whose_rows_are_replaced(tmp_path: Path, shelf: Shelf) -> None:
+    """What goes goes first."""
+    desk = a_desk("partition", tmp_path, shelf)
+    desk.sink(
+        BY_CHANGE.replace('str(r["id"])', 'str(r["value"])').replace("json=own(r)", 'json={"id": r["value"]}')
+    )
+    desk.write(north=[1, 2], south=[3])
+    desk.run()
+    shelf.calls()
+    desk.write(north=[2, 4])
+    desk.run()
+
+    assert {2, 3, 4} == {row["id"] for row in shelf.kept.values()}
+    assert ("DELETE", "/v3/people/3") not in shelf.calls()
+
+
+def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, shelf: Shelf) -> None:
+    """Delivered, delivered with a warning, not now, never."""
+    desk = a_desk("merge", tmp_path, shelf)
+    push = BY_CHANGE.replace("= said(answer)", "= judged(answer)") + JUDGED
+    desk.sink(push, '"max_attempts": 2')
+    statuses = {"a": 201, "b": 202, "c": 409, "d": 422}
+
+    def answer(made: Made) -> tuple[int, object]:
+        return statuses[made.body["id"]], {"why": made.body["id"]}
+
+    shelf.answer = answer
+    desk.write(a=[1], b=[1], c=[1], d=[1])
+    summary = desk.run()
+
+    assert summary.queue
+    assert (1, 1) == (summary.queue.waiting, summary.queue.dead)
+    assert ["d"] == [sample.key for sample in summary.samples]
+    shelf.calls()
+    statuses["c"] = 201
+    desk.now += 3600
+    desk.run()
+    assert [("POST", "/v3/people")] == shelf.calls()
+
+
+def test_the_sinks_strings_are_given_by_name(tmp_path: Path, shelf: Shelf) -> None:
+    """In the order of "args", whatever the order in which push declares them."""
+    desk = a_desk("merge", tmp_path, shelf)
+    desk.sink(BY_PLACE, '"args": ["place", "team"]')
+    desk.write(ada=[1])
+    desk.run("people", "red")
+
+    assert [("PUT", "/v3/red/people/ada")] == shelf.calls()
