@@ -11,7 +11,7 @@ import click
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
-    *("dead", "history", "init", "lineage", "pause", "query", "replay", "resync", "resume", "run"),
+    *("dead", "forget", "history", "init", "lineage", "pause", "query", "replay", "resync", "resume", "run"),
     *("status", "validate"),
 )
 FAILED = 1

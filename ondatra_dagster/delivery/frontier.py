@@ -40,4 +40,5 @@ class Frontier:
     base_url: str
     written_at: datetime
     units: Iterable[FrontierUnit]
+    known_since: str = ""  # the run after which the records are about what this base_url's API holds
     layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to

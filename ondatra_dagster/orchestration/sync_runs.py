@@ -14,7 +14,7 @@ from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.store.database import read_only
 from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
-from ondatra_dagster.sync.resync import resync
+from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import Occasion, run_sync
 from ondatra_dagster.sync.summary import SAMPLES, Grid, RunSummary, Sample, summary_of
 from ondatra_dagster.sync.sync import Sync
@@ -99,9 +99,9 @@ def activity(workspace: Workspace, sync: Sync) -> str:
     return f"{count(queue.pending, 'key')} to go" if queue and queue.pending else ""
 
 
-def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, *, assume_delivered: bool) -> int:
+def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, way: Way) -> int:
     """Let the sync's next run send the whole table again, or nothing of it; how many keys that are."""
-    return resync(sync, ports(workspace, sync, feed), assume_delivered=assume_delivered)
+    return resync(sync, ports(workspace, sync, feed), way)
 
 
 def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:

@@ -32,6 +32,11 @@ class Kind:
     takes_incremental: bool = False  # @incremental: the query asks for what is newer than its last results
     has_query: bool = True  # else the file is column definitions, and there is nothing to push
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether what was written once stays as it was."""
+        return self.produces == {INSERT}
+
 
 KINDS = {
     kind.name: kind

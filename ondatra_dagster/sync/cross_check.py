@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
+from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import KeyEnd, Recovered, frontier_of, take_over
 from ondatra_dagster.delivery.target import Shape
@@ -93,6 +94,22 @@ def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
             f"{sync.config.file} now sends to {now or 'no base_url'}, but what {sync.id} knows is what"
             f" {known or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
         )
+
+
+def known_address(queue: Queue, sync: Sync, ports: Ports) -> str:
+    """The base_url of the API of which queue or frontier tell; this sync's own when neither does."""
+    known = queue.meta("base_url")
+    frontier = ports.tracking.newest_frontier(sync.id) if known is None else None
+    return frontier.base_url if frontier else (sync.config.base_url or "") if known is None else known
+
+
+def take_in(queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: Recovered) -> None:
+    """Bring the queue up to the table as it is."""
+    now = ports.clock()
+    if source.version > queue.watermark:
+        for segment in segments_to_enqueue(queue, sync, ports.feed, source, recovered):
+            enqueue(queue, segment, now=now)
+    recovered.bury_refused(queue, now)
 
 
 def segments_to_enqueue(

@@ -3,79 +3,132 @@
 It only prepares the queue; the next run delivers as always.
 """
 
-from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.enqueue import enqueue
-from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.errors import StateError
-from ondatra_dagster.sync.ports import Ports, SourceState
-from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.record import Operation, RecordStatus
+import dataclasses
 
-NEVER_HELD = "select key from unit where base = '' and tried is null"
+from ondatra_dagster.changes import Segment
+from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.renewal import remove, send_again
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.takeover import frontier_of
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.errors import ResyncNeededError, StateError
+from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
+from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.sent import Sent
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.whole_table import whole_segment
+
 FORGET = (
     "delete from unit",
     "delete from staged",
     "delete from batch",
-    "delete from meta where name = 'removals_upto'",
+    # without these two the queue says nothing: cut off, a resync is one that never began
+    "delete from meta where name in ('table_id', 'watermark', 'removals_upto')",
 )
 
 
-def resync(sync: Sync, ports: Ports, *, assume_delivered: bool) -> int:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How to begin anew."""
+
+    assume_delivered: bool = False  # nothing is sent: the table as it is now counts as delivered
+    removes: bool = False  # rows that the records say were sent and the table no longer has are deleted
+
+
+def resync(sync: Sync, ports: Ports, way: Way) -> int:
     """Make the queue hold every row of the table, or none; how many keys the next run sends.
 
-    A row goes out as an update where the API has acknowledged it, else as an insert. With `assume_delivered`
-    the table as it is now counts as delivered.
+    A row goes out as an update where the API has acknowledged it, else as an insert.
     """
     source = ports.source()
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
-        if assume_delivered:
-            _begin_anew(queue, sync, ports, source, watermark=source.version)
-            return 0
-        held, never_held = _held(queue, sync, ports, source)
-        _begin_anew(queue, sync, ports, source, watermark=NOTHING_ENQUEUED)
-        return sum(
-            enqueue(queue, segment, now=ports.clock(), is_held=lambda key: _is_held(key, held, never_held))
-            for segment in ports.feed.segments(None, source.version)
+        keys = _Resync(sync, ports, queue, source).go(way)
+        _leave_frontier(queue, sync, ports)
+        return keys
+
+
+class _Resync:
+    """One resync, with the queue in its hands."""
+
+    def __init__(self, sync: Sync, ports: Ports, queue: Queue, source: SourceState) -> None:
+        self._sync = sync
+        self._ports = ports
+        self._queue = queue
+        self._source = source
+        self._now = ports.clock()
+        self._only_adds = sync.model.kind.only_adds
+
+    def go(self, way: Way) -> int:
+        is_elsewhere = known_address(self._queue, self._sync, self._ports) != (
+            self._sync.config.base_url or ""
         )
+        if is_elsewhere:
+            # what the records tell of so far is what another API holds
+            self._queue.set_meta("known_since", max(self._ports.tracking.runs(self._sync.id), default=""))
+        if way.assume_delivered:
+            self._begin_anew(self._source.version)
+            return 0
+        keys = self._by_queue()
+        if keys is None:
+            keys = self._by_records()
+        return keys + (self._remove() if way.removes else 0)
 
+    def _by_queue(self) -> int | None:
+        """Where the queue knows what the API has."""
+        try:
+            recovered = cross_check(self._queue, self._sync, self._ports, self._source)
+        except ResyncNeededError:
+            return None
+        take_in(self._queue, self._sync, self._ports, self._source, recovered)
+        return send_again(self._queue, self._content(), now=self._now, only_adds=self._only_adds)
 
-def _is_held(key: str, held: set[str] | None, never_held: set[str]) -> bool:
-    return key in held if held is not None else key not in never_held
+    def _by_records(self) -> int:
+        """Where only the records can tell, as far as they reach."""
+        sent = self._sent()
+        with self._queue.store.immediate():
+            self._forget()
+        is_held = None if self._only_adds else sent.is_held
+        keys = enqueue(self._queue, self._content(), now=self._now, is_held=is_held)
+        self._begin_anew(self._source.version, forgets=False)
+        return keys
 
+    def _content(self) -> Segment:
+        """The table as it is."""
+        feed, version = self._ports.feed, self._source.version
+        if self._sync.is_whole_table:
+            return whole_segment(feed, after=-1, upto=version, columns=self._source.columns)
+        pages = (page for segment in feed.segments(None, version) for page in segment.pages)
+        return Segment(-1, version, pages)
 
-def _held(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> tuple[set[str] | None, set[str]]:
-    """The keys that the API has, as the records tell; None when the queue knows: all but the others."""
-    if (queue.meta("base_url") or sync.config.base_url or "") != (sync.config.base_url or ""):
-        return set(), set()  # another API
-    if queue.meta("table_id") != source.table_id:
-        return _held_by_records(sync, ports), set()
-    if queue.watermark < source.version:
-        after = None if queue.watermark == NOTHING_ENQUEUED else queue.watermark
-        for segment in ports.feed.segments(after, source.version):
-            enqueue(queue, segment, now=ports.clock())
-    return None, {str(key) for (key,) in queue.store.rows(NEVER_HELD)}
+    def _remove(self) -> int:
+        if self._sync.shape is Shape.MIRROR:
+            return 0  # what isn't in a whole content goes by itself
+        gone = self._sent().gone(self._queue, self._source)
+        return remove(self._queue, gone, now=self._now)
 
+    def _sent(self) -> Sent:
+        since = self._queue.meta("known_since")
+        return Sent(self._sync, self._ports.tracking, self._source.table_id, since=since or None)
 
-def _held_by_records(sync: Sync, ports: Ports) -> set[str]:
-    """Those whose newest acknowledged change wasn't their end."""
-    newest: dict[str, tuple[int, bool]] = {}
-    for end in ports.tracking.delivered_since(sync.id, None):
-        if end.status == RecordStatus.SUCCEEDED:
-            mark = (end.table_version, end.operation != Operation.DELETE)
-            newest[end.identifier] = max(mark, newest.get(end.identifier, mark))
-    return {key for key, (_, stays) in newest.items() if stays}
+    def _begin_anew(self, watermark: int, *, forgets: bool = True) -> None:
+        with self._queue.store.immediate():
+            if forgets:
+                self._forget()
+            self._queue.set_meta("table_id", self._source.table_id)
+            self._queue.set_meta("base_url", self._sync.config.base_url or "")
+            self._queue.set_meta("watermark", watermark)
 
-
-def _begin_anew(queue: Queue, sync: Sync, ports: Ports, source: SourceState, *, watermark: int) -> None:
-    frontier = ports.tracking.newest_frontier(sync.id)
-    with queue.store.immediate():
+    def _forget(self) -> None:
         for statement in FORGET:
-            queue.store.run(statement)
-        queue.set_meta("table_id", source.table_id)
-        queue.set_meta("base_url", sync.config.base_url or "")
-        queue.set_meta("watermark", watermark)
-        if frontier:
-            # the queue is newer than what the last run left behind, and isn't to be replaced by it
-            queue.set_meta("last_run", max(frontier.run_id, queue.meta("last_run") or ""))
+            self._queue.store.run(statement)
+
+
+def _leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
+    """Let what was decided outlive the queue file, in place of what the last run left."""
+    frontier = ports.tracking.newest_frontier(sync.id)
+    newest = max(frontier.run_id if frontier else "", queue.meta("last_run") or "", BEFORE_ALL_RUNS)
+    queue.set_meta("last_run", newest)
+    left = frontier_of(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
+    ports.tracking.write_frontier(left)

@@ -15,7 +15,6 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, make_due
-from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.removals import Removals, let_through
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.settled import Attempt
@@ -23,7 +22,7 @@ from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import Recovered, frontier_of
 from ondatra_dagster.errors import BusyError, OndatraError
-from ondatra_dagster.sync.cross_check import cross_check, segments_to_enqueue
+from ondatra_dagster.sync.cross_check import cross_check, take_in
 from ondatra_dagster.sync.guard import look_at_removals
 from ondatra_dagster.sync.planned import planned, told
 from ondatra_dagster.sync.ports import Ports, SourceState
@@ -162,12 +161,8 @@ class _SyncRun:
         self._ports.history.begin(self._past_run())
 
     def _enqueue(self, recovered: Recovered) -> None:
+        take_in(self._queue, self._sync, self._ports, self._source, recovered)
         now = self._ports.clock()
-        if self._source.version > self._queue.watermark:
-            segments = segments_to_enqueue(self._queue, self._sync, self._ports.feed, self._source, recovered)
-            for segment in segments:
-                enqueue(self._queue, segment, now=now)
-        recovered.bury_refused(self._queue, now)
         if self._source.invalid_version > self._queue.invalid_watermark:
             rows = self._ports.feed.invalid(self._queue.invalid_watermark, self._source.invalid_version)
             attempt = Attempt(run_id=self._run_id, started_at=now, ended_at=now, max_attempts=0)

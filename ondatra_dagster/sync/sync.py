@@ -4,7 +4,6 @@ import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
@@ -67,7 +66,7 @@ class Sync:
         """What an insert or an update means at the destination."""
         if self.shape is Shape.MIRROR:
             return Operation.MIRROR
-        return Operation.UPSERT if self.model.kind.produces != {ChangeType.INSERT} else Operation.APPEND
+        return Operation.APPEND if self.model.kind.only_adds else Operation.UPSERT
 
     @property
     def ends(self) -> SyncEnds:

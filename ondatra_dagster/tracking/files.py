@@ -52,6 +52,9 @@ class LocalFolder:
         with (self._root / name).open("rb") as file:
             yield file
 
+    def remove(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
     def names(self, folder: str) -> list[str]:
         """What the folder holds, files and folders, sorted; nothing when it isn't there."""
         try:

@@ -69,6 +69,8 @@ class Delivered(NamedTuple):
     change_type: str
     table_version: int
     table_id: str
+    run_id: str = ""
+    payload: str = ""  # where it was asked for
 
 
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -101,7 +103,9 @@ DELIVERED_COLUMNS = (
     "__ondatra_change_type",
     "table_version",
     "table_id",
+    "sync_run_id",
 )
+PAYLOAD_COLUMN = "record_payload"
 _OF_THE_RUN = ("sync_configuration_id", "sync_run_id")
 _OF_THE_RECORD = [field for field in SCHEMA if field.name not in _OF_THE_RUN]
 

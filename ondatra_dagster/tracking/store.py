@@ -20,6 +20,7 @@ from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
 from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
 from ondatra_dagster.tracking.record import (
     DELIVERED_COLUMNS,
+    PAYLOAD_COLUMN,
     REPETITIVE,
     SCHEMA,
     Delivered,
@@ -97,14 +98,22 @@ class TrackingStore:
         )
         return read_frontier(functools.partial(self._reading, name, remedy), self._files.address(name))
 
-    def delivered_since(self, sync_id: str, run_id: str | None) -> Iterator[Delivered]:
+    def forget_frontiers(self, sync_id: str) -> None:
+        """Let no run of the sync have left anything to go on from; its records stay."""
+        folder = addresses.frontier_folder(self._organization, sync_id)
+        for file in self._files.names(folder):
+            self._files.remove(f"{folder}/{file}")
+
+    def delivered_since(
+        self, sync_id: str, run_id: str | None, *, with_payload: bool = False
+    ) -> Iterator[Delivered]:
         """The succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
 
         Within a run they have no order: a key's newest is the one of the highest table version.
         """
         for later in self.runs(sync_id):
             if run_id is None or later > run_id:
-                yield from self._delivered_in(sync_id, later)
+                yield from self._delivered_in(sync_id, later, with_payload=with_payload)
 
     def runs(self, sync_id: str) -> tuple[str, ...]:
         """The ids of the runs that have a folder, the oldest first."""
@@ -116,7 +125,8 @@ class TrackingStore:
             with self._files.writing(addresses.fact_file(self._organization, table)) as file:
                 write_fact_table(file, table, facts)
 
-    def _delivered_in(self, sync_id: str, run_id: str) -> Iterator[Delivered]:
+    def _delivered_in(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[Delivered]:
+        columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS
         folder = self._run_folder(sync_id, run_id)
         for batch_type, number in self._batches(sync_id, run_id):
             if batch_type == BatchType.INVALID:
@@ -125,7 +135,8 @@ class TrackingStore:
             with self._reading(
                 name, "bring it back from a backup, or delete it to send its rows again"
             ) as file:
-                yield from map(Delivered._make, parquet_files.read(file, DELIVERED_COLUMNS))
+                for row in parquet_files.read(file, columns):
+                    yield Delivered(*row)
 
     @contextlib.contextmanager
     def _reading(self, name: str, remedy: str) -> Iterator[BinaryIO]:

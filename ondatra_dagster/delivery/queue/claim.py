@@ -139,10 +139,12 @@ def _by_key(claimed: list[Row]) -> list[Row]:
     keys: dict[str, list[Row]] = {}
     for row in claimed:
         keys.setdefault(str(row[6]), []).append(row)
+    return [row for rows in keys.values() for row in sorted(rows, key=_place_in_key)]
+
+
+def _place_in_key(row: Row) -> tuple[bool, int]:
     # rowids rise with the versions of the table; a row that is gone has no place in them any more
-    return [
-        row for rows in keys.values() for row in sorted(rows, key=lambda row: (row[5] != "", int(row[1])))
-    ]
+    return (True, int(row[1])) if row[5] else (False, int(row[0]))
 
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:

@@ -5,7 +5,7 @@ So a million rows don't stand in one transaction, and a crash in between leaves 
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 import orjson
@@ -77,7 +77,7 @@ def enqueue(
         return 0
     _forget_leftovers(queue)
     keys = 0
-    for chunk in _chunks(_folded(queue, segment), CHUNK_KEYS):
+    for chunk in chunks(folded(queue, segment), CHUNK_KEYS):
         with queue.store.immediate():
             _stage(queue, chunk, now, is_held)
         keys += len(chunk)
@@ -104,31 +104,33 @@ def _forget_leftovers(queue: Queue) -> None:
         queue.store.run(FORGET_UNSEEN, {"watermark": queue.watermark})
 
 
-def _folded(queue: Queue, segment: Segment) -> Iterator[Folded]:
+def folded(queue: Queue, segment: Segment) -> Iterator[Folded]:
+    """Each key of a segment, with what became of it."""
     pages = iter(segment.pages)
     for first in pages:  # a segment has one layout, which its first page tells
         rest = (change for page in pages for change in page.changes)
         yield from fold(itertools.chain(first.changes, rest), queue.layout_id(first.layout))
 
 
-def _chunks(folded: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
-    while chunk := list(itertools.islice(folded, size)):
+def chunks(keys: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
+    while chunk := list(itertools.islice(keys, size)):
         yield chunk
 
 
-def _stage(queue: Queue, folded: list[Folded], now: float, is_held: Callable[[str], bool] | None) -> None:
-    known = _known_keys(queue, folded)
-    new = (each for each in folded if each.key not in known)
+def _stage(queue: Queue, chunk: list[Folded], now: float, is_held: Callable[[str], bool] | None) -> None:
+    known = known_keys(queue, [each.key for each in chunk])
+    new = (each for each in chunk if each.key not in known)
     queue.store.run_many(ADD_UNIT, _new_units(queue, new, now, is_held))
-    again = [(each.key, each.version, each.target) for each in folded if each.key in known]
+    again = [(each.key, each.version, each.target) for each in chunk if each.key in known]
     if again:
         queue.store.run_many(STAGE, again)
 
 
-def _known_keys(queue: Queue, folded: Iterable[Folded]) -> set[str]:
+def known_keys(queue: Queue, keys: Collection[str]) -> set[str]:
+    """Those that have a unit."""
     if not queue.store.rows(ANY_UNIT):
         return set()
-    wanted = orjson.dumps([each.key for each in folded]).decode()
+    wanted = orjson.dumps(list(keys)).decode()
     return {str(key) for (key,) in queue.store.rows(KNOWN_KEYS, (wanted,))}
 
 

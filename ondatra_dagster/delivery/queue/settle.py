@@ -261,7 +261,7 @@ class _Settlement:
             message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
         status = SUCCEEDED if outcome.is_delivered else REJECTED
         change_type, image = row
-        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key
+        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key or str(row.row.rowid)
         settled = SettledRow(
             key, image.rowid, change_type, unit.version, status, message, image.layout, image.payload
         )

@@ -53,6 +53,7 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
         watermark=queue.watermark,
         invalid_watermark=queue.invalid_watermark,
         base_url=queue.meta("base_url") or "",
+        known_since=queue.meta("known_since") or "",
         written_at=written_at,
         units=_units(queue),
         layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
@@ -71,6 +72,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
         queue.set_meta("base_url", frontier.base_url)
+        queue.set_meta("known_since", frontier.known_since)
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
         queue.store.run("delete from meta where name = 'removals_upto'")

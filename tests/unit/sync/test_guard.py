@@ -16,7 +16,7 @@ from ondatra_dagster.project.header import read_header
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Ports, SourceState
-from ondatra_dagster.sync.resync import resync
+from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import Occasion, run_sync
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.sync import Sync
@@ -314,7 +314,7 @@ def test_a_resync_goes_past_the_guard_like_any_change(tmp_path: Path) -> None:
     guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
     guarded.write(keys(6))
     guarded.run(allows_deletes=True)
-    resync(guarded.sync, guarded.ports, assume_delivered=False)
+    resync(guarded.sync, guarded.ports, Way())
     guarded.write(keys(2))
     _, guard = guarded.run()
     assert (Severity.ERROR, 4) == (guard.severity, guard.counts["removed"])

@@ -6,7 +6,7 @@ import pytest
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.errors import ResyncNeededError
-from ondatra_dagster.sync.resync import resync
+from ondatra_dagster.sync.resync import Way, resync
 
 
 def test_all_rows_go_again_as_updates_where_the_api_has_them(desk):
@@ -16,7 +16,7 @@ def test_all_rows_go_again_as_updates_where_the_api_has_them(desk):
     desk.run()
     desk.api.take()
     desk.contacts.write(a3="Cyn")
-    assert 3 == resync(desk.sync, desk.ports(), assume_delivered=False)
+    assert 3 == resync(desk.sync, desk.ports(), Way())
     desk.run()
     assert [
         ("insert", 2, ""),
@@ -36,7 +36,7 @@ def test_a_table_that_was_made_anew_is_compared_through_the_records(desk):
     desk.contacts.write(a2="Ben")
     with pytest.raises(ResyncNeededError):
         desk.run()
-    resync(desk.sync, desk.ports(), assume_delivered=False)
+    resync(desk.sync, desk.ports(), Way())
     desk.run()
     assert [("insert", 2, "Ben"), ("update_postimage", 1, "Ada"), ("update_preimage", 1, "Ada")] == sorted(
         desk.api.take()
@@ -49,7 +49,7 @@ def test_another_api_gets_everything_as_new(desk):
     desk.run()
     desk.api.take()
     desk.base_url = "https://other.example.com"
-    resync(desk.sync, desk.ports(), assume_delivered=False)
+    resync(desk.sync, desk.ports(), Way())
     desk.run()
     assert [("insert", 1, "Ada")] == desk.api.take()
 
@@ -57,7 +57,7 @@ def test_another_api_gets_everything_as_new(desk):
 def test_what_is_assumed_delivered_is_not_sent_and_its_changes_are(desk):
     """A team that moves here from a script has its rows in the API already."""
     desk.contacts.write(a1="Ada")
-    assert 0 == resync(desk.sync, desk.ports(), assume_delivered=True)
+    assert 0 == resync(desk.sync, desk.ports(), Way(assume_delivered=True))
     desk.run()
     assert [] == desk.api.take()
     desk.contacts.write(a1="Ann")
@@ -72,6 +72,6 @@ def test_it_is_the_way_on_when_queue_and_records_are_gone(desk):
     desk.api.take()
     shutil.rmtree(desk.state / "queue")
     shutil.rmtree(desk.state / "tracking")
-    resync(desk.sync, desk.ports(), assume_delivered=False)
+    resync(desk.sync, desk.ports(), Way())
     desk.run()
     assert [("insert", 1, "Ada")] == desk.api.take()

@@ -264,10 +264,10 @@ def test_delivered_since_gives_the_later_runs_sent_records(store: TrackingStore)
     publish(store, THIRD, a_record("2", table_version=4, rowid=None))
 
     assert [
-        Delivered("4", "delete", "succeeded", None, 4, "delete", 3, "t-1"),
-        Delivered("2", "upsert", "succeeded", None, 2, "insert", 3, "t-1"),
-        Delivered("3", "upsert", "rejected", "no", 3, "insert", 3, "t-1"),
-        Delivered("2", "upsert", "succeeded", None, None, "insert", 4, "t-1"),
+        Delivered("4", "delete", "succeeded", None, 4, "delete", 3, "t-1", SECOND),
+        Delivered("2", "upsert", "succeeded", None, 2, "insert", 3, "t-1", SECOND),
+        Delivered("3", "upsert", "rejected", "no", 3, "insert", 3, "t-1", SECOND),
+        Delivered("2", "upsert", "succeeded", None, None, "insert", 4, "t-1", THIRD),
     ] == list(store.delivered_since("sync.hubspot", FIRST))
 
 

@@ -1,0 +1,25 @@
+"""`ondatra forget`: drop what is known of the API's rows; the records of what was sent stay."""
+
+import click
+
+from ondatra_dagster.cli.here import open_workspace
+from ondatra_dagster.cli.output import say
+from ondatra_dagster.sync.forget import forget
+from ondatra_dagster.wording import count
+
+
+@click.command("forget")
+@click.argument("sync")
+@click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
+def command(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Delete SYNC's queue and frontier, so that its next run asks for a resync; its records are kept."""
+    workspace = open_workspace()
+    chosen = workspace.sync(sync)
+    queue = workspace.queue(chosen.id)
+    keys, letters = (queue.depth, queue.dead) if queue else (0, 0)
+    lost = f"{count(keys, 'key')} to go and {count(letters, 'dead letter')}"
+    if not yes:
+        raise click.UsageError(f"{chosen.id} would lose {lost}; if that is what you want, add --yes")
+    forget(chosen, workspace.tracking)
+    say(f"{chosen.id} has forgotten {lost}; its next run asks for: ondatra resync {chosen.id}")
+    return 0

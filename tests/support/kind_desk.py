@@ -1,0 +1,132 @@
+"""A sync of any kind whose table and API are plain Python; queue, records and history are real files."""
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import orjson
+from support.kind_tables import KindTable
+
+from ondatra_dagster.changes import Layout
+from ondatra_dagster.delivery.deliver import Pushed
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Model, SinkUse
+from ondatra_dagster.sync.ports import Ports
+from ondatra_dagster.sync.resync import Way, resync
+from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import History
+from ondatra_dagster.tracking.store import TrackingStore
+
+Got = tuple[str, str, int, int]  # change type, id, value, rowid
+SYNC_ID = "sync.things"
+
+
+@dataclasses.dataclass
+class Api:
+    """Answers as it is told, and keeps what it got."""
+
+    answer: Callable[[Got], str] = lambda row: "ok"
+    calls: list[list[Got]] = dataclasses.field(default_factory=list)
+
+    def __call__(
+        self, *, number: int, layout: Layout, text: str, keys: Sequence[str], journal: Journal
+    ) -> Pushed:
+        got = [(row[-1], row[0], row[2], row[-2]) for row in orjson.loads(text)["rows"]]
+        self.calls.append(got)
+        outcomes = [Outcome.parse(self.answer(row)) for row in got]
+        return Pushed(dict(zip(keys, outcomes, strict=True)), calls=1)
+
+    def take(self) -> list[Got]:
+        """What came since the last time."""
+        calls, self.calls = self.calls, []
+        return [row for call in calls for row in call]
+
+
+@dataclasses.dataclass
+class KindDesk:
+    """All that one test needs of one sync."""
+
+    state: Path
+    kind: str
+    batch_size: int = 100
+    base_url: str = "https://api.example.com"
+    api: Api = dataclasses.field(default_factory=Api)
+    now: float = 1_800_000_000.0
+    table: KindTable = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.make_table()
+
+    def make_table(self, table_id: str = "table") -> None:
+        """A table without rows, in place of the one before."""
+        by_key = self.batch_size == 0 and KINDS[self.kind].needs_key
+        self.table = KindTable(self.kind, by_key=by_key, table_id=table_id)
+
+    def write(self, **values: Sequence[int]) -> None:
+        """Let the query give these, in one version a key."""
+        for key, of_key in values.items():
+            self.table.write(key, list(of_key))
+
+    @property
+    def sync(self) -> Sync:
+        sink = SinkUse(name="api", arguments=(), sync_id=SYNC_ID, line=1)
+        model = Model(
+            name=SYNC_ID,
+            path=self.state / "things.sql",
+            file="models/sync/things.sql",
+            kind=KINDS[self.kind],
+            sql="select 1",
+            sql_line=4,
+            definition="d",
+            key_columns=("id",) if KINDS[self.kind].needs_key else (),
+            sink=sink,
+        )
+        push = PushSettings(batch_size=self.batch_size, max_attempts=3)
+        config = PushConfig(
+            name="api",
+            file="lib/api.star",
+            destination="Api",
+            object="Thing",
+            base_url=self.base_url,
+            push=push,
+        )
+        return Sync(model=model, sink=sink, config=config, library=self.state / "api.star", state=self.state)
+
+    @property
+    def tracking(self) -> TrackingStore:
+        return TrackingStore(str(self.state / "tracking"))
+
+    def ports(self) -> Ports:
+        return Ports(
+            source=self.table.source,
+            feed=self.table,
+            push=lambda: contextlib.nullcontext(self.api),
+            tracking=self.tracking,
+            history=History(self.state / "history.sqlite"),
+            clock=lambda: self.now,
+            random=random.Random(7),
+        )
+
+    def run(self) -> RunSummary:
+        self.now += 10_000
+        return run_sync(self.sync, self.ports(), Occasion(trigger="test"))
+
+    def sends(self) -> list[Got]:
+        """What the next run sends."""
+        self.run()
+        return self.api.take()
+
+    def resync(self, *, assume_delivered: bool = False, removes: bool = False) -> int:
+        return resync(self.sync, self.ports(), Way(assume_delivered=assume_delivered, removes=removes))
+
+    def records(self) -> list[tuple[str, str, str, str]]:
+        """Every published record: identifier, operation, change type, status."""
+        ends = self.tracking.delivered_since(SYNC_ID, None)
+        return sorted((end.identifier, end.operation, end.change_type, end.status) for end in ends)

@@ -1,0 +1,338 @@
+"""Every kind's rows on their way to an API: what is sent and recorded, what a lost queue goes on from."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.kind_desk import KindDesk
+
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.forget import forget
+
+QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def lose_queue(desk: KindDesk) -> None:
+    shutil.rmtree(desk.state / "queue")
+
+
+def no_rows_of(*keys: str):
+    return lambda row: "error: later" if row[1] in keys else "ok"
+
+
+# what a change of key a from 1 to 2 comes to at the API, and in the records
+CHANGED = {
+    "table": ["delete 1", "delete 5", "insert 2", "insert 5"],
+    "append": ["insert 2"],
+    "merge": ["update_preimage 1", "update_postimage 2"],
+    "tracked": ["delete 1", "insert 2"],
+    "scd2": ["update_preimage 1", "update_postimage 1", "insert 2"],
+    "partition": ["delete 1", "insert 2"],
+}
+RECORDED = {
+    "table": [("4", "upsert", "insert", "succeeded"), ("5", "upsert", "insert", "succeeded")],
+    "append": [("3", "append", "insert", "succeeded")],
+    "merge": [("a", "upsert", "update_postimage", "succeeded")],
+    "tracked": [("a", "upsert", "insert", "succeeded")],
+    "scd2": [("a", "upsert", "insert", "succeeded"), ("a", "upsert", "update_postimage", "succeeded")],
+    "partition": [("3", "upsert", "insert", "succeeded")],
+}
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_change_goes_out_and_is_recorded_as_the_kind_says(state: Path, kind: str) -> None:
+    """A key is its own identifier; rows without one are told apart by their number."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    before = desk.records()
+    desk.write(a=[2])
+    told = [f"{change} {value}" for change, _, value, _ in desk.sends()]
+    assert CHANGED[kind] == told
+    new = desk.records()
+    for record in before:
+        new.remove(record)
+    assert RECORDED[kind] == new
+    assert [] == desk.sends()
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_first_run_on_an_old_table_sends_what_is_there_now(state: Path, kind: str) -> None:
+    """Nobody wants the last year's comings and goings."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.write(a=[2])
+    desk.write(a=[3])
+    assert {"insert"} == {change for change, *_ in desk.sends()}
+    assert desk.table.model.rows.total() == len(desk.records())
+
+
+@pytest.mark.parametrize("batch_size", [100, 1])
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_lost_queue_sends_what_was_left_and_nothing_again(state: Path, kind: str, batch_size: int) -> None:
+    """The frontier has what waits; the rest has arrived."""
+    desk = KindDesk(state, kind, batch_size=batch_size)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.answer = no_rows_of("a")
+    desk.write(a=[2], c=[7])
+    desk.run()
+    whole = KindDesk(state / "whole", kind, batch_size=batch_size)
+    shutil.copytree(desk.state / "queue", whole.state / "queue")
+    shutil.copytree(desk.state / "tracking", whole.state / "tracking")
+    lose_queue(desk)
+    for each in (desk, whole):
+        each.table = desk.table
+        each.api.answer = lambda row: "ok"
+        each.api.take()
+    whole.now = desk.now
+    expected = whole.sends()
+    assert expected
+    assert expected == desk.sends()
+    assert [] == desk.sends()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: str) -> None:
+    """What was recorded isn't sent again, nor the deletes that went before it without a record."""
+    desk = KindDesk(state, kind, batch_size=1)
+    desk.write(a=[1])
+    desk.run()
+    desk.write(a=[2], b=[5], c=[7])
+
+    def die_at_seven(row):
+        if row[2] == 7:
+            raise Killed
+        return "ok"
+
+    desk.api.answer = die_at_seven
+    for _ in range(2):  # the second one publishes what the first had settled
+        with pytest.raises(Killed):
+            desk.run()
+    desk.api.take()
+    lose_queue(desk)
+    desk.api.answer = lambda row: "ok"
+    assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.sends()]
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None:
+    """One call with all that is there; deletes are what it doesn't have."""
+    desk = KindDesk(state, kind, batch_size=0)
+    desk.write(a=[1, 2], b=[5])
+    desk.run()
+    desk.api.take()
+    desk.write(a=[2, 3])
+    rows = [(change, key, value) for change, key, value, _ in desk.sends()]
+    beside = [("insert", "b", 5)] if kind == "table" else []
+    assert sorted([("insert", "a", 2), ("insert", "a", 3), *beside]) == sorted(rows)
+    assert {"mirror"} == {operation for _, operation, _, _ in desk.records()}
+    named = {identifier for identifier, *_ in desk.records()}
+    assert ({"a", "b"} if kind == "partition" else {str(n) for n in range(1, 9)}) >= named
+    assert [] == desk.sends()
+
+
+def test_an_emptied_table_goes_out_as_no_rows(state: Path) -> None:
+    """Else the API keeps the last ones."""
+    desk = KindDesk(state, "table", batch_size=0)
+    desk.write(a=[1])
+    desk.run()
+    desk.api.take()
+    desk.write(a=[])
+    desk.run()
+    assert [[]] == desk.api.calls
+    desk.api.take()
+    assert not desk.run().has_done_something
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_whole_content_that_failed_is_sent_as_it_is_then(state: Path, kind: str) -> None:
+    """A retry of yesterday's content would bring back what has gone."""
+    desk = KindDesk(state, kind, batch_size=0)
+    desk.write(a=[1, 2])
+    desk.api.answer = lambda row: "error: later" if row[2] == 2 else "ok"
+    desk.run()
+    desk.api.take()
+    assert [] == desk.records()  # it ends as one
+    lose_queue(desk)
+    desk.write(a=[3])
+    assert [("insert", "a", 3)] == [row[:3] for row in desk.sends()]
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_resync_sends_all_rows_in_the_words_of_the_kind(state: Path, kind: str) -> None:
+    """A push function knows the changes of its kind and no others."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    assert 2 == desk.resync()
+    again = {
+        "append": ["insert", "insert"],
+        "merge": ["update_postimage", "update_postimage", "update_preimage", "update_preimage"],
+        "scd2": ["update_postimage", "update_postimage", "update_preimage", "update_preimage"],
+    }
+    replaced = ["delete", "delete", "insert", "insert"]
+    assert again.get(kind, replaced) == sorted(change for change, *_ in desk.sends())
+    assert [] == desk.sends()
+
+
+@pytest.mark.parametrize("batch_size", [0, 100])
+def test_resync_of_a_mirror_sends_it_whole(state: Path, batch_size: int) -> None:
+    """With deletes or without: what isn't in it goes."""
+    desk = KindDesk(state, "table", batch_size=0)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    assert 1 == desk.resync(removes=bool(batch_size))
+    assert ["insert", "insert"] == [change for change, *_ in desk.sends()]
+    assert [] == desk.sends()
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_table_made_anew_is_refused_and_resync_goes_by_the_records(state: Path, kind: str) -> None:
+    """Keys are the same in both tables; rows without a key are strangers."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    desk.make_table("another")
+    desk.write(a=[1], c=[7])
+    with pytest.raises(ResyncNeededError, match="was made anew"):
+        desk.run()
+    desk.resync(removes=True)
+    got = [(change, key) for change, key, *_ in desk.sends()]
+    gone = [("delete", "b")] if kind in {"merge", "tracked"} else [("delete", "a"), ("delete", "b")]
+    if kind == "merge":
+        came = [("update_preimage", "a"), ("update_postimage", "a"), ("insert", "c")]
+    elif kind == "tracked":
+        came = [("delete", "a"), ("insert", "a"), ("insert", "c")]
+    else:
+        came = [("insert", "a"), ("insert", "c")]
+    assert sorted([*gone, *came]) == sorted(got)
+    assert [] == desk.sends()
+
+
+@pytest.mark.parametrize("kind", ["merge", "tracked", "scd2"])
+def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind: str) -> None:
+    """A merge never deletes; this is how its destination is cleaned up."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.write(b=[6])
+    desk.run()
+    desk.api.take()
+    kept = {key: values for key, values in desk.table.given.items() if key != "b"}
+    version = desk.table.version
+    desk.make_table()
+    desk.write(**kept)
+    desk.table.model.version = version
+    # without it, nothing is deleted
+    desk.resync()
+    assert not [change for change, key, *_ in desk.sends() if (change, key) == ("delete", "b")]
+    desk.resync(removes=True)
+    removed = [row[:3] for row in desk.sends() if row[0] == "delete" and row[1] == "b"]
+    assert ([("delete", "b", 5), ("delete", "b", 6)] if kind == "scd2" else [("delete", "b", 6)]) == removed
+    desk.resync(removes=True)
+    assert not [row for row in desk.sends() if row[1] == "b"]
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, kind: str) -> None:
+    """What the records tell of the first API says nothing of the second."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1])
+    desk.run()
+    desk.api.take()
+    desk.base_url = "https://other.example.com"
+    with pytest.raises(ResyncNeededError, match="now sends to"):
+        desk.run()
+    for _ in range(2):  # nothing was acknowledged in between
+        desk.resync()
+        lose_queue(desk)
+    assert ["insert"] == [change for change, *_ in desk.sends()]
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_resync_that_is_cut_off_has_not_happened(state: Path, kind: str) -> None:
+    """Half a table as inserts that the API has already would be conflicts by the thousand."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    desk.make_table("another")
+    desk.write(a=[1], c=[7])
+    segments = desk.table.segments
+
+    def cut_off(after, upto):
+        yield from segments(after, upto)
+        raise Killed
+
+    desk.table.segments = cut_off  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        desk.resync()
+    desk.table.segments = segments  # type: ignore[method-assign]
+    with pytest.raises(ResyncNeededError):
+        desk.run()
+    assert [] == desk.api.take()
+    desk.resync()
+    expected = {"merge": 3, "tracked": 3}
+    assert expected.get(kind, 2) == len(desk.sends())
+
+
+def test_a_table_put_back_is_resynced_by_the_records(state: Path) -> None:
+    """What came after the version that it was put back to is with the API, and gone from the table."""
+    desk = KindDesk(state, "merge")
+    desk.write(a=[1])
+    desk.run()
+    desk.write(b=[5])
+    desk.run()
+    desk.api.take()
+    desk.make_table()
+    desk.write(a=[1])
+    with pytest.raises(ResyncNeededError, match="was put back"):
+        desk.run()
+    desk.resync(removes=True)
+    changes = [(change, key) for change, key, *_ in desk.sends()]
+    assert [("delete", "b"), ("update_postimage", "a"), ("update_preimage", "a")] == sorted(changes)
+
+
+def test_a_resync_outlives_its_queue(state: Path) -> None:
+    """What was assumed delivered must not go out because a file was lost."""
+    desk = KindDesk(state, "merge")
+    desk.write(a=[1])
+    desk.run()
+    desk.write(b=[5])
+    desk.resync(assume_delivered=True)
+    lose_queue(desk)
+    desk.api.take()
+    desk.write(c=[7])
+    assert [("insert", "c")] == [row[:2] for row in desk.sends()]
+
+
+def test_what_is_forgotten_asks_for_a_resync_and_its_records_help(state: Path) -> None:
+    """The journal and the frontier go, too: both are what a queue would be made of."""
+    desk = KindDesk(state, "merge")
+    desk.write(a=[1])
+    desk.run()
+    desk.api.take()
+    (desk.state / "queue" / "sync.things.journal-1").write_text("x")
+    forget(desk.sync, desk.tracking)
+    left = {path.name for path in (desk.state / "queue").iterdir()}
+    assert {"sync.things.lock"} == left
+    with pytest.raises(ResyncNeededError, match="ondatra resync"):
+        desk.run()
+    desk.write(b=[5])
+    desk.resync()
+    changes = [(change, key) for change, key, *_ in desk.sends()]
+    assert [("insert", "b"), ("update_postimage", "a"), ("update_preimage", "a")] == sorted(changes)
