@@ -18,7 +18,7 @@ from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
 from ondatra_dagster.orchestration.schedules import model_schedule
-from ondatra_dagster.orchestration.sensors import sink_sensor
+from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
@@ -65,7 +65,10 @@ def definitions_of(
             ],
             asset_checks=[sink_checks(sync) for sync in syncs],
             schedules=[model_schedule(model, model.schedule) for model in models if model.schedule],
-            sensors=[sink_sensor(workspace, sync) for sync in syncs],
+            sensors=[
+                *(sink_sensor(workspace, sync) for sync in syncs),
+                *([due_sensor(workspace)] if syncs else ()),
+            ],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},
             loggers=loggers,
             executor=dg.in_process_executor if with_executor else None,

@@ -1,14 +1,22 @@
-"""One sensor a sync, on from the start: it wakes the sync for a new version and for rows that fall due."""
+"""Sensors, on from the start: one a sync for its model's new versions, and one for all that falls due.
+
+What is to be done is looked up in logs and queues; a materialization only says when to look. So what the
+first sort misses, a run that failed among it, the second one finds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
+import orjson
 
-from ondatra_dagster.orchestration.naming import op_name, sink_key
+from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.wake import Wake, next_wake
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.sync import Sync
 
 INTERVAL_SECONDS = 15
+DUE = "push_due"
 ON_ITS_WAY = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -18,34 +26,86 @@ ON_ITS_WAY = [
 ]
 
 
-def sink_sensor(workspace: Workspace, sync: Sync) -> dg.SensorDefinition:
-    """The sensor of one sync. It reads logs and the queue: no Spark."""
+def sink_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
+    """Pushes when the sync's model was materialized and there is something to push. No Spark."""
     key = sink_key(sync.model)
 
-    @dg.sensor(
+    @dg.asset_sensor(
+        model_key(sync.model),
         name=op_name(key, "sensor"),
-        asset_selection=[key],
+        job=dg.define_asset_job(op_name(key, "job"), selection=[key]),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Pushes {sync.id} when {sync.model.name} has a new version or rows fall due again",
+        description=f"Pushes {sync.id} when {sync.model.name} has a new version",
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         work = workspace.sync_work(sync)
         if not work.is_there:
             return dg.SkipReason(f"{sync.id}: {work.reason}")
         close_abandoned_runs(context.instance, workspace.settings.state)
-        if is_on_its_way(context.instance, key):
+        if key in keys_on_their_way(context.instance, [key]):
             return dg.SkipReason(f"{sync.id}: a run that pushes it is on its way")
-        wake = next_wake(work.name, Wake.load(context.cursor), now=workspace.clock())
-        if wake is None:
-            return dg.SkipReason(f"{sync.id}: asked for already, {work.reason}; waits before it asks again")
-        request = dg.RunRequest(run_key=wake.run_key(sync.id), asset_selection=[key])
-        return dg.SensorResult(run_requests=[request], cursor=wake.dump())
+        return dg.RunRequest(run_key=f"{sync.id}:{work.name}", asset_selection=[key])
 
     return sensor
 
 
-def is_on_its_way(instance: dg.DagsterInstance, key: dg.AssetKey) -> bool:
-    """Whether a run that hasn't ended has the asset among its own."""
+def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
+    """Pushes what waited and is due, jobs whose poll is due, and what the other sensors' runs left."""
+
+    @dg.sensor(
+        name=DUE,
+        asset_selection=[sink_key(sync.model) for sync in workspace.syncs.values()],
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Pushes rows whose next try is due, and looks after jobs that are open",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        close_abandoned_runs(context.instance, workspace.settings.state)
+        before = load_wakes(context.cursor)
+        wakes = dict(_wakes(workspace, context.instance, before))
+        asked = [name for name, wake in wakes.items() if wake.tries and wake != before.get(name)]
+        requests = [_request(workspace, name, wakes[name]) for name in asked]
+        nothing = None if asked else "nothing is due"
+        return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_wakes(wakes))
+
+    return sensor
+
+
+def _wakes(
+    workspace: Workspace, instance: dg.DagsterInstance, before: Mapping[str, Wake]
+) -> Iterator[tuple[str, Wake]]:
+    """For each sync with work, the run that was asked for last, or is to be asked for now."""
+    keys = {sync.id: sink_key(sync.model) for sync in workspace.syncs.values()}
+    busy = keys_on_their_way(instance, list(keys.values()))
+    for sync in workspace.syncs.values():
+        work, last = workspace.sync_work(sync), before.get(sync.id)
+        if not work.is_there:
+            continue
+        wake = None
+        if keys[sync.id] not in busy:
+            wake = next_wake(work.name, last, now=workspace.clock(), is_new=work.is_new)
+        if wake or last:
+            yield sync.id, wake or before[sync.id]
+
+
+def _request(workspace: Workspace, sync_id: str, wake: Wake) -> dg.RunRequest:
+    key = sink_key(workspace.syncs[sync_id].model)
+    return dg.RunRequest(run_key=wake.run_key(sync_id), asset_selection=[key])
+
+
+def load_wakes(cursor: str | None) -> dict[str, Wake]:
+    """The runs that were asked for, by sync."""
+    return {name: Wake(**fields) for name, fields in orjson.loads(cursor or "{}").items()}
+
+
+def dump_wakes(wakes: Mapping[str, Wake]) -> str:
+    return orjson.dumps(wakes).decode()
+
+
+def keys_on_their_way(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
+    """Those that a run which hasn't ended has among its own."""
     runs = instance.get_runs(dg.RunsFilter(statuses=ON_ITS_WAY))
-    return any(run.asset_selection is None or key in run.asset_selection for run in runs)
+    if any(run.asset_selection is None for run in runs):
+        return set(keys)
+    return {key for key in keys for run in runs if key in (run.asset_selection or ())}

@@ -5,11 +5,10 @@ What a sensor asked for is in its cursor, so a run that fails at once isn't aske
 """
 
 import dataclasses
-from typing import Self
-
-import orjson
 
 from ondatra_dagster.delivery.backoff import wait_seconds
+
+GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,19 +16,14 @@ class Wake:
     """A run that was asked for."""
 
     work: str  # what there was to do, as a text that stays the same while it is the same
-    tries: int
+    tries: int  # 0: it was seen, and left to another
     at: float  # seconds since 1970
-
-    @classmethod
-    def load(cls, cursor: str | None) -> Self | None:
-        return cls(**orjson.loads(cursor)) if cursor else None
-
-    def dump(self) -> str:
-        return orjson.dumps(dataclasses.asdict(self)).decode()
 
     @property
     def next_at(self) -> float:
         """When to ask again for the same work; without chance, for each tick asks this."""
+        if not self.tries:
+            return self.at + GRACE_SECONDS
         return self.at + wait_seconds(self.tries, uniform=lambda *_: 1.0)
 
     def run_key(self, sync_id: str) -> str:
@@ -37,10 +31,13 @@ class Wake:
         return f"{sync_id}:{self.work}#{self.tries}"
 
 
-def next_wake(work: str, before: Wake | None, *, now: float) -> Wake | None:
-    """The run to ask for now; None when the same work was asked for too short a time ago."""
+def next_wake(work: str, before: Wake | None, *, now: float, is_new: bool = False) -> Wake | None:
+    """The run to ask for now; None when the same work was asked for too short a time ago.
+
+    What is new is only noted the first time it is seen.
+    """
     if before is None or before.work != work:
-        return Wake(work=work, tries=1, at=now)
+        return Wake(work=work, tries=0 if is_new else 1, at=now)
     if now < before.next_at:
         return None
     return Wake(work=work, tries=before.tries + 1, at=now)

@@ -34,6 +34,7 @@ class SyncWork(NamedTuple):
     is_there: bool
     reason: str
     name: str  # the same while the work is the same
+    is_new: bool  # the table has versions that nobody has looked at
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class Workspace:
         version = table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
         name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")
-        return SyncWork(is_there=step.will_run, reason=step.reason, name=name)
+        return SyncWork(is_there=step.will_run, reason=step.reason, name=name, is_new=step.reads_table)
 
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
         """What a run of the whole project, or of the selected model ids, has to do."""

@@ -1,4 +1,4 @@
-"""One sensor a sync: it asks for a push when there is work, and for none when there isn't."""
+"""Sensors ask for a push when there is work, and for none when there isn't."""
 
 import dataclasses
 
@@ -6,8 +6,8 @@ import dagster as dg
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.sensors import sink_sensor
-from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
+from ondatra_dagster.orchestration.sync_runs import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 PUSH = dg.AssetKey(["push", "sync", "crm"])
@@ -26,62 +26,71 @@ def push(shop: Shop, instance: dg.DagsterInstance) -> None:
     job.execute_in_process(instance=instance, asset_selection=[PUSH], raise_on_error=False)
 
 
-def tick(
-    workspace: Workspace, instance: dg.DagsterInstance, *, cursor: str | None = None, now: float = 1000.0
-) -> dg.SensorResult | dg.SkipReason:
+def hears(
+    shop: Shop, instance: dg.DagsterInstance, *, cursor: str | None = None
+) -> list[dg.RunRequest | dg.SkipReason]:
+    """A tick of the sensor of the one sync."""
+    workspace = shop.workspace
     (sync,) = workspace.syncs.values()
-    sensor = sink_sensor(dataclasses.replace(workspace, clock=lambda: now), sync)
+    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        return list(sink_sensor(workspace, sync)(context))  # type: ignore[call-overload, arg-type]
+
+
+def ticks(
+    shop: Shop, instance: dg.DagsterInstance, *, cursor: str | None = None, now: float = 1000.0
+) -> dg.SensorResult:
+    """A tick of the sensor for all that is due."""
+    sensor = due_sensor(dataclasses.replace(shop.workspace, clock=lambda: now))
     with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
         answer = sensor(context)
-    assert isinstance(answer, dg.SensorResult | dg.SkipReason)
+    assert isinstance(answer, dg.SensorResult)
     return answer
 
 
-def requested(answer: dg.SensorResult | dg.SkipReason) -> list[str | None]:
-    assert isinstance(answer, dg.SensorResult), answer
+def keys_of(answer: dg.SensorResult) -> list[str | None]:
     return [request.run_key for request in answer.run_requests or ()]
-
-
-def skipped(answer: dg.SensorResult | dg.SkipReason) -> str:
-    assert isinstance(answer, dg.SkipReason)
-    return str(answer.skip_message)
 
 
 def test_sensors_are_on_when_dagster_starts(shop: Shop) -> None:
     """A sync that waits for a switch that nobody knows of delivers nothing."""
-    (sensor,) = definitions_of(shop.workspace).sensors or ()
-    assert isinstance(sensor, dg.SensorDefinition)
-    assert dg.DefaultSensorStatus.RUNNING == sensor.default_status
+    sensors = {sensor.name: sensor for sensor in definitions_of(shop.workspace).sensors or ()}
+    assert {"push__sync__crm__sensor", "push_due"} == set(sensors)
+    assert isinstance(sensors["push__sync__crm__sensor"], dg.AssetSensorDefinition)
+    assert {dg.DefaultSensorStatus.RUNNING} == {sensor.default_status for sensor in sensors.values()}  # type: ignore[union-attr]
 
 
 def test_a_new_version_asks_for_a_push_of_just_this_sink(shop: Shop, instance: dg.DagsterInstance) -> None:
     """And the run key names sync and version, so that two ticks are one run."""
     run_models(shop, instance)
-    answer = tick(shop.workspace, instance)
-    assert ["sync.crm:id-of-crm@0/-1#1"] == requested(answer)
-    assert isinstance(answer, dg.SensorResult)
-    (request,) = answer.run_requests or ()
-    assert [PUSH] == request.asset_selection
+    (request,) = hears(shop, instance)
+    assert isinstance(request, dg.RunRequest)
+    assert ("sync.crm:id-of-crm@0/-1", [PUSH]) == (request.run_key, request.asset_selection)
 
 
-def test_nothing_new_and_nothing_due_is_a_reason(shop: Shop, instance: dg.DagsterInstance) -> None:
-    """No run, and the page says why."""
-    assert "sync.crm: nothing is new, and nothing is due" == skipped(tick(shop.workspace, instance))
+def test_a_materialization_in_which_nothing_changed_starts_no_run(
+    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
+    """A model that runs each minute must not push each minute."""
     run_models(shop, instance)
     push(shop, instance)
-    assert "sync.crm: nothing is new, and nothing is due" == skipped(tick(shop.workspace, instance))
-
-
-def test_the_same_version_is_not_asked_for_at_each_tick(shop: Shop, instance: dg.DagsterInstance) -> None:
-    """While its run waits in the queue, or has failed."""
     run_models(shop, instance)
-    first = tick(shop.workspace, instance)
-    assert isinstance(first, dg.SensorResult)
-    assert "waits before it asks again" in skipped(
-        tick(shop.workspace, instance, cursor=first.cursor, now=1010)
-    )
-    again = tick(shop.workspace, instance, cursor=first.cursor, now=1060)
-    assert ["sync.crm:id-of-crm@0/-1#2"] == requested(again)
+    (skip,) = hears(shop, instance)
+    assert isinstance(skip, dg.SkipReason)
+    assert "sync.crm: nothing is new, and nothing is due" == skip.skip_message
+    assert [] == keys_of(ticks(shop, instance))
+
+
+def test_a_version_whose_run_came_to_nothing_is_found(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Whoever only listens has lost it: that run failed, or the daemon was down."""
+    run_models(shop, instance)
+    first = ticks(shop, instance)
+    assert [] == keys_of(first)  # the other sensor's turn
+    assert [] == keys_of(ticks(shop, instance, cursor=first.cursor, now=1010))
+    second = ticks(shop, instance, cursor=first.cursor, now=1060)
+    assert ["sync.crm:id-of-crm@0/-1#1"] == keys_of(second)
+    assert [] == keys_of(ticks(shop, instance, cursor=second.cursor, now=1110))
+    third = ticks(shop, instance, cursor=second.cursor, now=1120)
+    assert ["sync.crm:id-of-crm@0/-1#2"] == keys_of(third)
 
 
 def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -92,9 +101,13 @@ def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterI
     run = instance.create_run_for_job(
         job, asset_selection=frozenset({PUSH}), status=dg.DagsterRunStatus.STARTED
     )
-    assert "on its way" in skipped(tick(shop.workspace, instance))
+    (skip,) = hears(shop, instance)
+    assert isinstance(skip, dg.SkipReason)
+    assert "on its way" in str(skip.skip_message)
+    first = ticks(shop, instance)
     instance.report_run_failed(run)
-    assert requested(tick(shop.workspace, instance))
+    assert [] == keys_of(first)
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
 
 
 def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg.DagsterInstance) -> None:
@@ -102,11 +115,28 @@ def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg
     api.fail(status=400, times=1, path="/crm/*")
     run_models(shop, instance)
     push(shop, instance)
-    assert "nothing is due" in skipped(tick(shop.workspace, instance))
+    answer = ticks(shop, instance)
+    assert ([], "nothing is due") == (keys_of(answer), answer.skip_reason.skip_message)  # type: ignore[union-attr]
     queue = shop.workspace.queue("sync.crm")
     assert queue
     assert queue.next_due_at
-    assert requested(tick(shop.workspace, instance, now=queue.next_due_at + 1))
+    answer = ticks(shop, instance, now=queue.next_due_at + 1)
+    (request,) = answer.run_requests or ()
+    assert [PUSH] == request.asset_selection
+
+
+def test_a_paused_sync_is_left_alone_until_it_goes_on(
+    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
+    """Its rows are taken in once; then a run would do nothing."""
+    (sync,) = shop.workspace.syncs.values()
+    pause(sync)
+    run_models(shop, instance)
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
+    push(shop, instance)
+    assert [] == keys_of(ticks(shop, instance))
+    resume(sync)
+    assert 1 == len(keys_of(ticks(shop, instance)))
 
 
 def test_a_sensor_reads_no_feed_and_computes_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -114,5 +144,6 @@ def test_a_sensor_reads_no_feed_and_computes_nothing(shop: Shop, instance: dg.Da
     run_models(shop, instance)
     computed = len(shop.tables.computed)
     write_contacts(shop.root, a1="new@example.com")
-    tick(shop.workspace, instance)
+    hears(shop, instance)
+    ticks(shop, instance)
     assert (computed, 0) == (len(shop.tables.computed), shop.tables.feeds_read)

@@ -26,8 +26,9 @@ def test_each_try_has_a_run_key_of_its_own() -> None:
     assert {"crm:t@1#1", "crm:t@1#2", "crm:t@1#3"} == keys
 
 
-def test_a_wake_survives_in_a_cursor() -> None:
-    """The daemon may be started anew between two ticks."""
-    wake = Wake(work="t@1", tries=2, at=1.5)
-    assert wake == Wake.load(wake.dump())
-    assert Wake.load(None) is None
+def test_what_is_new_is_left_to_the_sensor_that_hears_of_it() -> None:
+    """Two sensors that start a run each for one version would be one too many."""
+    seen = next_wake("t@1", None, now=0, is_new=True)
+    assert Wake(work="t@1", tries=0, at=0) == seen
+    assert next_wake("t@1", seen, now=59, is_new=True) is None
+    assert Wake(work="t@1", tries=1, at=60) == next_wake("t@1", seen, now=60, is_new=True)
