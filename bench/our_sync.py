@@ -144,6 +144,7 @@ def empty(place: Place, queue: Queue, push: Pusher) -> float:
         batch_size=sync.config.push.batch_size,
         max_attempts=sync.config.push.max_attempts,
         journal=sync.journal,
+        max_concurrent=sync.config.push.max_concurrent,
     )
     began = time.perf_counter()
     deliver(queue, push, course, clock=time.time, on_settled=lambda batch, settled: None)

@@ -26,6 +26,7 @@ from ondatra_dagster.delivery.api_literals import (
 )
 from ondatra_dagster.delivery.push_config import (
     BATCH_MODES,
+    CONNECTIONS,
     DECIMALS,
     WHOLE,
     OAuth2,
@@ -156,6 +157,7 @@ _RATE_LIMIT: Mapping[str, Reader] = {"requests": number(least=1, whole=True), "p
 _PUSH: Mapping[str, Reader] = {
     "batch_size": number(least=WHOLE, whole=True),
     "batch_mode": one_of(BATCH_MODES, "batch modes"),
+    "max_concurrent": number(least=1, most=CONNECTIONS, whole=True),
     "max_attempts": number(least=1, whole=True),
     "args": _args,
     "supported_kinds": list_of(one_of(tuple(KINDS), "kinds")),

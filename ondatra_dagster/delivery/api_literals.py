@@ -4,6 +4,7 @@ What the keys of API mean is in api_dict; here is only how a value may be writte
 """
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -95,12 +96,19 @@ def read_text(node: ast.expr, _problems: "Problems | None" = None) -> str:
     return value
 
 
-def number(*, least: float, whole: bool = False) -> Reader:
+def number(*, least: float, most: float = math.inf, whole: bool = False) -> Reader:
+    bounds = f"of at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
+
     def read(node: ast.expr, _problems: Problems) -> int | float:
         value = _literal(node)
         kinds = (int,) if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < float("inf"):
-            expected(node, f"a {'whole ' if whole else ''}number of at least {least:g}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, kinds)
+            or not least <= value <= most
+            or math.isinf(value)
+        ):
+            expected(node, f"a {'whole ' if whole else ''}number {bounds}")
         return value
 
     return read

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ondatra_dagster.delivery.outcome import DELIVERED, Outcome, ResultKey
+from ondatra_dagster.delivery.outcome import DELIVERED, NO_ROW, Outcome, ResultKey
 from ondatra_dagster.errors import PushContractError
 
 _SHOWN = 5  # stray keys in one warning
@@ -37,13 +37,18 @@ def run_sync(
     try:
         returned = push()
     except PushContractError as error:
-        return BatchResult(outcomes=dict.fromkeys(keys, Outcome.unstated(str(error))), has_raised=True)
+        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
     if not isinstance(returned, Mapping):
-        return BatchResult(outcomes=dict.fromkeys(keys, Outcome.unstated(_not_a_dict(returned, redact))))
+        return BatchResult(outcomes=of_all(keys, Outcome.unstated(_not_a_dict(returned, redact))))
     outcomes = {
         key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
     }
     return BatchResult(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
+
+
+def of_all(keys: Sequence[ResultKey], outcome: Outcome) -> Mapping[ResultKey, Outcome]:
+    """The same outcome for every row of a batch, and for the batch itself where it has none."""
+    return dict.fromkeys(keys or (NO_ROW,), outcome)
 
 
 def _outcome(status: object, redact: Callable[[str], str]) -> Outcome:

@@ -10,12 +10,16 @@ import httpx
 from ondatra_dagster.delivery.http_answer import Answer, UnreadableError, read_text
 from ondatra_dagster.delivery.http_request import Prepared
 from ondatra_dagster.delivery.http_transport import DeadlineTransport, answer_within
+from ondatra_dagster.delivery.push_config import CONNECTIONS
 from ondatra_dagster.delivery.redaction import Redactor
 from ondatra_dagster.delivery.retry import NO_ANSWER
 
-CONNECTIONS = 64
 _SHOWN = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
 _TIMEOUTS = ("connect", "read", "write", "pool")
+
+
+class ClosedError(Exception):
+    """Somebody has stopped the sync while a call of it was under way."""
 
 
 class Exchange:
@@ -24,9 +28,18 @@ class Exchange:
     def __init__(self, redactor: Redactor, transport: httpx.BaseTransport | None = None) -> None:
         self._redactor = redactor
         self._transport = transport or DeadlineTransport(connections=CONNECTIONS)
+        self._is_closed = False
 
     def send(self, prepared: Prepared) -> Answer:
-        """One try."""
+        """One try; ClosedError when its sync was stopped: then there is no answer to go on from."""
+        answer = self._try(prepared)
+        if self._is_closed and answer.status_code == NO_ANSWER:
+            raise ClosedError
+        return answer
+
+    def _try(self, prepared: Prepared) -> Answer:
+        if self._is_closed:
+            raise ClosedError
         request = httpx.Request(
             prepared.method,
             prepared.url,
@@ -67,4 +80,6 @@ class Exchange:
         return self._redactor.redact(why)[:_SHOWN]
 
     def close(self) -> None:
+        """End all connections, also those on which another thread waits for an answer."""
+        self._is_closed = True
         self._transport.close()

@@ -6,8 +6,10 @@ read and write gets what is left until the deadline, the TLS handshake and the h
 
 import contextlib
 import logging
+import socket
 import ssl
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -41,9 +43,17 @@ def _left(timeout: float | None, late: type[Exception]) -> float:
 class _Stream(httpcore.NetworkStream):
     """A connection. What is written waits for the next read: a head and its body in one packet."""
 
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, streams: "weakref.WeakSet[_Stream]") -> None:
         self._stream = stream
         self._unsent = b""
+        self._streams = streams
+        streams.add(self)
+
+    def cut(self) -> None:
+        """Wake the thread that reads or writes: to be closed by another one isn't enough for that."""
+        with contextlib.suppress(OSError):  # it isn't connected any more
+            # not the method of a TLS socket, which takes its state away from the thread that reads
+            socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         # a server may have answered, and hung up, before it took the whole request
@@ -67,7 +77,7 @@ class _Stream(httpcore.NetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._streams)
 
     def close(self) -> None:
         self._stream.close()
@@ -77,6 +87,10 @@ class _Stream(httpcore.NetworkStream):
 
 
 class _Network(httpcore.SyncBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
+
     def connect_tcp(
         self,
         host: str,
@@ -86,7 +100,8 @@ class _Network(httpcore.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(super().connect_tcp(host, port, left, local_address, socket_options))
+        stream = super().connect_tcp(host, port, left, local_address, socket_options)
+        return _Stream(stream, self.streams)
 
 
 class DeadlineTransport(httpx.HTTPTransport):
@@ -96,4 +111,10 @@ class DeadlineTransport(httpx.HTTPTransport):
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         super().__init__(limits=limits)
         # the pool takes a network of one's own, but httpx has no argument to hand it on
-        self._pool._network_backend = _Network()  # noqa: SLF001
+        self._network = _Network()
+        self._pool._network_backend = self._network  # noqa: SLF001
+
+    def close(self) -> None:
+        for stream in list(self._network.streams):
+            stream.cut()
+        super().close()

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+_BEGUN = "begun"
+
 
 class Answered(NamedTuple):
     """A final answer, as the journal keeps it."""
@@ -36,9 +38,10 @@ class Slot(NamedTuple):
 
 
 class Journal:
-    """The answers of one batch, and then of the next. One thread uses it."""
+    """The answers of one batch, and then of the next. One thread at a time uses it."""
 
     seed: str
+    begun: Counter[int]  # how often push was given a batch, by its id: parts of a batch share a journal
     is_rerun: bool  # a call without an answer may have been sent by the process that died
     _answers: dict[Slot, Answered]
     _failures: Counter[Slot]
@@ -54,7 +57,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path, seed: str) -> Self:
-        """The journal of the batch with this seed; what another batch left at `path` is dropped."""
+        """The journal of the batch with this seed; what another batch left at `path` is dropped at once."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(path, seed)
 
@@ -63,17 +66,20 @@ class Journal:
         """A journal that ends with the process, for who has no batch to keep."""
         return cls(None, seed)
 
-    def turn_to(self, seed: str) -> None:
-        """Be the journal of the batch with this seed from now on; that of another one is dropped.
+    def begin_batch(self, seed: str, batch: int) -> None:
+        """Push is given the batch of this id: from now on be its journal; that of another seed is dropped.
 
         The file stays open: one that is closed after it was emptied is written out there and then by ext4.
         """
         if seed == self.seed:
+            self.begun[batch] += 1
+            self._write([_BEGUN, batch])
             return
         self._forget(seed)
+        self.begun[batch] = 1
         if self._file is not None:
             os.ftruncate(self._file, 0)
-            self._write([seed])
+            self._write([seed], [_BEGUN, batch])
 
     @property
     def answered(self) -> int:
@@ -129,6 +135,7 @@ class Journal:
 
     def _forget(self, seed: str) -> None:
         self.seed = seed
+        self.begun = Counter()
         self.is_rerun = False
         self._answers = {}
         self._failures = Counter()
@@ -143,12 +150,12 @@ class Journal:
         if not good:
             self._write([self.seed])
 
-    def _write(self, fields: list[object]) -> None:
+    def _write(self, *lines: list[object]) -> None:
         if self._file is None:
             return
-        line = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-        while line:
-            line = line[os.write(self._file, line) :]
+        text = b"".join([orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE) for fields in lines])
+        while text:
+            text = text[os.write(self._file, text) :]
 
     def _load(self, path: Path) -> int:
         """Take in what an earlier process wrote; how many bytes of it are good."""
@@ -169,6 +176,8 @@ class Journal:
         match fields:
             case ["settled", dict(counts)]:
                 self._settled.update(counts)
+            case ["begun", int(batch)]:
+                self.begun[batch] += 1
             case [str(request), int(occurrence)]:
                 self._failures[Slot(request, occurrence)] += 1
             case [str(request), int(occurrence), *answered] if len(answered) == len(Answered._fields):
@@ -187,6 +196,14 @@ def _lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
         if not line.endswith(b"\n") or not isinstance(fields, list):
             return
         yield end, fields
+
+
+def seed_at(path: Path) -> str | None:
+    """Of which batch the journal at `path` is."""
+    with path.open("rb") as file:
+        line = file.readline()
+    _, fields = next(_lines(line), (0, []))
+    return str(fields[0]) if len(fields) == 1 else None
 
 
 def request_digest(method: str, url: str, body: bytes) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 BATCH_MODES = ("sync",)
+CONNECTIONS = 64  # to one API at once
 DECIMALS = ("string", "number")
 CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
 WHOLE = 0  # as a batch size: the whole content at once
@@ -76,6 +77,7 @@ class PushSettings:
 
     batch_size: int = 100
     batch_mode: str = "sync"
+    max_concurrent: int = 1
     max_attempts: int = 8
     args: tuple[str, ...] = ()
     supported_kinds: tuple[str, ...] = ()  # none: all

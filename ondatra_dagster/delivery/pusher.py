@@ -3,16 +3,14 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ondatra_dagster.changes import Layout
 from ondatra_dagster.delivery.batch_modes import BATCH_MODES
-from ondatra_dagster.delivery.deliver import Pushed
 from ondatra_dagster.delivery.http_api import HttpApi
 from ondatra_dagster.delivery.journal import Journal
-from ondatra_dagster.delivery.outcome import ResultKey
 from ondatra_dagster.delivery.push_library import PushLibrary, load_library
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
@@ -36,26 +34,24 @@ class Pusher:
         self._api = api
         self._context = context
 
-    def __call__(
-        self, *, number: int, layout: Layout, text: str, keys: Sequence[ResultKey], journal: Journal
-    ) -> Pushed:
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
         calls = self._api.begin(journal)
 
         def push() -> object:
             return self._library.push(
-                text,
-                batch_number=number,
+                parcel.text,
+                batch_number=parcel.number,
                 kind=self._context.kind,
                 key_columns=self._context.key_columns,
-                columns=layout.columns,
+                columns=parcel.layout.columns,
                 arguments=self._context.arguments,
                 http=calls,
             )
 
         mode = BATCH_MODES[self._library.config.push.batch_mode]
-        result = mode(push, keys, redact=self._api.redactor.redact)
+        result = mode(push, parcel.keys, redact=self._api.redactor.redact)
         for warning in result.warnings:
-            log.warning("sync=%s batch=%d %s", self._context.sync_id, number, warning)
+            log.warning("sync=%s batch=%d %s", self._context.sync_id, parcel.number, warning)
         return Pushed(result.outcomes, calls.log.calls, calls.log.unanswered, calls.log.is_outage)
 
 

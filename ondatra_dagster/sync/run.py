@@ -202,6 +202,7 @@ class _SyncRun:
             batch_size=push.batch_size,
             max_attempts=push.max_attempts,
             journal=self._sync.journal,
+            max_concurrent=push.max_concurrent,
         )
         with self._ports.push() as push_rows:
             return deliver(

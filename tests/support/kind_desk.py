@@ -9,11 +9,10 @@ from pathlib import Path
 import orjson
 from support.kind_tables import KindTable
 
-from ondatra_dagster.changes import Layout
-from ondatra_dagster.delivery.deliver import Pushed
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports
@@ -35,13 +34,11 @@ class Api:
     answer: Callable[[Got], str] = lambda row: "ok"
     calls: list[list[Got]] = dataclasses.field(default_factory=list)
 
-    def __call__(
-        self, *, number: int, layout: Layout, text: str, keys: Sequence[str], journal: Journal
-    ) -> Pushed:
-        got = [(row[-1], row[0], row[2], row[-2]) for row in orjson.loads(text)["rows"]]
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        got = [(row[-1], row[0], row[2], row[-2]) for row in orjson.loads(parcel.text)["rows"]]
         self.calls.append(got)
         outcomes = [Outcome.parse(self.answer(row)) for row in got]
-        return Pushed(dict(zip(keys, outcomes, strict=True)), calls=1)
+        return Pushed(dict(zip(parcel.keys, outcomes, strict=True)), calls=1)
 
     def take(self) -> list[Got]:
         """What came since the last time."""

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from support.real_syncs import the_ports, the_sync
@@ -21,7 +22,7 @@ SECRETS = {"API_KEY": DEMO_KEY}
 
 
 def count_calls(die_at: int | None) -> list[int]:
-    """Count the calls into C from here on, and die at the one of that number."""
+    """Count the calls into C from here on, those of threads too, and die at the one of that number."""
     counted = [0]
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -30,6 +31,7 @@ def count_calls(die_at: int | None) -> list[int]:
             if counted[0] == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    threading.setprofile(count)
     sys.setprofile(count)
     return counted
 

@@ -3,12 +3,12 @@
 import dataclasses
 import operator
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.changes import ChangeType, Layout
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.target import Image, ImageRow, SentRow, Shape, Standing, load_image, to_send
@@ -60,15 +60,15 @@ update unit set state = 'claimed' where id in (
 )
 returning id, key, version, base, tried, target, belongs_to, is_context, outages
 """
-FREEZE = "insert into batch (number, rows, seed, is_part, is_started) values (?, ?, ?, ?, ?) returning id"
-FROZEN = "select id, number, rows, seed, is_part, is_started, crashes, answered from batch order by id"
+FREEZE = "insert into batch (number, rows, seed, is_part) values (?, ?, ?, ?) returning id"
+FROZEN = "select id, number, rows, seed, is_part, begun, crashes, answered from batch order by id"
 FROZEN_UNITS = """
 select id, key, belongs_to, is_context, base, tried from unit where id in (select value from json_each(?))
 """
-# the next run counts a crash for a batch that it finds frozen: this one was no crash
-FORGIVE = "update batch set crashes = crashes - 1 where id = ?"
-START = "update batch set is_started = 1 where id = ?"
-NOTE_CRASH = "update batch set crashes = ?, answered = ? where id = ?"
+# the next run counts a crash for each beginning that it doesn't know of: this one was no crash
+FORGIVE = "update batch set begun = ? where id = ?"
+NOTE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
+RELEASE = "update unit set state = 'pending' where id in (select value from json_each(?))"
 MELT = "delete from batch where id = ?"
 
 
@@ -101,13 +101,18 @@ class Batch:
     seed: str  # of its idempotency keys, and the name of its journal; parts of a split batch share it
     units: Sequence[BatchUnit]
     is_part: bool = False  # of a batch that ended its process too often
-    is_started: bool = True  # False: a part that push hasn't seen
+    begun: int = 0  # how often push was given it in processes that came to their end
     crashes: int = 0  # how often a process ended with it, without getting further than before
     answered: int = 0  # how many calls had an answer at the last of these
 
     def rows(self) -> Iterator[SentRow]:
         for unit in self.units:
             yield from unit.sent
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
+        return self.crashes > 0 or self.is_part
 
     def __len__(self) -> int:
         return sum(len(unit.sent) for unit in self.units)
@@ -163,10 +168,8 @@ def freeze(
 ) -> Batch:
     """Keep the units as one batch; the caller has the transaction."""
     lines = [line for unit in units for line in _lines(unit)]
-    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, not is_part))
-    return Batch(
-        id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part, is_started=not is_part
-    )
+    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part))
+    return Batch(id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part)
 
 
 def _lines(unit: BatchUnit) -> list[str]:
@@ -189,12 +192,12 @@ def frozen_batches(queue: Queue) -> list[Batch]:
             number=int(number),
             seed=str(seed),
             is_part=bool(is_part),
-            is_started=bool(is_started),
+            begun=int(begun),
             units=_thaw(queue, str(rows)),
             crashes=int(crashes),
             answered=int(answered),
         )
-        for batch, number, rows, seed, is_part, is_started, crashes, answered in queue.store.rows(FROZEN)
+        for batch, number, rows, seed, is_part, begun, crashes, answered in queue.store.rows(FROZEN)
     ]
 
 
@@ -224,53 +227,40 @@ def _target(sent: Sequence[SentRow]) -> Image:
     )
 
 
-def start(queue: Queue, batch: Batch) -> None:
-    """Push is about to see a part of a split batch; of a whole one the journal tells."""
-    queue.store.run(START, (batch.id,))
+def release(queue: Queue, batch: Batch) -> None:
+    """Let go of a batch that push hasn't seen; the caller has the transaction."""
+    queue.store.run(RELEASE, (orjson.dumps([unit.id for unit in batch.units]).decode(),))
+    melt(queue, batch)
 
 
-def note_crash(queue: Queue, batch: Batch, *, answered: int) -> Batch:
+def note_crash(queue: Queue, batch: Batch, *, answered: int, begun: int) -> Batch:
     """The batch as it stands after its owner died: one that got further than the last counts as the first."""
     crashes = batch.crashes + 1 if answered <= batch.answered else 1
-    queue.store.run(NOTE_CRASH, (crashes, answered, batch.id))
-    return dataclasses.replace(batch, crashes=crashes, answered=answered)
+    queue.store.run(NOTE_CRASH, (crashes, answered, begun, batch.id))
+    return dataclasses.replace(batch, crashes=crashes, answered=answered, begun=begun)
 
 
-def forgive(queue: Queue, batch: Batch) -> None:
+def forgive(queue: Queue, batch: Batch, *, begun: int) -> None:
     """The process ends in the middle of the batch because somebody wants it to."""
-    queue.store.run(FORGIVE, (batch.id,))
+    queue.store.run(FORGIVE, (begun, batch.id))
 
 
 def split(queue: Queue, batch: Batch) -> list[Batch]:
-    """The batch as one batch a unit, so that the unit that ends the process stands alone."""
+    """The batch as one batch a key, so that the key that ends the process stands alone."""
     with queue.store.immediate():
         melt(queue, batch)
         return [
-            freeze(queue, [unit], number=batch.number, seed=batch.seed, is_part=True) for unit in batch.units
+            freeze(queue, units, number=batch.number, seed=batch.seed, is_part=True)
+            for units in by_key(batch.units)
         ]
 
 
-def push_text(batch: Batch, layouts: Mapping[int, Layout]) -> tuple[Layout, str]:
-    """The batch as the columnar JSON that crosses to push, and the layout of its columns.
-
-    Rows of an older layout are laid out anew: a column that they lack is null.
-    """
-    newest = max((row.layout for _, row in batch.rows()), default=max(layouts))
-    layout = layouts[newest]
-    rows = [
-        _push_row(
-            row.payload if row.layout == newest else _relaid(row, layouts, layout), row.rowid, change_type
-        )
-        for change_type, row in batch.rows()
-    ]
-    names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
-    return layout, f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
-
-
-def _push_row(payload: str, rowid: int, change_type: ChangeType) -> str:
-    return f'{payload[:-1]},{rowid},"{change_type}"]'
-
-
-def _relaid(row: ImageRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
-    content = layouts[row.layout].row(row.payload)
-    return orjson.dumps([content.get(name) for name in layout.names]).decode()
+def by_key(units: Sequence[BatchUnit]) -> list[list[BatchUnit]]:
+    """The units that may not be parted from each other, in their order."""
+    keys: list[list[BatchUnit]] = []
+    for unit in units:
+        if keys and unit.belongs_to and unit.belongs_to == keys[-1][-1].belongs_to:
+            keys[-1].append(unit)
+        else:
+            keys.append([unit])
+    return keys

@@ -61,7 +61,7 @@ SCHEMA = Schema(
                 rows text not null,
                 seed text not null,
                 is_part integer not null,
-                is_started integer not null,
+                begun integer not null default 0,
                 crashes integer not null default 0,
                 answered integer not null default 0
             );

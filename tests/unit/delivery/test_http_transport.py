@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from ondatra_dagster.delivery.http_api import BatchCalls, HttpApi
+from ondatra_dagster.delivery.http_exchange import ClosedError
 from ondatra_dagster.delivery.http_request import Call
+from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push_config import PushConfig
 
 GET = Call(method="GET", url="/x")
@@ -171,6 +173,37 @@ def test_threads_share_the_connections(loopback: Any, calls: BatchCalls) -> None
 
     assert [] == wrong
     assert 80 == len(loopback.seen)
+
+
+def test_closing_ends_a_call_that_another_thread_waits_in(loopback: Any) -> None:
+    """Who presses Ctrl-C shouldn't have to wait until an API answers; the call has no answer then."""
+    is_away, may_end = threading.Event(), threading.Event()
+
+    def never(_handler: object, _seen: object) -> None:
+        is_away.set()
+        may_end.wait(30)
+
+    loopback.reply = never
+    api = HttpApi(
+        PushConfig(name="x", file="f", destination="x", object="x", base_url=loopback.url), secrets={}.get
+    )
+    journal = Journal.in_memory("seed")
+    ended: list[object] = []
+
+    def wait_for_an_answer() -> None:
+        try:
+            ended.append(api.begin(journal).call(Call(method="POST", url="/", json="1")))
+        except ClosedError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait_for_an_answer)
+    thread.start()
+    is_away.wait(30)
+    api.close()
+    thread.join()
+    may_end.set()
+    assert [ClosedError] == [type(end) for end in ended]
+    assert (0, 1) == (journal.answered, len(loopback.seen))  # it isn't tried again either
 
 
 def _echo(handler: http.server.BaseHTTPRequestHandler, text: str) -> None:

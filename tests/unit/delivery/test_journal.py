@@ -70,16 +70,16 @@ def test_an_open_journal_turns_to_the_next_batch(path: Path) -> None:
     """It then is as one that was opened for that batch, on disk too."""
     with journal_of(path) as journal:
         journal.note_answer(journal.next_slot("a"), ANSWER)
-        journal.turn_to("another")
+        journal.begin_batch("another", 7)
         assert journal.answer(journal.next_slot("a")) is None
         journal.note_answer(journal.next_slot("b"), ANSWER)
 
     with journal_of(path, "another") as journal:
         assert (True, 1) == (journal.is_rerun, journal.answered)
-        journal.turn_to("another")
-        assert (True, 1) == (journal.is_rerun, journal.answered)
-        journal.turn_to("third")
-        assert (False, 0) == (journal.is_rerun, journal.answered)
+        journal.begin_batch("another", 7)
+        assert (True, 1, {7: 2}) == (journal.is_rerun, journal.answered, journal.begun)
+        journal.begin_batch("third", 8)
+        assert (False, 0, {8: 1}) == (journal.is_rerun, journal.answered, journal.begun)
 
 
 def test_an_unanswered_call_keeps_its_idempotency_key(path: Path) -> None:

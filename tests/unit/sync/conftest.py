@@ -3,17 +3,17 @@
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
-from ondatra_dagster.delivery.deliver import Pushed
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports, SourceState
@@ -95,10 +95,8 @@ class Api:
     is_down: bool = False
     dies: BaseException | None = None
 
-    def __call__(
-        self, *, number: int, layout: Layout, text: str, keys: Sequence[str], journal: Journal
-    ) -> Pushed:
-        batch = orjson.loads(text)
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        batch = orjson.loads(parcel.text)
         rows = [dict(zip(batch["columns"], row, strict=True)) for row in batch["rows"]]
         self.got += [(row["__ondatra_change_type"], row["id"], row["name"]) for row in rows]
         if self.dies:
@@ -107,7 +105,7 @@ class Api:
             outcomes = [Outcome.parse("error: 503") for _ in rows]
         else:
             outcomes = [self.answer(row) for row in rows]
-        return Pushed(dict(zip(keys, outcomes, strict=True)), calls=1, is_outage=self.is_down)
+        return Pushed(dict(zip(parcel.keys, outcomes, strict=True)), calls=1, is_outage=self.is_down)
 
     def take(self) -> list[tuple[str, object, object]]:
         """What came since the last time."""

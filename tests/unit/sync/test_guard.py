@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
-from ondatra_dagster.delivery.deliver import Pushed
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.project.header import read_header
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
@@ -111,9 +111,9 @@ class Guarded:
     def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
         yield from ()
 
-    def push(self, *, number: int, layout: Layout, text: str, keys: Sequence[str], journal: object) -> Pushed:
-        self.sent += [key.partition(":")[2] for key in keys]
-        return Pushed(dict.fromkeys(keys, Outcome.parse(self.status)), calls=1)
+    def push(self, parcel: Parcel, journal: object) -> Pushed:
+        self.sent += [key.partition(":")[2] for key in parcel.keys]
+        return Pushed(dict.fromkeys(parcel.keys, Outcome.parse(self.status)), calls=1)
 
     @property
     def sync(self) -> Sync:

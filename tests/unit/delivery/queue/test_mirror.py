@@ -12,10 +12,10 @@ import orjson
 import pytest
 from support.tables import LAYOUT, Table, histories
 
-from ondatra_dagster.changes import Layout
-from ondatra_dagster.delivery.deliver import Course, Pushed, deliver
+from ondatra_dagster.delivery.deliver import Course, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import hasten, replay
@@ -40,34 +40,32 @@ class Destination:
     holds: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     outdated: list[str] = dataclasses.field(default_factory=list)
     newest: dict[str, int] = dataclasses.field(default_factory=dict)
-    answered: dict[str, Verdict] = dataclasses.field(default_factory=dict)  # calls that a journal would know
-    under_way: set[str] = dataclasses.field(default_factory=set)  # calls that a kill cut off
+    answered: dict[tuple[str, str], Verdict] = dataclasses.field(
+        default_factory=dict
+    )  # what a journal would know of a batch's calls
+    under_way: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # calls that a kill cut off
 
-    def __call__(
-        self, *, number: int, layout: Layout, text: str, keys: list[str], journal: Journal
-    ) -> Pushed:
-        assert layout == LAYOUT
-        rows = orjson.loads(text)["rows"]
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        assert parcel.layout == LAYOUT
+        rows = orjson.loads(parcel.text)["rows"]
         if self._happens(0.05):
             raise KilledError
         outcomes = {}
         unanswered = 0
         for key in dict.fromkeys(row[0] for row in rows):
             mine = [row for row in rows if row[0] == key]
-            verdict, is_answered = self._call(key, mine)
+            verdict, is_answered = self._call(journal.seed, key, mine)
             unanswered += not is_answered
             for row in mine:
                 outcomes[f"{row[2]}:{row[3]}"] = Outcome(verdict)
-        assert set(keys) == set(outcomes)
+        assert set(parcel.keys) == set(outcomes)
         if self._happens(0.05):
             raise KilledError
-        self.answered.clear()
-        self.under_way.clear()
         return Pushed(outcomes, calls=len(rows), unanswered=unanswered)
 
-    def _call(self, key: str, rows: list[list[object]]) -> tuple[Verdict, bool]:
+    def _call(self, seed: str, key: str, rows: list[list[object]]) -> tuple[Verdict, bool]:
         """A call's verdict, and whether that is all there is to know of it."""
-        call = repr(rows)
+        call = seed, repr(rows)
         if call in self.answered:
             return self.answered[call], True
         verdict, is_applied, is_answered = self._fault()

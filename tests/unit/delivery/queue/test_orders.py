@@ -8,7 +8,8 @@ import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
-from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches, push_text
+from ondatra_dagster.delivery.push_port import Parcel
+from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten, replay
 from ondatra_dagster.delivery.queue.settle import Settled, settle
@@ -202,9 +203,8 @@ def test_an_empty_content_is_a_call_too(mirror):
     batch = claim(mirror, size=0, number=1)
     assert batch
     assert [[NO_ROW]] == [unit.result_keys for unit in batch.units]
-    assert (
-        '{"columns":["id","value","__ondatra_rowid","__ondatra_change_type"],"rows":[]}'
-        == (push_text(batch, mirror.layouts)[1])
+    assert '{"columns":["id","value","__ondatra_rowid","__ondatra_change_type"],"rows":[]}' == (
+        Parcel.of(batch, mirror.layouts).text
     )
     assert [batch] == frozen_batches(mirror)
     end(mirror, batch, status="error: later")

@@ -1,0 +1,209 @@
+"""Several batches at once: who is on the way beside whom, and what an end in the middle leaves."""
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
+from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.queue.claim import frozen_batches
+from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.letters import dead_letters
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.target import Shape
+
+LAYOUT = Layout((Column("id", "string"),))
+SECONDS = 30  # more than anything here takes
+
+
+@dataclasses.dataclass
+class Api:
+    """What a push function is to deliver(); `meet` is called by each batch while it is on its way."""
+
+    meet: Callable[[list[str]], object] = lambda keys: None
+    got: list[str] = dataclasses.field(default_factory=list)
+    away: int = 0
+    most_away: int = 0
+    is_down: bool = False
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        keys = [row[0] for row in orjson.loads(parcel.text)["rows"]]
+        with self.lock:
+            self.away += 1
+            self.most_away = max(self.most_away, self.away)
+        try:
+            self.meet(keys)
+        finally:
+            with self.lock:
+                self.away -= 1
+        with self.lock:
+            self.got += keys
+        status = "error: 503" if self.is_down else "ok"
+        return Pushed(dict.fromkeys(parcel.keys, Outcome.parse(status)), calls=1, is_outage=self.is_down)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue" / "sync.sqlite"
+
+
+@pytest.fixture
+def queue(path: Path) -> Iterator[Queue]:
+    with open_queue(path, shape=Shape.ROW) as queue:
+        yield queue
+
+
+def fill(queue: Queue, keys: str, *, version: int = 1) -> None:
+    changes = [
+        Change(key, number, ChangeType.INSERT, version, orjson.dumps([key]).decode())
+        for number, key in enumerate(keys)
+    ]
+    enqueue(queue, Segment(version - 1, version, [FeedPage(LAYOUT, changes)]), now=1.0)
+
+
+def send(queue: Queue, api: Api, *, threads: int, size: int = 1, **options: object) -> Delivery:
+    course = Course(
+        run_id="r",
+        batch_size=size,
+        max_attempts=3,
+        journal=queue.store.path.with_suffix(".journal"),
+        max_concurrent=threads,
+    )
+    given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
+    return deliver(queue, api, course, **given)
+
+
+def test_as_many_batches_as_allowed_are_on_their_way_at_once(queue):
+    """An API that answers slowly is no reason to wait for it in single file."""
+    together = threading.Barrier(3)
+    api = Api(meet=lambda keys: together.wait(SECONDS))
+    fill(queue, "abcdefghi")
+    delivery = send(queue, api, threads=3)
+    assert (9, 3) == (delivery.batches, api.most_away)
+    assert sorted("abcdefghi") == sorted(api.got)
+    assert [] == queue.store.rows("select * from unit")
+
+
+def test_one_thread_sends_in_order_and_one_at_a_time(queue):
+    """The next batch is claimed ahead, but not sent."""
+    api = Api()
+    fill(queue, "abcdefgh")
+    send(queue, api, threads=1)
+    assert (list("abcdefgh"), 1) == (api.got, api.most_away)
+
+
+def test_journals_are_used_again_and_leave_no_file(queue, path):
+    """Ten thousand batches aren't ten thousand files, and answers hold people's data."""
+    files: set[str] = set()
+    api = Api(meet=lambda keys: files.update(each.name for each in path.parent.glob("*.journal*")))
+    fill(queue, "abcdefghijklmnopqrstuvwxyz")
+    send(queue, api, threads=3)
+    assert 3 <= len(files) <= 3 + 3
+    assert [] == list(path.parent.glob("*.journal*"))
+
+
+def test_what_was_claimed_ahead_is_let_go_when_the_api_is_down(queue):
+    """A frozen batch would keep its rows from their newer values."""
+    api = Api(is_down=True)
+    fill(queue, "abcdefgh")
+    delivery = send(queue, api, threads=1)
+    assert (3, True, list("abc")) == (delivery.batches, delivery.is_outage, api.got)
+    assert [] == frozen_batches(queue)
+    assert [("pending", 5), ("waiting", 3)] == queue.store.rows(
+        "select state, count(*) from unit group by state order by state"
+    )
+
+
+def test_a_pause_lets_no_further_batch_out(queue):
+    """Also none that was claimed before it."""
+    api = Api()
+    fill(queue, "abcdefgh")
+    delivery = send(queue, api, threads=2, may_go_on=lambda: len(api.got) < 2)
+    assert 2 <= delivery.batches <= 3
+    assert [] == frozen_batches(queue)
+
+
+class PoisonError(Exception):
+    """The process ends here."""
+
+
+def test_the_row_that_ends_the_process_is_found_among_eight_batches(queue, caplog):
+    """Batches that were on their way beside it are not to blame."""
+    fill(queue, "abcdefghijklmnop")
+
+    def meet(keys: list[str]) -> None:
+        if "d" in keys:
+            raise PoisonError
+
+    api = Api(meet=meet)
+    for crashes in itertools.count():
+        try:
+            send(queue, api, threads=8, size=2)
+            break
+        except PoisonError:
+            assert crashes < 10
+    assert 3 + 3 == crashes  # as a batch, then alone
+    assert ["d"] == [letter.key for letter in dead_letters(queue.store, Shape.ROW)]
+    assert set("abcefghijklmnop") == set(api.got)
+    assert [] == frozen_batches(queue)
+
+
+def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_api(queue):
+    """Who presses Ctrl-C five times wants an end, not dead letters."""
+    fill(queue, "abcd")
+    never = threading.Event()
+    away = threading.Semaphore(0)
+
+    def meet(keys: list[str]) -> None:
+        away.release()
+        never.wait(SECONDS)
+
+    def on_their_way() -> None:
+        for _ in range(2):
+            away.acquire(timeout=SECONDS)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # test runners may ignore it
+    try:
+        for _ in range(5):
+            presses = threading.Thread(target=on_their_way)
+            presses.start()
+            with pytest.raises(KeyboardInterrupt):
+                send(queue, Api(meet=meet), threads=2)
+            presses.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    never.set()
+    assert [0, 0, 0] == [batch.crashes for batch in frozen_batches(queue)]
+    api = Api()
+    send(queue, api, threads=2)
+    assert sorted("abcd") == sorted(api.got)
+    assert [] == queue.store.rows("select * from unit")
+
+
+def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):
+    """A mistake of ours shouldn't cut off calls of others in the middle."""
+    fill(queue, "ab")
+    both = threading.Barrier(2)
+
+    def meet(keys: list[str]) -> None:
+        both.wait(SECONDS)
+        if keys == ["a"]:
+            raise PoisonError
+
+    api = Api(meet=meet)
+    with contextlib.suppress(PoisonError):
+        send(queue, api, threads=2)
+    assert ["b"] == api.got
