@@ -10,13 +10,13 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 from ondatra_dagster.delivery.api_dict import parse_api
 from ondatra_dagster.delivery.push_config import PushConfig, RateLimitConfig
-from ondatra_dagster.store.database import Parameters, Schema, Store, connect
+from ondatra_dagster.store.database import Schema, Store, Value, connect
 
 SCHEMA = Schema(
     "rates",
@@ -24,24 +24,37 @@ SCHEMA = Schema(
         (
             "first",
             """
-            -- arrived_by: when the server has it at the latest
-            create table send (id integer primary key, base_url text not null, arrived_by real not null);
-            create index send_newest on send (base_url, arrived_by);
+            -- numbered in the order of their turns. arrived_by: when the server has it at the latest
+            create table send (
+                base_url text not null,
+                number integer not null,
+                taken_at real not null,
+                arrived_by real not null,
+                primary key (base_url, number)
+            ) without rowid;
+            create index send_times on send (base_url, taken_at);
             """,
         ),
     ),
 )
-# the send that has to be a window ago before the next one goes out
-NTH_NEWEST = """
-select arrived_by from send where base_url = :base_url order by arrived_by desc limit 1 offset :requests - 1
+NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
+# when the last of all sends up to that number has arrived: a later turn may well arrive sooner
+ARRIVED_BY = """
+select max(arrived_by) from send where base_url = :base_url and number <= :number and taken_at >= (
+    select taken_at from send where base_url = :base_url and number = :number
+) - :on_its_way
 """
-TAKE_TURN = "insert into send (base_url, arrived_by) values (:base_url, :arrived_by) returning id"
-NOTE_ARRIVAL = "update send set arrived_by = min(arrived_by, :now) where id = :id"
-# the second part: the clock was set back
-FORGET_SENDS = """
-delete from send where base_url = :base_url
-and (arrived_by < :now - :longest_seconds or arrived_by > :now + :on_its_way_seconds)
+TAKE_TURN = "insert into send values (:base_url, :number, :now, :now + :on_its_way)"
+NOTE_ARRIVAL = """
+update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
 """
+# two for each that is added, so that a turn costs the same however many there were
+FORGET_OLD = """
+delete from send where base_url = :base_url and taken_at < :now - :longest and number in (
+    select number from send where base_url = :base_url order by number limit 2
+)
+"""
+FORGET_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
 ON_ITS_WAY_SECONDS = 0.5  # longer than a request takes until the server has it, on a busy machine too
 MARGIN_SECONDS = 0.001
 LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
@@ -80,51 +93,52 @@ class RateLimit:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Wait until one more request may go out, which is sent and answered inside."""
-        turn, wait_seconds = self._take_turn()
-        while turn is None:
+        number, wait_seconds = self._take_turn()
+        while wait_seconds > 0:
             self._sleep(wait_seconds)
-            turn, wait_seconds = self._take_turn()
+            number, wait_seconds = self._take_turn()
         try:
             yield
         finally:
             with self._alone(), self._store.immediate():
-                self._store.run(NOTE_ARRIVAL, {"id": turn, "now": self._clock()})
+                self._store.run(NOTE_ARRIVAL, self._with(number=number, now=self._clock()))
 
     def close(self) -> None:
         self._store.close()
         os.close(self._lock_file)
 
-    def _take_turn(self) -> tuple[int | None, float]:
-        """The number of the turn that is taken, or in how many seconds to ask again."""
+    def _take_turn(self) -> tuple[int, float]:
+        """The number of the turn, and zero when it is taken; else in how many seconds to ask again."""
         with self._alone(), self._store.immediate():
             now = self._clock()
-            self._forget(now)
-            wait_seconds = max(self._wait_seconds(limit, now) for limit in self._limits)
-            if wait_seconds > 0:
-                return None, wait_seconds
-            parameters: Parameters = {"base_url": self._base_url, "arrived_by": now + ON_ITS_WAY_SECONDS}
-            ((turn,),) = self._store.rows(TAKE_TURN, parameters)
-            return turn, 0.0
+            number = self._last_number(now) + 1
+            wait_seconds = max(self._wait_seconds(limit, number, now) for limit in self._limits)
+            if wait_seconds <= 0:
+                self._store.run(FORGET_OLD, self._with(now=now, longest=self._longest))
+                self._store.run(TAKE_TURN, self._with(number=number, now=now, on_its_way=ON_ITS_WAY_SECONDS))
+            return number, wait_seconds
 
-    def _wait_seconds(self, limit: RateLimitConfig, now: float) -> float:
-        parameters: Parameters = {"base_url": self._base_url, "requests": limit.requests}
-        for (arrived_by,) in self._store.rows(NTH_NEWEST, parameters):
-            wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
-            if arrived_by > now:  # it is under way, and will most likely have arrived sooner
-                return max(wait_seconds - ON_ITS_WAY_SECONDS, MARGIN_SECONDS)
-            return wait_seconds
-        return 0.0
+    def _last_number(self, now: float) -> int:
+        for number, taken_at in self._store.rows(NEWEST, self._with()):
+            if taken_at <= now + ON_ITS_WAY_SECONDS:
+                return int(number)
+            # the clock was set back: what is still to come can't be waited for
+            self._store.run(FORGET_FUTURE, self._with(now=now))
+            return self._last_number(now)
+        return 0
 
-    def _forget(self, now: float) -> None:
-        self._store.run(
-            FORGET_SENDS,
-            {
-                "base_url": self._base_url,
-                "now": now,
-                "longest_seconds": self._longest,
-                "on_its_way_seconds": ON_ITS_WAY_SECONDS,
-            },
-        )
+    def _wait_seconds(self, limit: RateLimitConfig, number: int, now: float) -> float:
+        before = self._with(number=number - limit.requests, on_its_way=ON_ITS_WAY_SECONDS)
+        ((arrived_by,),) = self._store.rows(ARRIVED_BY, before)
+        if arrived_by is None:
+            return 0.0
+        wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
+        if arrived_by > now:  # it is under way, and will most likely have arrived sooner
+            return max(wait_seconds - ON_ITS_WAY_SECONDS, MARGIN_SECONDS)
+        return wait_seconds
+
+    def _with(self, **parameters: Value) -> Mapping[str, Value]:
+        return {"base_url": self._base_url, **parameters}
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
