@@ -139,13 +139,7 @@ def fill(queue: Queue, rows: int, *, version: int) -> None:
 def empty(place: Place, queue: Queue, push: Pusher) -> float:
     """Seconds from queued to settled and recorded, of all that the queue holds."""
     sync = place.sync
-    course = Course(
-        run_id=RUN_ID,
-        batch_size=sync.config.push.batch_size,
-        max_attempts=sync.config.push.max_attempts,
-        journal=sync.journal,
-        max_concurrent=sync.config.push.max_concurrent,
-    )
+    course = Course.of(sync.config, run_id=RUN_ID, journal=sync.journal)
     began = time.perf_counter()
     deliver(queue, push, course, clock=time.time, on_settled=lambda batch, settled: None)
     return time.perf_counter() - began

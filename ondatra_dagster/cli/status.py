@@ -12,7 +12,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
 
 MODELS = ("model", "kind", "version", "rows", "next run")
-SYNCS = ("sync", "model", "waiting", "oldest", "next retry", "dead", "last run", "result", "next run")
+SYNCS = ("sync", "model", "waiting", "oldest", "next retry", "jobs", "dead", "last run", "result", "next run")
 
 
 @click.command("status")
@@ -58,6 +58,7 @@ def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
         "waiting": queue.depth if queue else 0,
         "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
+        "open_jobs": queue.open_jobs if queue else 0,
         "dead": queue.dead if queue else 0,
         "paused": workspace.syncs[step.sync_id].pause.exists(),
         "last_run": last.run_id if last else None,
@@ -70,7 +71,18 @@ def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
 
 def _shown(line: Mapping[str, Json]) -> list[object]:
     ages = {name: _age(line[f"{name}_seconds"]) for name in ("oldest", "next_retry")}
-    names = ("sync", "model", "waiting", "oldest", "next_retry", "dead", "last_run_at", "result", "plan")
+    names = (
+        "sync",
+        "model",
+        "waiting",
+        "oldest",
+        "next_retry",
+        "open_jobs",
+        "dead",
+        "last_run_at",
+        "result",
+        "plan",
+    )
     return [ages.get(name, line.get(name)) for name in names]
 
 

@@ -28,6 +28,7 @@ from ondatra_dagster.delivery.push_config import (
     BATCH_MODES,
     CONNECTIONS,
     DECIMALS,
+    ON_BATCH_ERROR,
     WHOLE,
     OAuth2,
     PushConfig,
@@ -37,8 +38,13 @@ from ondatra_dagster.delivery.push_config import (
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.kinds import KINDS
 
-# what the engine hands to push() by itself; the names in "args" stand beside them
-PUSH_PARAMETERS = ("rows", "batch_number", "kind", "key_columns", "columns")
+# what the engine hands to a file's functions by itself; the names in "args" stand beside them
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "push": ("rows", "batch_number", "kind", "key_columns", "columns"),
+    "poll": ("job_ref", "rows", "batch_number", "kind", "key_columns", "columns"),
+    "finalize": ("succeeded", "failed", "kind", "key_columns", "columns"),
+}
+_TAKEN = frozenset(name for names in PARAMETERS.values() for name in names)
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
@@ -127,10 +133,8 @@ def _rate_limit(node: ast.expr, problems: Problems) -> RateLimitConfig | None:
 def _args(node: ast.expr, problems: Problems) -> tuple[str, ...]:
     names: tuple[str, ...] = list_of(matching(NAME, "the name of a parameter"))(node, problems)
     for name in names:
-        if name in PUSH_PARAMETERS:
-            raise WrongLiteralError(
-                node, f"{name!r} is given to push() anyway", "name the sink's argument differently"
-            )
+        if name in _TAKEN:
+            raise WrongLiteralError(node, f"{name!r} is given anyway", "name the sink's argument differently")
         if names.count(name) > 1:
             raise WrongLiteralError(
                 node, f'{name!r} stands twice in "args"', "give each argument a name of its own"
@@ -139,7 +143,12 @@ def _args(node: ast.expr, problems: Problems) -> tuple[str, ...]:
 
 
 def _push(node: ast.expr, problems: Problems) -> PushSettings:
-    return PushSettings(**_named(read_fields(node, problems, _PUSH, '"push"')))
+    settings = PushSettings(**_named(read_fields(node, problems, _PUSH, '"push"')))
+    if settings.on_batch_error == "bisect" and settings.batch_mode != "atomic":
+        what = f'"on_batch_error": "bisect" is for batches that fail as a whole, and "{settings.batch_mode}"'
+        remedy = 'write "batch_mode": "atomic", or leave "on_batch_error" out'
+        raise WrongLiteralError(node, f"{what} ones don't", remedy)
+    return settings
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,12 +161,17 @@ _FIELD_NAMES = {
     "backoff": "backoff_seconds",
     "per": "per_seconds",
     "time_limit": "time_limit_seconds",
+    "poll_interval": "poll_interval_seconds",
+    "poll_timeout": "poll_timeout_seconds",
 }
 _RATE_LIMIT: Mapping[str, Reader] = {"requests": number(least=1, whole=True), "per": read_duration}
 _PUSH: Mapping[str, Reader] = {
     "batch_size": number(least=WHOLE, whole=True),
     "batch_mode": one_of(BATCH_MODES, "batch modes"),
     "max_concurrent": number(least=1, most=CONNECTIONS, whole=True),
+    "on_batch_error": one_of(ON_BATCH_ERROR, "ways to go on"),
+    "poll_interval": read_duration,
+    "poll_timeout": read_duration,
     "max_attempts": number(least=1, whole=True),
     "args": _args,
     "supported_kinds": list_of(one_of(tuple(KINDS), "kinds")),

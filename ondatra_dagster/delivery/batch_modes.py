@@ -1,9 +1,10 @@
-"""What push() returned, as one outcome for each row of its batch. A mode is a way to read that.
+"""What push() made of a batch, as one outcome for each of its rows. A mode is a way to read that.
 
 The queue decides what becomes of a row; here is only said what push said.
 """
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -11,13 +12,21 @@ from ondatra_dagster.delivery.outcome import DELIVERED, NO_ROW, Outcome, ResultK
 from ondatra_dagster.errors import PushContractError
 
 _SHOWN = 5  # stray keys in one warning
+_SYNC_RETURNS = 'push() returned {}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
+_ATOMIC_RETURNS = 'push() returned {}; in batch_mode "atomic" it returns nothing, or calls fail()'
+_ASYNC_RETURNS = 'push() returned {}; in batch_mode "async" it returns a job reference, which is a dict'
+_POLL_RETURNS = (
+    'poll() ended the job with {}; it ends it with {{"rowid:change_type": status}}, alone or as "per_row"'
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
     """The outcome of every row of a batch, by its result key."""
 
-    outcomes: Mapping[ResultKey, Outcome]
+    outcomes: Mapping[ResultKey, Outcome]  # none while a job is open
+    job: str | None = None  # the reference to it, as JSON
+    is_open: bool = False  # the job hasn't ended
     warnings: tuple[str, ...] = ()
     has_raised: bool = False
 
@@ -38,12 +47,67 @@ def run_sync(
         returned = push()
     except PushContractError as error:
         return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+    return _of_statuses(returned, keys, redact, _SYNC_RETURNS)
+
+
+def _of_statuses(
+    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+) -> BatchResult:
     if not isinstance(returned, Mapping):
-        return BatchResult(outcomes=of_all(keys, Outcome.unstated(_not_a_dict(returned, redact))))
+        return _of_none(returned, keys, redact, expected)
     outcomes = {
         key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
     }
     return BatchResult(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
+
+
+def run_atomic(
+    push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
+) -> BatchResult:
+    """All rows have one outcome."""
+    try:
+        returned = push()
+    except PushContractError as error:
+        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+    if returned is None:
+        return BatchResult(outcomes=of_all(keys, DELIVERED))
+    return _of_none(returned, keys, redact, _ATOMIC_RETURNS)
+
+
+def run_async(
+    push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
+) -> BatchResult:
+    """The rows are a job now, which poll() is asked about."""
+    try:
+        returned = push()
+    except PushContractError as error:
+        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+    if not isinstance(returned, Mapping):
+        return _of_none(returned, keys, redact, _ASYNC_RETURNS)
+    return BatchResult(outcomes={}, job=json.dumps(_masked(returned, redact)), is_open=True)
+
+
+def run_poll(
+    poll: Callable[[], object],
+    keys: Sequence[ResultKey],
+    *,
+    redact: Callable[[str], str],
+    is_outage: Callable[[], bool],
+) -> BatchResult:
+    """How a job stands: open, or the outcome of each row."""
+    try:
+        returned = poll()
+    except PushContractError as error:
+        if is_outage():  # then it couldn't know
+            return BatchResult(outcomes={}, is_open=True, warnings=(str(error),))
+        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+    if returned is None:
+        return BatchResult(outcomes={}, is_open=True)
+    if isinstance(returned, Mapping) and "done" in returned:
+        if not returned["done"]:
+            return BatchResult(outcomes={}, is_open=True)
+        returned = returned.get("per_row")
+    return _of_statuses(returned, keys, redact, _POLL_RETURNS)
 
 
 def of_all(keys: Sequence[ResultKey], outcome: Outcome) -> Mapping[ResultKey, Outcome]:
@@ -61,9 +125,21 @@ def _outcome(status: object, redact: Callable[[str], str]) -> Outcome:
 # what is shown of a value is cut when it is masked: a part of a secret isn't found any more
 
 
-def _not_a_dict(returned: object, redact: Callable[[str], str]) -> str:
+def _of_none(
+    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+) -> BatchResult:
+    """The result when nothing can be told of any row."""
     what = "nothing" if returned is None else redact(repr(returned))[:100]
-    return f'push() returned {what}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
+    return BatchResult(outcomes=of_all(keys, Outcome.unstated(expected.format(what))))
+
+
+def _masked(value: object, redact: Callable[[str], str]) -> object:
+    """The value without secrets: it is kept until the job ends."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _masked(each, redact) for key, each in value.items()}
+    return [_masked(each, redact) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _strays(
@@ -76,4 +152,4 @@ def _strays(
     return [f"push() returned a status for {len(strays)} rows that the batch doesn't have: {shown}"]
 
 
-BATCH_MODES: Mapping[str, Mode] = {"sync": run_sync}
+BATCH_MODES: Mapping[str, Mode] = {"sync": run_sync, "atomic": run_atomic, "async": run_async}

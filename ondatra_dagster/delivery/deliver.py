@@ -3,27 +3,34 @@
 Threads hand the batches to push, at most `max_concurrent` at once. The queue belongs to the thread that
 called: it settles one batch and claims the next in one transaction while others are on their way. One is
 claimed ahead, so that no thread waits for the disk. Those that a dead owner left frozen go first.
+
+Where push makes jobs of batches, an open job is a batch on its way: it is asked about until it has ended, or
+until this run has waited long enough.
 """
 
 import collections
 import dataclasses
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ondatra_dagster.delivery.backoff import wait_seconds
+from ondatra_dagster.delivery.finalizing import owe
+from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.journals import Journals
+from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out
+from ondatra_dagster.delivery.push_config import PushConfig
 from ondatra_dagster.delivery.push_port import Parcel, Push, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, claim, forgive, frozen_batches, make_due, release
+from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
 from ondatra_dagster.delivery.queue.settle import Settled, settle
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
 from ondatra_dagster.delivery.workers import Done, Workers
 
-OUTAGES_BEFORE_STOP = 3
 AHEAD = 1  # batches that are claimed before a thread is free for them
 
 
@@ -36,6 +43,30 @@ class Course:
     max_attempts: int
     journal: Path
     max_concurrent: int = 1
+    makes_jobs: bool = False
+    owes_finalize: bool = False  # the file has one
+    poll_interval_seconds: float = 30.0
+    poll_timeout_seconds: float = 3600.0
+
+    @classmethod
+    def of(cls, config: PushConfig, *, run_id: str, journal: Path) -> Self:
+        """What a push function's file says."""
+        push = config.push
+        return cls(
+            run_id=run_id,
+            batch_size=push.batch_size,
+            max_attempts=push.max_attempts,
+            journal=journal,
+            max_concurrent=push.max_concurrent,
+            makes_jobs=push.batch_mode == "async",
+            owes_finalize="finalize" in config.functions,
+            poll_interval_seconds=push.poll_interval_seconds,
+            poll_timeout_seconds=push.poll_timeout_seconds,
+        )
+
+    @property
+    def ahead(self) -> int:
+        return 0 if self.makes_jobs else AHEAD
 
 
 @dataclasses.dataclass(slots=True)
@@ -51,7 +82,7 @@ class Flight(NamedTuple):
 
     batch: Batch
     parcel: Parcel
-    journal: Journal
+    journal: Journal | None  # None: it is a job, which is asked about
 
 
 class Landed(NamedTuple):
@@ -60,40 +91,6 @@ class Landed(NamedTuple):
     pushed: Pushed
     started_at: float
     ended_at: float
-
-
-class Gate:
-    """Lets batches through to push, until the API is down or somebody says stop. Threads share it."""
-
-    def __init__(self, may_go_on: Callable[[], bool]) -> None:
-        self._lock = threading.Lock()
-        self._may_go_on = may_go_on
-        self._is_open = True
-        self.outages = 0  # in a row, in the order in which batches end
-
-    @property
-    def is_open(self) -> bool:
-        with self._lock:
-            self._is_open = self._is_open and self._may_go_on()
-            return self._is_open
-
-    def pass_through(self, flight: Flight) -> bool:
-        """Whether the batch may go; from then on it counts as seen by push."""
-        with self._lock:
-            self._is_open = self._is_open and self._may_go_on()
-            if self._is_open:
-                flight.journal.begin_batch(flight.batch.seed, flight.batch.id)
-            return self._is_open
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_open = False
-
-    def note(self, pushed: Pushed) -> None:
-        """A batch has ended."""
-        with self._lock:
-            self.outages = self.outages + 1 if pushed.is_outage else 0
-            self._is_open = self._is_open and self.outages < OUTAGES_BEFORE_STOP
 
 
 def deliver(
@@ -105,10 +102,75 @@ def deliver(
     on_settled: Callable[[Batch, Settled], None],
     may_go_on: Callable[[], bool] = lambda: True,
     wait: Callable[[int], float] = wait_seconds,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Delivery:
     """Send all that may go now."""
     make_due(queue, clock())
-    return _Delivering(queue, push, course, clock, on_settled, Gate(may_go_on), wait).go()
+    frozen = frozen_batches(queue)
+    jobs = OpenJobs(
+        (batch for batch in frozen if batch.job),
+        interval_seconds=course.poll_interval_seconds,
+        timeout_seconds=course.poll_timeout_seconds,
+        clock=clock,
+        sleep=sleep,
+    )
+    journals = Journals(course.journal, {batch.seed for batch in frozen})
+    revived = revive(queue, [batch for batch in frozen if not batch.job], journals)
+    runway = _Runway(queue, course, Gate(may_go_on), jobs, revived)
+    return _Delivering(queue, push, course, clock, on_settled, runway, journals, wait).go()
+
+
+class _Runway:
+    """Whose turn it is."""
+
+    def __init__(
+        self, queue: Queue, course: Course, gate: Gate, jobs: OpenJobs, revived: Sequence[Batch]
+    ) -> None:
+        self.gate = gate
+        self.jobs = jobs
+        self.in_flight: dict[int, Flight] = {}  # by the batch's id
+        self._queue = queue
+        self._course = course
+        self._revived = collections.deque(revived)
+        self._last_frozen = max((batch.number for batch in revived), default=0)
+        self._number = self._last_frozen
+
+    def next_batches(self) -> list[Batch]:
+        """Those whose turn has come; the caller may have a transaction."""
+        batches: list[Batch] = []
+        while self.gate.pass_through() and (batch := self._next_batch(batches)):
+            batches.append(batch)
+        return batches
+
+    def _next_batch(self, beside: list[Batch]) -> Batch | None:
+        away = [*(flight.batch for flight in self.in_flight.values()), *beside]
+        places = self._course.max_concurrent + self._course.ahead
+        if len(away) + len(self.jobs) >= places or any(batch.goes_alone for batch in away):
+            return None
+        if self._revived:
+            return None if away and self._revived[0].goes_alone else self._revived.popleft()
+        batch = claim(self._queue, size=self._course.batch_size, number=self._number + 1)
+        if batch:
+            self._number = batch.number
+        return batch
+
+    def next_polls(self) -> Sequence[Batch]:
+        """The jobs to be asked about now."""
+        if any(flight.batch.goes_alone for flight in self.in_flight.values()):
+            return ()
+        return self.jobs.take_due() if self.gate.pass_through() else ()
+
+    def wait_for_jobs(self) -> bool:
+        """Whether there is more to do after a while in which nothing is on its way."""
+        return self.gate.pass_through() and self.jobs.wait()
+
+    def is_new(self, batch: Batch) -> bool:
+        """Whether it was claimed in this run."""
+        return batch.number > self._last_frozen
+
+    def has_part_of(self, seed: str) -> bool:
+        """Whether another part of the batch with this seed waits for its turn."""
+        return any(batch.seed == seed for batch in self._revived)
 
 
 class _Delivering:
@@ -121,7 +183,8 @@ class _Delivering:
         course: Course,
         clock: Callable[[], float],
         on_settled: Callable[[Batch, Settled], None],
-        gate: Gate,
+        runway: _Runway,
+        journals: Journals,
         wait: Callable[[int], float],
     ) -> None:
         self._queue = queue
@@ -129,94 +192,108 @@ class _Delivering:
         self._course = course
         self._clock = clock
         self._on_settled = on_settled
-        self._gate = gate
+        self._runway = runway
+        self._journals = journals
         self._wait = wait
         self._workers = Workers(self._fly, course.max_concurrent)
-        frozen = frozen_batches(queue)
-        self._journals = Journals(course.journal, {batch.seed for batch in frozen})
-        self._revived = collections.deque(revive(queue, frozen, self._journals))
-        self._last_frozen = max((batch.number for batch in frozen), default=0)
-        self._number = self._last_frozen
-        self._in_flight: dict[int, Flight] = {}  # by the batch's id
         self._delivery = Delivery()
 
     def go(self) -> Delivery:
+        runway = self._runway
         try:
-            self._send_off(self._next_batches())
-            while self._in_flight:
-                self._land(self._workers.next_done())
+            self._send_off(runway.next_batches())
+            self._send_off(runway.next_polls())
+            while runway.in_flight or runway.wait_for_jobs():
+                if runway.in_flight and (done := self._workers.next_done(runway.jobs.seconds_to_next())):
+                    self._land(done)
+                self._send_off(runway.next_polls())
         except Exception:
             # what is on its way comes to its end, and stays frozen
-            self._gate.close()
+            runway.gate.close()
             self._workers.end()
             self._journals.close()
             raise
         except BaseException:
             # nobody waits for an API when a person wants the process to end; the journals know what came back
+            runway.gate.close()
             self._forgive_all()
             raise
         self._workers.end()
         self._journals.close()
-        self._delivery.is_outage = self._gate.outages > 0
+        self._delivery.is_outage = runway.gate.outages > 0
         return self._delivery
 
-    def _next_batches(self) -> list[Batch]:
-        """Those whose turn has come; the caller may have a transaction."""
-        batches: list[Batch] = []
-        while self._gate.is_open and (batch := self._next_batch(batches)):
-            batches.append(batch)
-        return batches
-
-    def _next_batch(self, beside: list[Batch]) -> Batch | None:
-        away = [*(flight.batch for flight in self._in_flight.values()), *beside]
-        if len(away) >= self._course.max_concurrent + AHEAD or any(batch.goes_alone for batch in away):
-            return None
-        if self._revived:
-            return None if away and self._revived[0].goes_alone else self._revived.popleft()
-        batch = claim(self._queue, size=self._course.batch_size, number=self._number + 1)
-        if batch:
-            self._number = batch.number
-        return batch
-
-    def _send_off(self, batches: list[Batch]) -> None:
+    def _send_off(self, batches: Sequence[Batch]) -> None:
         """Let threads take them; by now they are frozen for good."""
         for batch in batches:
-            parcel = Parcel.of(batch, self._queue.layouts)
-            flight = Flight(batch, parcel, self._journals.of(batch.seed))
-            self._in_flight[batch.id] = flight
+            journal = None if batch.job else self._journals.of(batch.seed)
+            flight = Flight(batch, Parcel.of(batch, self._queue.layouts), journal)
+            self._runway.in_flight[batch.id] = flight
             self._workers.give(flight)
 
     def _fly(self, flight: Flight) -> Landed | None:
         """In a thread: what push makes of the batch; None when it wasn't given it."""
-        batch, parcel, journal = flight
-        started_at = self._clock()
+        batch, parcel, _ = flight
+        started_at = batch.job.submitted_at if batch.job else self._clock()
         if is_given_up(batch):
             return Landed(give_up(batch, parcel), started_at, started_at)
-        if not self._gate.pass_through(flight):
+        pushed = self._hand_over(flight)
+        if pushed is None:
+            return None
+        self._runway.gate.note(pushed)
+        return Landed(pushed, started_at, self._clock())
+
+    def _hand_over(self, flight: Flight) -> Pushed | None:
+        batch, parcel, journal = flight
+        gate = self._runway.gate
+        if batch.job:
+            return self._push.poll(parcel, batch.job.reference) if gate.pass_through() else None
+        if journal is None or not gate.pass_through(lambda: journal.begin_batch(batch.seed, batch.id)):
             return None
         pushed = self._push(parcel, journal)
-        self._gate.note(pushed)
         if batch.is_part:
             # before it is settled: after a crash in between, the next part must not take its answers
             journal.note_settled()
-        return Landed(pushed, started_at, self._clock())
+        return pushed
 
     def _land(self, done: Done[Flight, Landed | None]) -> None:
         if done.error:
             raise done.error
-        flight = done.task
-        del self._in_flight[flight.batch.id]
-        if done.result is None:
-            self._let_go(flight)
+        flight, landed, _ = done
+        del self._runway.in_flight[flight.batch.id]
+        if landed is None:
+            self._let_go(flight.batch)
             return
-        self._delivery.batches += 1
+        settled = None
         # one commit for both: on a slow disk it costs more than all else that is done here
         with self._queue.store.immediate():
-            settled = self._settle(flight.batch, done.result)
-            batches = self._next_batches()
-        self._free_journal(flight.batch)
+            if landed.pushed.is_open:
+                still_open = self._keep_open(flight, landed)
+                if still_open is None:
+                    settled = self._settle(flight.batch, landed._replace(pushed=timed_out(flight.parcel)))
+                else:
+                    self._runway.jobs.add(still_open)
+            else:
+                settled = self._settle(flight.batch, landed)
+            batches = self._runway.next_batches()
+        if flight.journal and not self._runway.has_part_of(flight.batch.seed):
+            self._journals.free(flight.batch.seed)
         self._send_off(batches)
-        self._on_settled(flight.batch, settled)
+        if settled:
+            self._delivery.batches += 1
+            self._runway.jobs.note_news()
+            self._on_settled(flight.batch, settled)
+
+    def _keep_open(self, flight: Flight, landed: Landed) -> Batch | None:
+        """The batch as an open job; None when that has had its time."""
+        jobs, batch = self._runway.jobs, flight.batch
+        if batch.job is None:
+            jobs.note_news()
+            job = jobs.begun(landed.pushed.job or "{}", submitted_at=landed.ended_at)
+            return keep_job(self._queue, batch, job)
+        if jobs.is_over(batch.job):
+            return None
+        return postpone(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job))
 
     def _settle(self, batch: Batch, landed: Landed) -> Settled:
         pushed = landed.pushed
@@ -229,20 +306,21 @@ class _Delivering:
             unanswered=pushed.unanswered,
             is_outage=pushed.is_outage,
         )
-        return settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait)
+        settled = settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait)
+        if self._course.owes_finalize:
+            owe(self._queue, settled)
+        return settled
 
-    def _let_go(self, flight: Flight) -> None:
-        """A batch that isn't sent in this run; what was frozen before it stays so."""
-        if flight.batch.number > self._last_frozen:
+    def _let_go(self, batch: Batch) -> None:
+        """A batch that isn't sent in this run; what was frozen before it stays so, and so do jobs."""
+        if batch.job:
+            self._runway.jobs.add(batch)
+        elif self._runway.is_new(batch):
             with self._queue.store.immediate():
-                release(self._queue, flight.batch)
-
-    def _free_journal(self, batch: Batch) -> None:
-        if all(other.seed != batch.seed for other in self._revived):  # parts of one batch share theirs
-            self._journals.free(batch.seed)
+                release(self._queue, batch)
 
     def _forgive_all(self) -> None:
-        self._gate.close()
         with self._queue.store.immediate():
-            for batch, _, journal in self._in_flight.values():
-                forgive(self._queue, batch, begun=journal.begun[batch.id])
+            for batch, _, journal in self._runway.in_flight.values():
+                if journal:
+                    forgive(self._queue, batch, begun=journal.begun[batch.id])

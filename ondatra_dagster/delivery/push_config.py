@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-BATCH_MODES = ("sync",)
+BATCH_MODES = ("sync", "atomic", "async")
+ON_BATCH_ERROR = ("keep", "bisect")
 CONNECTIONS = 64  # to one API at once
 DECIMALS = ("string", "number")
 CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
@@ -78,6 +79,9 @@ class PushSettings:
     batch_size: int = 100
     batch_mode: str = "sync"
     max_concurrent: int = 1
+    on_batch_error: str = "keep"
+    poll_interval_seconds: float = 30.0
+    poll_timeout_seconds: float = 3600.0  # from submission, over runs
     max_attempts: int = 8
     args: tuple[str, ...] = ()
     supported_kinds: tuple[str, ...] = ()  # none: all
@@ -103,6 +107,7 @@ class PushConfig:
     env: tuple[str, ...] = ()
     rate_limit: RateLimitConfig | None = None
     push: PushSettings = dataclasses.field(default_factory=PushSettings)
+    functions: frozenset[str] = frozenset({"push"})  # which of push, poll, finalize the file has
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs a lib/*.star file: loads it once, then calls its push() for each batch. Only here is Starlark known.
+"""Runs a lib/*.star file: loads it once, then calls its functions. Only here is Starlark known.
 
 What a file may use is in prelude.star (the words), push_call and push_words (what stands behind them); what
 its result means is in batch_modes. It reaches no file but what it loads from lib/, no host but through http.
@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 import orjson
 import starlark
@@ -34,15 +34,31 @@ _PREFIX = f'load("{_PRELUDE}", {", ".join(map(repr, WORDS))}, json = "checked_js
 _LOOKED_UP = "every name is known"
 _NAMES_ONLY = f'fail("{_LOOKED_UP}"); {_PREFIX}'
 _UNKNOWN_NAME = re.compile(r"Variable `(.+?)` not found")
+# Python can call the functions of a module only by their names there
 _CALLER = """
 load("{prelude}", "deliver")
-load("{file}", "push")
-def call(batch, given, decimals, takes_rows):
-    return deliver(push, batch, given, decimals, takes_rows)
+load("{file}", {functions})
 """
+_CALL = """
+def call_{function}(batch, given, decimals, takes_rows):
+    return deliver({function}, batch, given, decimals, takes_rows)
+"""
+_NO_ROWS = '{"columns":[],"rows":[]}'
 _LOAD_SECONDS = 10.0
 _FRAME = re.compile(r"^  \* (.+?):(\d+), in ", re.MULTILINE)
 _ERROR = re.compile(r"^error: (.*?)(?:\n +--> (.+?):(\d+):\d+$|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class Context(TypedDict):
+    """What each function of a file may ask for."""
+
+    batch_number: int
+    kind: str
+    key_columns: Sequence[str]
+    columns: Sequence[Column]
+    arguments: Sequence[str]
+    clock: NotRequired[Callable[[], float]]
+    sleep: NotRequired[Callable[[float], None]]
 
 
 class PushLibrary:
@@ -57,46 +73,61 @@ class PushLibrary:
     def config(self) -> PushConfig:
         return self._source.config
 
-    def push(
-        self,
-        batch_text: str,
-        *,
-        batch_number: int,
-        kind: str,
-        key_columns: Sequence[str],
-        columns: Sequence[Column],
-        arguments: Sequence[str],
-        http: BatchCalls,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> object:
+    def push(self, batch_text: str, *, http: BatchCalls, **context: Unpack[Context]) -> object:
         """What push() returns for the batch; a raise in it is a PushContractError with place and cause."""
-        given = {
-            "batch_number": batch_number,
-            "kind": kind,
-            "key_columns": list(key_columns),
-            "columns": [column._asdict() for column in columns],
-            **dict(zip(self.config.push.args, arguments, strict=True)),
-        }
-        call = PushCall(self.config, http, batch_number=batch_number, clock=clock, sleep=sleep)
+        return self._call("push", batch_text, {}, http, context)
+
+    def poll(
+        self, job_ref: object, batch_text: str, *, http: BatchCalls, **context: Unpack[Context]
+    ) -> object:
+        """What poll() returns for the job that push() made of the batch."""
+        return self._call("poll", batch_text, {"job_ref": job_ref}, http, context)
+
+    def finalize(self, succeeded: int, failed: int, *, http: BatchCalls, **context: Unpack[Context]) -> None:
+        """Tell finalize() how many rows were delivered and how many never will be."""
+        self._call("finalize", _NO_ROWS, {"succeeded": succeeded, "failed": failed}, http, context)
+
+    def _call(
+        self, function: str, batch_text: str, given: dict[str, object], http: BatchCalls, context: Context
+    ) -> object:
+        """What one of the file's functions returns, given what it declares."""
+        call = PushCall(
+            self.config,
+            http,
+            batch_number=context["batch_number"],
+            clock=context.get("clock", time.monotonic),
+            sleep=context.get("sleep", time.sleep),
+        )
+        wanted = self._source.functions[function]
+        known = {**self._given(context), **given}
         return self._run(
+            function,
             call,
             batch_text,
-            {name: value for name, value in given.items() if name in self._source.parameters},
-            self._decimals(columns),
-            "rows" in self._source.parameters,
+            {name: value for name, value in known.items() if name in wanted},
+            self._decimals(context["columns"]),
+            "rows" in wanted,
         )
+
+    def _given(self, context: Context) -> dict[str, object]:
+        return {
+            "batch_number": context["batch_number"],
+            "kind": context["kind"],
+            "key_columns": list(context["key_columns"]),
+            "columns": [column._asdict() for column in context["columns"]],
+            **dict(zip(self.config.push.args, context["arguments"], strict=True)),
+        }
 
     def _decimals(self, columns: Sequence[Column]) -> Mapping[str, Json]:
         if self.config.push.decimals == "string":
             return {}
         return {column.name: places for column in columns if (places := decimal_places(column.type))}
 
-    def _run(self, call: PushCall, *arguments: object) -> object:
+    def _run(self, function: str, call: PushCall, *arguments: object) -> object:
         token = current.set(call)
         try:
             options = starlark.EvalOptions(check_cancelled=call.check_time)
-            returned: Any = self._caller.call_with(options, "call", *arguments).value
+            returned: Any = self._caller.call_with(options, f"call_{function}", *arguments).value
             statuses, other = returned
             return other if statuses is None else orjson.loads(statuses)
         except BaseException as error:
@@ -106,14 +137,14 @@ class PushLibrary:
         finally:
             current.reset(token)
         # not raised in the handler: Starlark's text may hold secrets, and a traceback shows what led to it
-        raise call.raised or self._contract_error(text, call)
+        raise call.raised or self._contract_error(function, text, call)
 
-    def _contract_error(self, said: str, call: PushCall) -> PushContractError:
+    def _contract_error(self, function: str, said: str, call: PushCall) -> PushContractError:
         fault = _fault(said, self._files)
         what = fault.what
         if call.is_late:
             limit = self.config.push.time_limit_seconds
-            what = f"push() computed longer than its time_limit of {limit:g} s and was ended"
+            what = f"{function}() computed longer than its time_limit of {limit:g} s and was ended"
         text = f"{fault.file or self.config.file}:{fault.line}: {what}"
         return PushContractError(call.http.redactor.redact(text))
 
@@ -156,8 +187,14 @@ def load_library(path: Path) -> PushLibrary:
             if not _is_starlarks(error):
                 raise
             raise _in_file(str(error), file.name) from error
-    caller = starlark.parse("@caller", _CALLER.format(prelude=_PRELUDE, file=source.config.file), _dialect())
+    caller = starlark.parse("@caller", _caller(source), _dialect())
     return PushLibrary(source, _evaluate(caller, modules), frozenset(modules) - {_PRELUDE})
+
+
+def _caller(source: PushSource) -> str:
+    names = ", ".join(f'"{name}"' for name in source.functions)
+    calls = [_CALL.format(function=name) for name in source.functions]
+    return "".join([_CALLER.format(prelude=_PRELUDE, file=source.config.file, functions=names), *calls])
 
 
 class LibraryFile(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, Self
 
 import orjson
 
-from ondatra_dagster.changes import ChangeType, Layout
+from ondatra_dagster.changes import ChangeType, Column, Layout
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome, ResultKey
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, by_key
@@ -78,6 +78,8 @@ class Pushed(NamedTuple):
     calls: int = 0
     unanswered: int = 0  # calls of which at some try nobody answered
     is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
+    job: str | None = None  # what push() made of the batch in place of outcomes: a reference, as JSON
+    is_open: bool = False  # there is a job, which hasn't ended
 
 
 class Push(Protocol):
@@ -88,3 +90,9 @@ class Push(Protocol):
 
         What was answered before a crash is answered from the journal.
         """
+
+    def poll(self, parcel: Parcel, job: str) -> Pushed:
+        """How the job stands that was made of the parcel."""
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: Journal) -> None:
+        """Tell the end of all that was owed; PushContractError when it wasn't taken."""

@@ -1,11 +1,11 @@
-"""What can be known of a lib/*.star file without running it: its config, and what its push() asks for."""
+"""What can be known of a lib/*.star file without running it: its config, and what its functions ask for."""
 
 import ast
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.delivery.api_dict import PUSH_PARAMETERS, read_api
+from ondatra_dagster.delivery.api_dict import PARAMETERS, read_api
 from ondatra_dagster.delivery.push_config import PushConfig
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.suggestions import correction
@@ -18,7 +18,7 @@ class PushSource:
     path: Path
     text: str
     config: PushConfig
-    parameters: frozenset[str]  # of push(), to be handed over by name
+    functions: Mapping[str, frozenset[str]]  # push, poll, finalize: those it has, with their parameters
 
 
 def read_source(path: Path, file: str) -> tuple[PushSource | None, Sequence[Problem]]:
@@ -31,15 +31,18 @@ def read_source(path: Path, file: str) -> tuple[PushSource | None, Sequence[Prob
     except SyntaxError as error:
         return None, [_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
     config, problems = read_api(tree, file)
-    push = _push_of(tree)
-    if push is None:
-        what, remedy = "has no push()", "write def push(rows): … at the top level of the file"
-        return None, [*problems, _problem(file, 1, what, remedy)]
-    known = (*PUSH_PARAMETERS, *(config.push.args if config else ()))
-    problems = [*problems, *(_signature_problems(push, known, file) if config else ())]
-    if config is None or problems:
+    functions = _functions_of(tree)
+    problems = [*problems, *_missing(functions, config, file)]
+    if config is None:
         return None, problems
-    return PushSource(path=path, text=text, config=config, parameters=_parameters(push, known)), ()
+    known = {name: (*PARAMETERS[name], *config.push.args) for name in functions}
+    for name, function in functions.items():
+        problems += _signature_problems(function, known[name], file)
+    if problems:
+        return None, problems
+    config = dataclasses.replace(config, functions=frozenset(functions))
+    parameters = {name: _parameters(function, known[name]) for name, function in functions.items()}
+    return PushSource(path=path, text=text, config=config, functions=parameters), ()
 
 
 def exported_names(text: str) -> set[str] | None:
@@ -69,31 +72,46 @@ def unreadable(file: str, error: OSError | UnicodeDecodeError) -> Problem:
     return _problem(file, line, "the file is not UTF-8", "save it as UTF-8")
 
 
-def _push_of(tree: ast.Module) -> ast.FunctionDef | None:
-    named = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "push"]
-    return named[-1] if named else None
+def _functions_of(tree: ast.Module) -> Mapping[str, ast.FunctionDef]:
+    """The functions that are called by us; of two of one name the last."""
+    return {
+        each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in PARAMETERS
+    }
 
 
-def _parameters(push: ast.FunctionDef, known: Sequence[str]) -> frozenset[str]:
-    if push.args.kwarg:
+def _missing(functions: Mapping[str, ast.FunctionDef], config: PushConfig | None, file: str) -> list[Problem]:
+    place = "at the top level of the file"
+    problems = []
+    if "push" not in functions:
+        problems.append(_problem(file, 1, "has no push()", f"write def push(rows): … {place}"))
+    if config and config.push.batch_mode == "async" and "poll" not in functions:
+        what = 'has no poll(), which "batch_mode": "async" asks how a job stands'
+        problems.append(_problem(file, 1, what, f"write def poll(job_ref): … {place}"))
+    return problems
+
+
+def _parameters(function: ast.FunctionDef, known: Sequence[str]) -> frozenset[str]:
+    if function.args.kwarg:
         return frozenset(known)
-    return frozenset(arg.arg for arg in (*push.args.args, *push.args.kwonlyargs))
+    return frozenset(arg.arg for arg in (*function.args.args, *function.args.kwonlyargs))
 
 
-def _signature_problems(push: ast.FunctionDef, known: Sequence[str], file: str) -> list[Problem]:
+def _signature_problems(function: ast.FunctionDef, known: Sequence[str], file: str) -> list[Problem]:
     problems = [
         _problem(
             file,
             arg.lineno,
-            f"push() has a parameter {arg.arg!r} that nothing fills",
+            f"{function.name}() has a parameter {arg.arg!r} that nothing fills",
             correction(arg.arg, known, plural="parameters"),
         )
-        for arg in (*push.args.args, *push.args.kwonlyargs)
+        for arg in (*function.args.args, *function.args.kwonlyargs)
         if arg.arg not in known
     ]
-    if push.args.vararg or push.args.posonlyargs:
+    if function.args.vararg or function.args.posonlyargs:
         remedy = "parameters are matched by name: leave out '*' and '/'"
-        problems.append(_problem(file, push.lineno, "push() takes parameters by place", remedy))
+        problems.append(
+            _problem(file, function.lineno, f"{function.name}() takes parameters by place", remedy)
+        )
     return problems
 
 

@@ -2,14 +2,17 @@
 
 import contextlib
 import dataclasses
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ondatra_dagster.delivery.batch_modes import BATCH_MODES
-from ondatra_dagster.delivery.http_api import HttpApi
+from ondatra_dagster.changes import Column
+from ondatra_dagster.delivery.batch_modes import BATCH_MODES, BatchResult, run_poll
+from ondatra_dagster.delivery.bisection import bisect
+from ondatra_dagster.delivery.http_api import BatchCalls, HttpApi
 from ondatra_dagster.delivery.journal import Journal
-from ondatra_dagster.delivery.push_library import PushLibrary, load_library
+from ondatra_dagster.delivery.push_library import Context, PushLibrary, load_library
 from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.rate_limit import RateLimit
 
@@ -36,23 +39,64 @@ class Pusher:
 
     def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
         calls = self._api.begin(journal)
-
-        def push() -> object:
-            return self._library.push(
-                parcel.text,
-                batch_number=parcel.number,
-                kind=self._context.kind,
-                key_columns=self._context.key_columns,
-                columns=parcel.layout.columns,
-                arguments=self._context.arguments,
-                http=calls,
+        if self._library.config.push.on_batch_error == "bisect":
+            result = bisect(
+                parcel, lambda part: self._push(part, calls), last_status=lambda: calls.log.last_status
             )
+        else:
+            result = self._push(parcel, calls)
+        self._warn(parcel, result)
+        return Pushed(
+            result.outcomes,
+            calls.log.calls,
+            calls.log.unanswered,
+            calls.log.is_outage,
+            job=result.job,
+            is_open=result.is_open,
+        )
 
-        mode = BATCH_MODES[self._library.config.push.batch_mode]
-        result = mode(push, parcel.keys, redact=self._api.redactor.redact)
+    def poll(self, parcel: Parcel, job: str) -> Pushed:
+        calls = self._api.begin()
+
+        def poll() -> object:
+            given = self._given(parcel.number, parcel.layout.columns)
+            return self._library.poll(json.loads(job), parcel.text, http=calls, **given)
+
+        redact = self._api.redactor.redact
+        result = run_poll(poll, parcel.keys, redact=redact, is_outage=lambda: calls.log.is_outage)
+        self._warn(parcel, result)
+        # the job itself was a call: of a row without a status nobody knows whether it was taken
+        return Pushed(
+            result.outcomes, calls=1, unanswered=0, is_outage=calls.log.is_outage, is_open=result.is_open
+        )
+
+    def _warn(self, parcel: Parcel, result: BatchResult) -> None:
         for warning in result.warnings:
             log.warning("sync=%s batch=%d %s", self._context.sync_id, parcel.number, warning)
-        return Pushed(result.outcomes, calls.log.calls, calls.log.unanswered, calls.log.is_outage)
+
+    def _push(self, parcel: Parcel, calls: BatchCalls) -> BatchResult:
+        """One call of push()."""
+        calls.log.last_status = None
+
+        def push() -> object:
+            given = self._given(parcel.number, parcel.layout.columns)
+            return self._library.push(parcel.text, http=calls, **given)
+
+        mode = BATCH_MODES[self._library.config.push.batch_mode]
+        return mode(push, parcel.keys, redact=self._api.redactor.redact)
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: Journal) -> None:
+        calls = self._api.begin(journal)
+        self._library.finalize(succeeded, failed, http=calls, **self._given(0, columns))
+
+    def _given(self, batch_number: int, columns: Sequence[Column]) -> Context:
+        return Context(
+            batch_number=batch_number,
+            kind=self._context.kind,
+            key_columns=self._context.key_columns,
+            columns=columns,
+            arguments=self._context.arguments,
+        )
 
 
 @contextlib.contextmanager

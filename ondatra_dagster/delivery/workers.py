@@ -38,9 +38,12 @@ class Workers(Generic[Task, Result]):
             thread.start()
         self._tasks.put(task)
 
-    def next_done(self) -> Done[Task, Result]:
-        """The next task that ends."""
-        return self._done.get()
+    def next_done(self, timeout_seconds: float | None = None) -> Done[Task, Result] | None:
+        """The next task that ends; None when none does in time."""
+        try:
+            return self._done.get(timeout=timeout_seconds)
+        except queue.Empty:
+            return None
 
     def end(self) -> None:
         """Wait for all that was given, then for the threads."""

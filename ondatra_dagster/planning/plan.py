@@ -100,6 +100,10 @@ class QueueState(Protocol):
     @property
     def due(self) -> int: ...
     @property
+    def polls_due(self) -> int: ...
+    @property
+    def can_finalize(self) -> bool: ...
+    @property
     def next_due_at(self) -> float | None: ...
     @property
     def can_send(self) -> bool: ...
@@ -271,7 +275,11 @@ def _backlog(queue: QueueState) -> str:
     parts = [
         f"{count} {word}" for count, word in ((queue.pending, "pending"), (queue.due, "due again")) if count
     ]
-    return " and ".join(parts) + " in the queue" if parts else "an earlier run left records to publish"
+    if parts:
+        return " and ".join(parts) + " in the queue"
+    if queue.polls_due:
+        return "open jobs are to be asked about"
+    return "finalize() is owed" if queue.can_finalize else "an earlier run left records to publish"
 
 
 def _told(model: Model, names: Collection[str]) -> str:

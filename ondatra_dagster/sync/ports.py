@@ -45,6 +45,7 @@ class Ports:
     history: History
     hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; asked before each batch
     clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 
     def now(self) -> datetime:

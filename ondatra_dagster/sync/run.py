@@ -11,7 +11,9 @@ import orjson
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
+from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.push_port import Push
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, make_due
@@ -190,29 +192,36 @@ class _SyncRun:
 
     def _deliver(self) -> Delivery:
         self._grid.add(Cell.PLANNED, planned(self._queue))
-        if not look(self._queue.store, now=self._ports.clock()).can_deliver or not self._may_send():
+        standing = look(self._queue.store, now=self._ports.clock())
+        if not (standing.can_deliver or standing.can_finalize) or not self._may_send():
             return Delivery()
         if self._removals:
             if self._sync.limits.are_too_many(self._removals):
                 return Delivery()
             let_through(self._queue)
-        push = self._sync.config.push
-        course = Course(
-            run_id=self._run_id,
-            batch_size=push.batch_size,
-            max_attempts=push.max_attempts,
-            journal=self._sync.journal,
-            max_concurrent=push.max_concurrent,
-        )
+        course = Course.of(self._sync.config, run_id=self._run_id, journal=self._sync.journal)
         with self._ports.push() as push_rows:
-            return deliver(
+            delivery = deliver(
                 self._queue,
                 push_rows,
                 course,
                 clock=self._ports.clock,
                 on_settled=self._note,
                 may_go_on=self._may_send,
+                sleep=self._ports.sleep,
             )
+            self._finalize(push_rows)
+        return delivery
+
+    def _finalize(self, push: Push) -> None:
+        """Tell the API's side that all has come to its end, if it has."""
+        if "finalize" not in self._sync.config.functions:
+            forget_debt(self._queue)
+            return
+        is_due = look(self._queue.store, now=self._ports.clock()).can_finalize and self._may_send()
+        problem = finalize(self._queue, push, journal=self._sync.journal) if is_due else None
+        if problem:
+            self._errors.setdefault(problem)
 
     def _note(self, _batch: Batch, settled: Settled) -> None:
         self._grid.add_settled(settled)

@@ -80,18 +80,21 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
 def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     """WARN while rows wait; ERROR when the API is down, nothing arrived, rows were given up or too old."""
     queue = run.queue
-    waiting = queue.depth if queue else 0
+    waiting, in_jobs = (queue.depth, queue.in_jobs) if queue else (0, 0)
     oldest = queue.oldest_since if queue else None
     age = (run.seen_at or run.ended_at).timestamp() - oldest if oldest is not None else 0.0
     counts: dict[str, Json] = {
         "waiting": waiting,
+        "in_jobs": in_jobs,
         "failed": run.grid.count(Cell.FAILED),
         "gave_up": run.died,
         "oldest_seconds": round(age),
     }
     problem = next(filter(None, (find(run, age, limits) for find in _PROBLEMS)), None)
-    severity = Severity.ERROR if problem else Severity.WARN if waiting else Severity.PASS
-    calm = f"{count(waiting, 'key')} to be tried again" if waiting else "nothing waits"
+    is_owed = queue is not None and queue.can_finalize
+    severity = Severity.ERROR if problem else Severity.WARN if waiting or is_owed else Severity.PASS
+    calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
+    calm = _told(waiting - in_jobs, in_jobs) if waiting else calm
     return CheckVerdict(
         check="undelivered",
         severity=severity,
@@ -99,6 +102,11 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
         counts=counts,
         samples=tuple(map(_waits, run.waiting)) or tuple({"error": error} for error in run.errors),
     )
+
+
+def _told(to_be_tried: int, in_jobs: int) -> str:
+    parts = [f"{count(to_be_tried, 'key')} to be tried again"] if to_be_tried else []
+    return " and ".join([*parts, f"{count(in_jobs, 'key')} in open jobs"] if in_jobs else parts)
 
 
 def _waits(row: Waiting) -> Mapping[str, Json]:

@@ -60,10 +60,14 @@ update unit set state = 'claimed' where id in (
 )
 returning id, key, version, base, tried, target, belongs_to, is_context, outages
 """
-FREEZE = "insert into batch (number, rows, seed, is_part) values (?, ?, ?, ?) returning id"
-FROZEN = "select id, number, rows, seed, is_part, begun, crashes, answered from batch order by id"
+FREEZE = "insert into batch (number, rows, seed, is_part, units) values (?, ?, ?, ?, ?) returning id"
+FROZEN = """
+select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at
+from batch order by id
+"""
 FROZEN_UNITS = """
-select id, key, belongs_to, is_context, base, tried from unit where id in (select value from json_each(?))
+select id, key, belongs_to, is_context, base, tried
+from unit where state = 'claimed' and id in (select value from json_each(?))
 """
 # the next run counts a crash for each beginning that it doesn't know of: this one was no crash
 FORGIVE = "update batch set begun = ? where id = ?"
@@ -92,6 +96,14 @@ class BatchUnit(NamedTuple):
         return [row.result_key for row in self.sent] or [NO_ROW]
 
 
+class Job(NamedTuple):
+    """What an asynchronous API made of a batch."""
+
+    reference: str  # JSON
+    submitted_at: float
+    next_poll_at: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """A claimed batch."""
@@ -104,6 +116,7 @@ class Batch:
     begun: int = 0  # how often push was given it in processes that came to their end
     crashes: int = 0  # how often a process ended with it, without getting further than before
     answered: int = 0  # how many calls had an answer at the last of these
+    job: Job | None = None  # it was handed over whole, and its end is waited for
 
     def rows(self) -> Iterator[SentRow]:
         for unit in self.units:
@@ -167,12 +180,13 @@ def freeze(
     queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False
 ) -> Batch:
     """Keep the units as one batch; the caller has the transaction."""
-    lines = [line for unit in units for line in _lines(unit)]
-    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part))
+    lines = [line for unit in units for line in frozen_lines(unit)]
+    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, len(units)))
     return Batch(id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part)
 
 
-def _lines(unit: BatchUnit) -> list[str]:
+def frozen_lines(unit: BatchUnit) -> list[str]:
+    """A unit as its batch keeps it; the first word of each line is its id."""
     return [
         f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
         for change_type, (rowid, layout, payload) in unit.sent
@@ -185,20 +199,27 @@ def melt(queue: Queue, batch: Batch) -> None:
 
 
 def frozen_batches(queue: Queue) -> list[Batch]:
-    """What dead owners left claimed, as it was handed to push."""
-    return [
-        Batch(
-            id=int(batch),
-            number=int(number),
-            seed=str(seed),
-            is_part=bool(is_part),
-            begun=int(begun),
-            units=_thaw(queue, str(rows)),
-            crashes=int(crashes),
-            answered=int(answered),
-        )
-        for batch, number, rows, seed, is_part, begun, crashes, answered in queue.store.rows(FROZEN)
-    ]
+    """What dead owners left claimed, as it was handed to push; open jobs among them."""
+    batches = [_frozen_batch(queue, row) for row in queue.store.rows(FROZEN)]
+    for batch in batches:
+        if not batch.units:
+            melt(queue, batch)
+    return [batch for batch in batches if batch.units]
+
+
+def _frozen_batch(queue: Queue, row: Row) -> Batch:
+    batch, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at = row
+    return Batch(
+        id=int(batch),
+        number=int(number),
+        seed=str(seed),
+        is_part=bool(is_part),
+        begun=int(begun),
+        units=_thaw(queue, str(rows)),
+        crashes=int(crashes),
+        answered=int(answered),
+        job=None if job is None else Job(str(job), float(submitted_at), float(next_poll_at)),
+    )
 
 
 def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
@@ -212,7 +233,8 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
             change_type, rowid, layout, payload = fields
             rows.append(SentRow(ChangeType(change_type), ImageRow(int(rowid), int(layout), payload)))
     known = {row[0]: row for row in queue.store.rows(FROZEN_UNITS, (orjson.dumps(list(sent)).decode(),))}
-    return [_thawed(unit, versions[unit], rows, known[unit]) for unit, rows in sent.items()]
+    # the records may tell of a key that it has ended since
+    return [_thawed(unit, versions[unit], rows, known[unit]) for unit, rows in sent.items() if unit in known]
 
 
 def _thawed(unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:

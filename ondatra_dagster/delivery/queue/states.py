@@ -5,10 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.tables import OWED
 from ondatra_dagster.store.database import Store, read_only
 
 META = "select name, value from meta"
 COUNTS = "select state, count(*), min(since), min(due_at) from unit group by state"
+JOBS = """
+select count(*), coalesce(sum(units), 0), sum(next_poll_at <= ?), min(next_poll_at)
+from batch where job is not null
+"""
 DUE = "select count(*) from unit where state = 'waiting' and due_at <= ?"
 OPEN_RUNS = "select count(*) from run"
 
@@ -25,23 +30,33 @@ class QueueState:
     waiting: int = 0
     dead: int = 0
     due: int = 0  # of the waiting
-    oldest_since: float | None = None  # of pending and waiting
-    next_due_at: float | None = None
+    open_jobs: int = 0
+    in_jobs: int = 0  # units
+    polls_due: int = 0  # jobs to be asked about
+    oldest_since: float | None = None  # of pending and waiting, and of those in jobs
+    next_due_at: float | None = None  # a retry, or a job to be asked about
+    is_finalize_owed: bool = False
     has_open_run: bool = False  # a run ended without publishing all its records
     is_paused: bool = False  # somebody holds the sync
 
     @property
     def depth(self) -> int:
-        return self.pending + self.waiting
+        """Units that haven't come to an end."""
+        return self.pending + self.waiting + self.in_jobs
 
     @property
     def can_send(self) -> bool:
         """Whether a run would find something to do without a change in the table."""
-        return self.can_deliver or self.has_open_run
+        return self.can_deliver or self.can_finalize or self.has_open_run
+
+    @property
+    def can_finalize(self) -> bool:
+        """Whether finalize() is owed, and nothing waits any more."""
+        return self.is_finalize_owed and self.depth == 0
 
     @property
     def can_deliver(self) -> bool:
-        return self.pending > 0 or self.due > 0
+        return self.pending > 0 or self.due > 0 or self.polls_due > 0
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:
@@ -61,6 +76,7 @@ def look(store: Store, *, now: float) -> QueueState:
     """How an open queue stands."""
     meta: dict[str, Any] = dict(store.rows(META))
     counts = {state: rest for state, *rest in store.rows(COUNTS)}
+    jobs, in_jobs, polls_due, next_poll_at = store.rows(JOBS, (now,))[0]
     alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
     def count(*states: str) -> int:
@@ -71,11 +87,19 @@ def look(store: Store, *, now: float) -> QueueState:
         base_url=meta.get("base_url"),
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
-        pending=count("pending", "claimed"),
+        pending=count("pending", "claimed") - int(in_jobs),
         waiting=count("waiting"),
         dead=count("dead"),
         due=int(store.rows(DUE, (now,))[0][0]),
         oldest_since=min((float(since) for _, since, _ in alive), default=None),
-        next_due_at=counts["waiting"][2] if "waiting" in counts else None,
+        open_jobs=int(jobs),
+        in_jobs=int(in_jobs),
+        polls_due=int(polls_due or 0),
+        next_due_at=_earliest(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
+        is_finalize_owed=bool(meta.get(OWED)),
         has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
     )
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)

@@ -63,7 +63,12 @@ SCHEMA = Schema(
                 is_part integer not null,
                 begun integer not null default 0,
                 crashes integer not null default 0,
-                answered integer not null default 0
+                answered integer not null default 0,
+                -- what an asynchronous API made of it, as JSON, with times in seconds since 1970
+                units integer not null,
+                job text,
+                submitted_at real,
+                next_poll_at real
             );
             -- rows that ended, until they are in a published file
             create table settled (
@@ -82,6 +87,8 @@ SCHEMA = Schema(
         ),
     ),
 )
+
+OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
 
 READ_META = "select value from meta where name = ?"
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"

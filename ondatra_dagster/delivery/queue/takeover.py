@@ -11,11 +11,12 @@ from typing import NamedTuple
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
+from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
 
 UNITS = """
-select key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
+select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
 from unit order by id
 """
 ADD_LAYOUT = "insert into layout values (?, ?)"
@@ -61,7 +62,9 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
 
 
 def _units(queue: Queue) -> Iterator[FrontierUnit]:
-    yield from map(FrontierUnit._make, queue.store.each(UNITS))
+    jobs = dump_jobs(queue)
+    for unit, *fields in queue.store.each(UNITS):
+        yield FrontierUnit._make(fields)._replace(job_ref=jobs.get(unit))
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
@@ -77,13 +80,19 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
         queue.store.run("delete from meta where name = 'removals_upto'")
     queue.reload_layouts()
+    in_jobs: list[tuple[str, str]] = []
     with queue.store.immediate():
-        queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now) for unit in frontier.units))
+        queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now, in_jobs) for unit in frontier.units))
+        restore_jobs(queue, in_jobs)
 
 
-def _unit(queue: Queue, unit: FrontierUnit, now: float) -> tuple[str | int | float | None, ...]:
-    # what was frozen may have been sent: nobody knows what the API made of it
-    was_frozen = unit.state == "claimed"
+def _unit(
+    queue: Queue, unit: FrontierUnit, now: float, in_jobs: list[tuple[str, str]]
+) -> tuple[str | int | float | None, ...]:
+    if unit.job_ref:
+        in_jobs.append((unit.key, unit.job_ref))
+    # what was frozen otherwise may have been sent: nobody knows what the API made of it
+    was_frozen = unit.state == "claimed" and not unit.job_ref
     tried = unit.target if was_frozen and unit.tried is None else unit.tried
     base, target = unit.base or "", unit.target
     state = "pending" if was_frozen else unit.state

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from ondatra_dagster.testing.demo_api.destination import Answer, refusal
+from ondatra_dagster.testing.demo_api.collection import Answer, refusal
 from ondatra_dagster.testing.demo_api.faults import Fault, Faults
 from ondatra_dagster.testing.demo_api.page import render_page
 from ondatra_dagster.testing.demo_api.state import Call, DemoState

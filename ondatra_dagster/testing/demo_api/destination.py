@@ -1,96 +1,20 @@
-"""What the demo API holds, and the rules by which it takes and refuses: a CRM's contacts, an ERP's invoices.
+"""What the demo API holds: a CRM's contacts, one by one and in bulk, and an ERP's invoices.
 
 No HTTP here: a request comes as method, path and body, an answer leaves as status and body.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
 
 from ondatra_dagster.changes import Json
-
-Record: TypeAlias = dict[str, Json]
-
-
-class Answer(NamedTuple):
-    status: int
-    body: Json = None
-
-    @property
-    def message(self) -> str:
-        """Why it was refused; empty when it wasn't."""
-        return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
-
-
-def refusal(status: int, message: str) -> Answer:
-    return Answer(status, {"error": message})
-
-
-def contact_fault(contact: Mapping[str, Json]) -> str | None:
-    """What the CRM has against a contact."""
-    email = contact.get("email")
-    if not isinstance(email, str) or "@" not in email.strip("@"):
-        return f"email {email!r} isn't an address"
-    return None
-
-
-def invoice_fault(invoice: Mapping[str, Json]) -> str | None:
-    """What the ERP has against an invoice."""
-    lines = invoice.get("lines")
-    if not isinstance(lines, list) or not lines:
-        return "an invoice needs at least one line"
-    for number, line in enumerate(lines, start=1):
-        quantity = line.get("quantity") if isinstance(line, dict) else None
-        if not isinstance(quantity, int) or quantity < 1:
-            return f"line {number} has no quantity of 1 or more"
-    return None
-
-
-@dataclasses.dataclass(kw_only=True)
-class Collection:
-    """Records of one sort, by their id."""
-
-    noun: str
-    id_field: str
-    fault_of: Callable[[Mapping[str, Json]], str | None]
-    records: dict[str, Record] = dataclasses.field(default_factory=dict)
-
-    def list(self, _record_id: str, _body: Record) -> Answer:
-        return Answer(200, list(self.records.values()))
-
-    def get(self, record_id: str, _body: Record) -> Answer:
-        return Answer(200, self.records[record_id]) if record_id in self.records else self._unknown(record_id)
-
-    def create(self, _record_id: str, body: Record) -> Answer:
-        if body.get(self.id_field) in (None, ""):
-            return refusal(400, f"a new {self.noun} needs its {self.id_field}")
-        record_id = str(body[self.id_field])
-        if record_id in self.records:
-            return refusal(409, f"{self.noun} {record_id} exists already")
-        return self._keep(201, record_id, body)
-
-    def change(self, record_id: str, body: Record) -> Answer:
-        if record_id not in self.records:
-            return self._unknown(record_id)
-        return self._keep(200, record_id, {**self.records[record_id], **body})
-
-    def put(self, record_id: str, body: Record) -> Answer:
-        return self._keep(200 if record_id in self.records else 201, record_id, body)
-
-    def delete(self, record_id: str, _body: Record) -> Answer:
-        return Answer(204) if self.records.pop(record_id, None) is not None else self._unknown(record_id)
-
-    def _keep(self, status: int, record_id: str, record: Record) -> Answer:
-        named = record.get(self.id_field)
-        if named is not None and str(named) != record_id:
-            return refusal(400, f"the path says {record_id}, the body {named}")
-        if fault := self.fault_of(record):
-            return refusal(422, fault)
-        self.records[record_id] = record
-        return Answer(status, record)
-
-    def _unknown(self, record_id: str) -> Answer:
-        return refusal(404, f"there is no {self.noun} {record_id}")
+from ondatra_dagster.testing.demo_api.bulk import Bulk
+from ondatra_dagster.testing.demo_api.collection import (
+    Answer,
+    Collection,
+    Record,
+    contact_fault,
+    invoice_fault,
+    refusal,
+)
 
 
 class Destination:
@@ -99,12 +23,16 @@ class Destination:
     def __init__(self) -> None:
         self.contacts = Collection(noun="contact", id_field="customer_id", fault_of=contact_fault)
         self.invoices = Collection(noun="invoice", id_field="invoice_id", fault_of=invoice_fault)
+        self.bulk = Bulk(self.contacts)
         self._routes: Mapping[tuple[str, str, bool], Callable[[str, Record], Answer]] = {
             ("GET", "crm/contacts", False): self.contacts.list,
             ("POST", "crm/contacts", False): self.contacts.create,
             ("GET", "crm/contacts", True): self.contacts.get,
             ("PATCH", "crm/contacts", True): self.contacts.change,
             ("DELETE", "crm/contacts", True): self.contacts.delete,
+            ("POST", "crm/batches", False): self.bulk.batch,
+            ("POST", "crm/jobs", False): self.bulk.submit,
+            ("GET", "crm/jobs", True): self.bulk.job,
             ("GET", "erp/invoices", False): self.invoices.list,
             ("GET", "erp/invoices", True): self.invoices.get,
             ("PUT", "erp/invoices", True): self.invoices.put,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.testing.demo_api.destination import Record
+from ondatra_dagster.testing.demo_api.collection import Record
 from ondatra_dagster.testing.demo_api.state import Call, DemoState
 
 SHOWN_CALLS = 25

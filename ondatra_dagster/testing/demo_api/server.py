@@ -12,7 +12,7 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ondatra_dagster.testing.demo_api.app import DEMO_KEY, DemoApp
-from ondatra_dagster.testing.demo_api.destination import Record
+from ondatra_dagster.testing.demo_api.collection import Record
 from ondatra_dagster.testing.demo_api.faults import Fault
 from ondatra_dagster.testing.demo_api.state import Call, DemoState
 
@@ -50,6 +50,14 @@ class DemoApi:
     def invoices(self) -> dict[str, Record]:
         """What the ERP holds, by invoice_id."""
         return dict(self._state.destination.invoices.records)
+
+    def jobs(self) -> tuple[str, ...]:
+        """The ids of the jobs that were begun."""
+        return tuple(self._state.destination.bulk.jobs)
+
+    def delay_jobs(self, polls: int) -> None:
+        """Let a job be done only when it was asked about so often."""
+        self._state.destination.bulk.polls = polls
 
     def fail(self, **fault: Any) -> None:
         """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""

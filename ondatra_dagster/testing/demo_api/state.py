@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.testing.demo_api.destination import Answer, Destination
+from ondatra_dagster.testing.demo_api.collection import Answer
+from ondatra_dagster.testing.demo_api.destination import Destination
 
 KEPT_CALLS = 100  # in the file; in memory all are kept
 KEPT_ANSWERS = 500
@@ -51,6 +52,7 @@ class DemoState:
     def clear(self) -> None:
         self.destination.contacts.records.clear()
         self.destination.invoices.records.clear()
+        self.destination.bulk.clear()
         self.calls.clear()
         self.answers.clear()
 
@@ -67,6 +69,7 @@ class DemoState:
         """Take up what `_save` wrote."""
         self.destination.contacts.records.update(kept["contacts"])
         self.destination.invoices.records.update(kept["invoices"])
+        self.destination.bulk.jobs.update(kept.get("jobs", {}))
         self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
         self.calls = [
             Call(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]
@@ -77,6 +80,7 @@ class DemoState:
         kept = {
             "contacts": self.destination.contacts.records,
             "invoices": self.destination.invoices.records,
+            "jobs": self.destination.bulk.jobs,
             "answers": {key: list(answer) for key, answer in list(self.answers.items())[-KEPT_ANSWERS:]},
             "calls": [call._asdict() for call in self.calls[-KEPT_CALLS:]],
         }

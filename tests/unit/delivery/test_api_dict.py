@@ -33,7 +33,9 @@ API = {
     "object": "Contact",
     "push": {
         "batch_size": 50,
-        "batch_mode": "sync",
+        "batch_mode": "atomic",
+        "max_concurrent": 4,
+        "on_batch_error": "bisect",
         "max_attempts": 3,
         "args": ["team", "list_id"],
         "supported_kinds": ["merge", "tracked"],
@@ -75,6 +77,9 @@ def test_every_key_is_read() -> None:
         object="Contact",
         push=PushSettings(
             batch_size=50,
+            batch_mode="atomic",
+            max_concurrent=4,
+            on_batch_error="bisect",
             max_attempts=3,
             args=("team", "list_id"),
             supported_kinds=("merge", "tracked"),
@@ -159,7 +164,8 @@ def test_everything_wrong_is_told_with_its_line() -> None:
     assert [
         "lib/crm.star:2: 'base_urll' is not a key of API; did you mean 'base_url'?",
         "lib/crm.star:3: '3' is not a whole number of at least 0; write a whole number of at least 0",
-        "lib/crm.star:5: 'asink' is not one of the batch modes; the batch modes are sync",
+        "lib/crm.star:5: 'asink' is not one of the batch modes; did you mean 'async'?"
+        " the batch modes are async, atomic, sync",
         "lib/crm.star:6: 1.5 is not a whole number of at least 0; write a whole number of at least 0",
     ] == [problem.split(" the keys here")[0].rstrip() for problem in problems]
 
@@ -251,3 +257,16 @@ def test_a_file_that_is_no_python_grammar_is_one_problem() -> None:
     (problem,) = problems_of("\ndef push(:\n")
 
     assert problem.startswith("lib/crm.star:2: can't be read: ")
+
+
+@pytest.mark.parametrize(
+    ("push", "why"),
+    [
+        ('{"on_batch_error": "bisect"}', 'write "batch_mode": "atomic", or leave "on_batch_error" out'),
+        ('{"max_concurrent": 0}', "write a whole number from 1 to 64"),
+        ('{"max_concurrent": 65}', "write a whole number from 1 to 64"),
+    ],
+)
+def test_settings_of_push_that_can_not_be_meant_are_refused(push: str, why: str) -> None:
+    """What would be ignored was meant to do something."""
+    assert [why] == [problem.rpartition("; ")[2] for problem in problems_of(f'API = {{"push": {push}}}')]

@@ -45,12 +45,14 @@ class Queue:
     pending: int = 0
     due: int = 0
     next_due_at: float | None = None
+    polls_due: int = 0
+    can_finalize: bool = False
     has_open_run: bool = False
     is_paused: bool = False
 
     @property
     def can_send(self) -> bool:
-        return bool(self.pending or self.due or self.has_open_run)
+        return bool(self.pending or self.due or self.polls_due or self.can_finalize or self.has_open_run)
 
 
 @dataclasses.dataclass
@@ -243,6 +245,8 @@ def test_a_selection_that_needs_more_says_what(world: World) -> None:
         (None, "it has never run"),
         (Queue(pending=2), "2 pending in the queue"),
         (Queue(pending=2, due=1), "2 pending and 1 due again in the queue"),
+        (Queue(polls_due=1), "open jobs are to be asked about"),
+        (Queue(can_finalize=True), "finalize() is owed"),
         (Queue(has_open_run=True), "an earlier run left records to publish"),
     ],
 )

@@ -14,6 +14,7 @@ from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
 from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports, SourceState
@@ -94,6 +95,8 @@ class Api:
     got: list[tuple[str, object, object]] = dataclasses.field(default_factory=list)  # change type, id, name
     is_down: bool = False
     dies: BaseException | None = None
+    ends: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # what finalize() was told
+    end_fails: bool = False
 
     def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
         batch = orjson.loads(parcel.text)
@@ -106,6 +109,11 @@ class Api:
         else:
             outcomes = [self.answer(row) for row in rows]
         return Pushed(dict(zip(parcel.keys, outcomes, strict=True)), calls=1, is_outage=self.is_down)
+
+    def finalize(self, succeeded: int, failed: int, *, columns: object, journal: object) -> None:
+        self.ends.append((succeeded, failed))
+        if self.end_fails:
+            raise PushContractError("lib/crm.star:9: no")
 
     def take(self) -> list[tuple[str, object, object]]:
         """What came since the last time."""
@@ -123,6 +131,7 @@ class Desk:
     now: float = 1_800_000_000.0
     base_url: str = "https://api.example.com"
     batch_size: int = 100
+    functions: frozenset[str] = frozenset({"push", "finalize"})
 
     @property
     def sync(self) -> Sync:
@@ -144,6 +153,7 @@ class Desk:
             destination="Crm",
             object="Contact",
             base_url=self.base_url,
+            functions=self.functions,
             push=PushSettings(batch_size=self.batch_size, max_attempts=3),
         )
         return Sync(model=model, sink=sink, config=config, library=self.state / "crm.star", state=self.state)

@@ -1,0 +1,36 @@
+"""Lets batches through to push, until the API is down or somebody says stop. Threads share it."""
+
+import threading
+from collections.abc import Callable
+
+from ondatra_dagster.delivery.push_port import Pushed
+
+OUTAGES_BEFORE_STOP = 3
+
+
+class Gate:
+    """Open until it is closed, for good."""
+
+    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+        self._lock = threading.Lock()
+        self._may_go_on = may_go_on
+        self._is_open = True
+        self.outages = 0  # in a row, in the order in which batches end
+
+    def pass_through(self, then: Callable[[], None] = lambda: None) -> bool:
+        """Whether one more may go; `then` is done before anybody else can close the gate."""
+        with self._lock:
+            self._is_open = self._is_open and self._may_go_on()
+            if self._is_open:
+                then()
+            return self._is_open
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_open = False
+
+    def note(self, pushed: Pushed) -> None:
+        """A batch has ended, or a job was asked about."""
+        with self._lock:
+            self.outages = self.outages + 1 if pushed.is_outage else 0
+            self._is_open = self._is_open and self.outages < OUTAGES_BEFORE_STOP

@@ -1,0 +1,68 @@
+"""Batches that an asynchronous API works on: what it calls them, and when it is asked about them next.
+
+A frontier takes them along, a unit at a time, so that a lost queue file submits none of them again.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import orjson
+
+from ondatra_dagster.delivery.queue.claim import Batch, Job, frozen_batches, frozen_lines
+from ondatra_dagster.delivery.queue.tables import Queue
+
+KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ? where id = ?"
+POSTPONE = "update batch set next_poll_at = ? where id = ?"
+ANY_JOB = "select 1 from batch where job is not null limit 1"
+RESTORE = """
+insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at)
+values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at)
+"""
+UNIT_OF_KEY = "select id from unit where key = ?"
+
+
+def keep_job(queue: Queue, batch: Batch, job: Job) -> Batch:
+    """The batch with the job that it is now; the caller has the transaction."""
+    queue.store.run(KEEP_JOB, (*job, batch.id))
+    return dataclasses.replace(batch, job=job)
+
+
+def postpone(queue: Queue, batch: Batch, *, next_poll_at: float) -> Batch:
+    """The batch, its job still open."""
+    queue.store.run(POSTPONE, (next_poll_at, batch.id))
+    job = batch.job and batch.job._replace(next_poll_at=next_poll_at)
+    return dataclasses.replace(batch, job=job)
+
+
+def dump_jobs(queue: Queue) -> Mapping[int, str]:
+    """For each unit in a job, by its id, what is needed to go on with that job elsewhere."""
+    if not queue.store.rows(ANY_JOB):
+        return {}
+    return {
+        unit.id: orjson.dumps(
+            {
+                "seed": batch.seed,
+                "number": batch.number,
+                "job": batch.job.reference,
+                "submitted_at": batch.job.submitted_at,
+                "next_poll_at": batch.job.next_poll_at,
+                "lines": [line.partition(" ")[2] for line in frozen_lines(unit)],
+            }
+        ).decode()
+        for batch in frozen_batches(queue)
+        if batch.job
+        for unit in batch.units
+    }
+
+
+def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
+    """Go on with the jobs that another queue dumped, given by key; the caller has the transaction."""
+    batches: dict[str, dict[str, str | int | float]] = {}
+    for key, text in held:
+        ((unit,),) = queue.store.rows(UNIT_OF_KEY, (key,))
+        dumped = orjson.loads(text)
+        lines = "\n".join([f"{unit} {line}" for line in dumped.pop("lines")])
+        batch = batches.setdefault(dumped["seed"], {**dumped, "units": 0})
+        batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
+        batch["units"] = int(batch["units"]) + 1
+    queue.store.run_many(RESTORE, batches.values())

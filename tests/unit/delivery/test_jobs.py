@@ -1,0 +1,269 @@
+"""Batches that an API makes jobs of: handed over once, asked about over runs, settled at their end."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.contact_syncs import ASYNC, OPERATIONS, ContactSync
+
+from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+
+PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
+SUBMIT = (
+    OPERATIONS
+    + """
+def push(rows):
+    answer = http.post("/crm/jobs", json={"operations": operations(rows)})
+    return {"job_id": answer.json["id"]}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(server: DemoApi) -> DemoApi:
+    server.recover()
+    server.clear()
+    return server
+
+
+@pytest.fixture
+def sync(api: DemoApi, tmp_path: Path) -> ContactSync:
+    return ContactSync(tmp_path, api, ASYNC, dict(PUSH))
+
+
+def contacts(*bad: int, count: int = 10) -> dict[str, str]:
+    return {f"c{n}": "no address" if n in bad else f"{n}@example.com" for n in range(1, count + 1)}
+
+
+def submitted(api: DemoApi) -> int:
+    return sum(call.method == "POST" for call in api.calls)
+
+
+def polled(api: DemoApi) -> int:
+    return sum(call.method == "GET" for call in api.calls)
+
+
+def test_a_job_that_ends_within_the_run_is_settled_in_it(sync, api):
+    """Each row gets what the job says of it."""
+    sync.write(**contacts(7, count=25))
+    sync.run()
+    assert (24, {"C-7"}) == (len(sync.held()), set(sync.dead()))
+    assert (3, 6) == (submitted(api), polled(api))  # each is asked about twice
+    assert [30.0] * 6 == sync.slept
+    assert 0 == sync.standing().depth
+
+
+def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, api):
+    """It holds a place that other runs want."""
+    api.delay_jobs(7)
+    sync.write(**contacts())
+    sync.run()
+    assert (1, 4, 120.0) == (submitted(api), polled(api), sum(sync.slept))
+    standing = sync.standing()
+    assert (0, 1, 10, 10, False) == (
+        standing.pending,
+        standing.open_jobs,
+        standing.in_jobs,
+        standing.depth,
+        standing.can_send,
+    )
+    sync.now = standing.next_due_at
+    assert sync.standing().can_send
+    sync.run()
+    assert (1, 8, 0) == (submitted(api), polled(api), sync.standing().depth)
+
+
+def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, api):
+    """An hour between two polls is no reason to hold a run for an hour."""
+    sync.push["poll_interval"] = "5m"
+    sync.write(**contacts())
+    sync.run()
+    assert ([], 1, 0) == (sync.slept, submitted(api), polled(api))
+
+
+def test_as_many_jobs_as_allowed_are_open_at_once(sync, api):
+    """Bulk APIs count them."""
+    sync.push["max_concurrent"] = 3
+    api.delay_jobs(99)
+    sync.write(**contacts(count=50))
+    sync.run()
+    assert (3, 20) == (submitted(api), sync.standing().pending)
+
+
+def test_newer_changes_wait_beside_a_job_and_go_when_it_has_ended(sync, api):
+    """Two jobs with one key might be worked on in any order."""
+    api.delay_jobs(99)
+    sync.write(**contacts())
+    sync.run()
+    sync.write(c3="new@example.com")
+    sync.run()
+    assert 1 == submitted(api)
+    api.delay_jobs(0)
+    sync.now += 600
+    sync.run()
+    assert (2, "new@example.com", 0) == (submitted(api), sync.held()["C-3"], sync.standing().depth)
+
+
+def test_a_job_that_takes_too_long_is_handed_over_anew_when_it_is_due(sync, api):
+    """The time counts from its submission, over runs; and it is asked once more before it is given up."""
+    sync.push["poll_timeout"] = "10m"
+    api.delay_jobs(999)
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert 1 == sync.standing().open_jobs
+    sync.now += 500
+    sync.run()
+    assert (0, 1, 1) == (sync.standing().open_jobs, sync.standing().waiting, submitted(api))
+    assert {"job timed out"} == sync.settled[-1].errors
+    api.delay_jobs(0)
+    sync.now += 3600
+    sync.run()
+    assert (2, 0) == (submitted(api), sync.standing().depth)
+
+
+def test_a_job_that_ended_while_nobody_looked_is_no_time_out(sync, api):
+    """A machine that was off over the week-end asks before it gives up."""
+    api.delay_jobs(4)
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert 1 == sync.standing().open_jobs
+    sync.now += 100_000
+    sync.run()
+    assert (1, 0) == (submitted(api), sync.standing().depth)
+
+
+@pytest.mark.parametrize(
+    ("poll", "settled"),
+    [
+        ("return None", 0),
+        ("pass", 0),
+        ('return {"done": False}', 0),
+        ('return {k: "ok" for k in ["1:insert", "2:insert"]}', 2),
+        ('return {"done": True, "per_row": {"1:insert": "ok", "2:insert": "reject: no"}}', 2),
+    ],
+)
+def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
+    """The documents show one, and newer ones the other."""
+    sync.functions = f"{SUBMIT}\ndef poll(job_ref):\n    {poll}\n"
+    sync.write(c1="1@example.com", c2="2@example.com")
+    sync.run()
+    ended = sum(sum((*each.succeeded.values(), *each.rejected.values())) for each in sync.settled)
+    assert (settled, settled == 0) == (ended, sync.standing().open_jobs == 1)
+
+
+def test_poll_gets_what_it_declares(sync, api):
+    """Its job, and all that push may have."""
+    sync.functions = (
+        SUBMIT
+        + """
+def poll(job_ref, rows, batch_number, kind, key_columns, columns):
+    said = [job_ref["job_id"], rows[0]["email"], str(batch_number), kind, key_columns[0], columns[0]["name"]]
+    return {"1:insert": "reject: " + " ".join(said)}
+"""
+    )
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert {"C-1": "J-1 1@example.com 1 merge customer_id customer_id"} == sync.dead()
+
+
+def test_a_failed_job_fails_its_batch(sync, api):
+    """With place and reason; it goes out again as a new job when it is due."""
+    sync.functions = SUBMIT + 'def poll(job_ref):\n    fail("job failed: " + job_ref["job_id"])\n'
+    sync.write(**contacts(count=3))
+    sync.run()
+    assert {"lib/contacts.star:19: job failed: J-1"} == sync.settled[-1].errors
+    assert (3, 1) == (sync.standing().waiting, submitted(api))
+
+
+def test_a_job_is_not_lost_to_an_api_that_is_down_while_it_is_asked_about(sync, api):
+    """poll() fails over an answer that isn't there; the job may well be done."""
+    sync.write(**contacts(count=3))
+    api.fail(method="GET", status=503, times=2)
+    delivery = sync.run()
+    assert (1, 0, False) == (submitted(api), sync.standing().depth, delivery.is_outage)
+
+
+def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
+    """An API that is down is left alone."""
+    sync.write(**contacts(count=3))
+    api.fail(method="GET", status=503, times=3)
+    delivery = sync.run()
+    assert (True, 1, 3) == (delivery.is_outage, sync.standing().open_jobs, polled(api))
+    sync.now += 600
+    sync.run()
+    assert (1, 0) == (submitted(api), sync.standing().depth)
+
+
+def test_a_paused_sync_asks_about_no_job(sync, api):
+    """The API is to be left alone."""
+    api.delay_jobs(99)
+    sync.write(**contacts())
+    sync.run()
+    asked = polled(api)
+    sync.now += 600
+    sync.run(may_go_on=lambda: False)
+    assert (asked, 1) == (polled(api), sync.standing().open_jobs)
+
+
+@pytest.mark.parametrize("returned", ["None", '"J-1"', "[1]"])
+def test_what_is_no_job_reference_is_an_error(sync, api, returned):
+    """It couldn't be asked about."""
+    sync.functions = f"def push(rows):\n    return {returned}\ndef poll(job_ref):\n    pass\n"
+    sync.write(c1="1@example.com")
+    sync.run()
+    (error,) = sync.settled[0].errors
+    assert error.endswith('in batch_mode "async" it returns a job reference, which is a dict')
+    assert 1 == sync.standing().waiting
+
+
+def test_an_end_of_a_job_that_tells_nothing_of_its_rows_is_an_error(sync, api):
+    """{"done": True} alone might mean anything."""
+    sync.functions = SUBMIT + 'def poll(job_ref):\n    return {"done": True}\n'
+    sync.write(c1="1@example.com")
+    sync.run()
+    (error,) = sync.settled[0].errors
+    assert error.startswith("poll() ended the job with nothing; it ends it with")
+
+
+class StopError(BaseException):
+    """The process ends here."""
+
+
+def test_a_process_that_ends_between_two_polls_goes_on_with_the_same_job(sync, api):
+    """A job whose reference is held is never submitted twice."""
+
+    def stop(_seconds: float) -> None:
+        raise StopError
+
+    sync.write(**contacts())
+    with pytest.raises(StopError):
+        sync.run(sleep=stop)
+    assert 1 == sync.standing().open_jobs
+    sync.now += 60
+    sync.run()
+    assert (1, 0) == (submitted(api), sync.standing().depth)
+
+
+def test_a_queue_that_was_lost_goes_on_with_the_job_of_its_frontier(sync, api):
+    """And with the change that waits beside it."""
+    api.delay_jobs(99)
+    sync.write(**contacts(count=25))
+    sync.run()
+    sync.write(c3="new@example.com")
+    sync.keep_frontier()
+    shutil.rmtree(sync.queue.parent)
+    sync.take_over()
+    standing = sync.standing()
+    assert (15, 1, 10) == (standing.pending, standing.open_jobs, standing.in_jobs)
+    api.delay_jobs(0)
+    sync.now += 60
+    sync.run()
+    assert (3, 25, "new@example.com") == (submitted(api), len(sync.held()), sync.held()["C-3"])
+    assert 0 == sync.standing().depth

@@ -1,0 +1,88 @@
+"""finalize() is told once, at the end of all, how much came through; until then it is owed."""
+
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.queue.states import queue_state
+from ondatra_dagster.sync.verdicts import Severity, judge
+
+HOUR = 3600
+
+
+def undelivered(desk, summary):
+    return next(each for each in judge(summary, desk.sync.limits) if each.check == "undelivered")
+
+
+def test_it_is_called_at_the_end_of_a_run_that_sent_something(desk):
+    """And not by a run that found nothing to do."""
+    desk.contacts.write(a1="Ada", a2="")
+    desk.api.answer = lambda row: Outcome.parse("ok" if row["name"] else "reject: no name")
+    desk.run()
+    assert [(1, 1)] == desk.api.ends
+    desk.run()
+    desk.contacts.write(a1="Ann", a3="Cyn")
+    desk.run()
+    assert [(1, 1), (2, 0)] == desk.api.ends  # an update is one row
+
+
+def test_while_rows_wait_it_is_owed_with_all_that_came_since(desk):
+    """Told too early, whoever listens reads half of it."""
+    desk.contacts.write(a1="Ada", a2="Ben")
+    desk.api.answer = lambda row: Outcome.parse("ok" if row["id"] == 1 else "error: later")
+    desk.run()
+    desk.contacts.write(a3="Cyn")
+    desk.run()
+    assert [] == desk.api.ends
+    desk.api.answer = lambda row: Outcome.parse("ok")
+    desk.now += HOUR
+    desk.run()
+    assert [(3, 0)] == desk.api.ends
+
+
+def test_rows_that_were_given_up_count_as_failed(desk):
+    """They never will arrive by themselves, so the end has come."""
+    desk.contacts.write(a1="Ada", a2="Ben")
+    desk.api.answer = lambda row: Outcome.parse("ok" if row["id"] == 1 else "error: later")
+    for _ in range(3):
+        desk.run()
+        desk.now += HOUR
+    assert [(1, 1)] == desk.api.ends
+
+
+def test_one_that_raises_is_owed_to_the_next_run_with_its_numbers(desk):
+    """The plan knows of it, and the check says so."""
+    desk.contacts.write(a1="Ada")
+    desk.api.end_fails = True
+    summary = desk.run()
+    assert ("lib/crm.star:9: no",) == summary.errors
+    check = undelivered(desk, summary)
+    assert (Severity.WARN, "finalize() failed, and is owed to the next run") == (
+        check.severity,
+        check.description,
+    )
+    state = queue_state(desk.sync.queue, now=desk.now)
+    assert state.can_send
+    desk.api.end_fails = False
+    assert desk.run().has_done_something
+    assert [(1, 0), (1, 0)] == desk.api.ends
+    assert not queue_state(desk.sync.queue, now=desk.now).can_send
+
+
+def test_rows_that_come_meanwhile_are_added_to_what_is_owed(desk):
+    """The sums are of everything since the last time."""
+    desk.contacts.write(a1="Ada")
+    desk.api.end_fails = True
+    desk.run()
+    desk.api.end_fails = False
+    desk.contacts.write(a2="Ben")
+    desk.run()
+    assert (2, 0) == desk.api.ends[-1]
+
+
+def test_a_file_without_it_owes_nothing(desk):
+    """Also when it had one before."""
+    desk.contacts.write(a1="Ada")
+    desk.api.end_fails = True
+    desk.run()
+    desk.functions = frozenset({"push"})
+    desk.run()
+    assert not queue_state(desk.sync.queue, now=desk.now).can_send
+    assert [(1, 0)] == desk.api.ends
