@@ -12,21 +12,18 @@ from ondatra_dagster.project.settings.settings import read_settings
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
-JVM = ("tests/spark/", "tests/acceptance/", "tests/browser/")
+WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
 
 
-class OneJvm(LoadScopeScheduling):
-    """Shares tests out one by one, but keeps those that use a JVM on one worker.
-
-    xdist's own `loadgroup` would do that by marks, but finds none with this pytest.
-    """
+class SparkFilesFirst(LoadScopeScheduling):
+    """Shares tests out one by one, but those that use Spark by the file, and first: they take longest."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "jvm" if nodeid.startswith(JVM) else nodeid
+        return nodeid.partition("::")[0] if nodeid.startswith(WITH_SPARK) else nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneJvm:
-    return OneJvm(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SparkFilesFirst:
+    return SparkFilesFirst(config, log)
 
 
 def spark_variables() -> dict[str, str]:
@@ -41,9 +38,12 @@ def spark_variables() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Warehouse]":
-    """The warehouse whose session all tests use."""
-    from ondatra_dagster.warehouse.spark_session import Warehouse
+    """The warehouse whose session all tests of a worker use; all workers use one JVM."""
+    from support.shared_jvm import shared_session
 
     settings = read_settings(tmp_path_factory.mktemp("spark"), spark_variables())
-    with Warehouse(settings) as warehouse:
+    folder = tmp_path_factory.getbasetemp()
+    with shared_session(
+        settings, folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    ) as warehouse:
         yield warehouse

@@ -93,43 +93,62 @@ def write_model(
     with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
         tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
         if planned is not None and planned != _version_now(warehouse, model):
-            inputs = input_versions(model.inputs, warehouse.settings, tables_of(warehouse.settings))
-            note = dataclasses.replace(note, inputs=inputs)
-            frame = evaluate(warehouse, model, inputs, is_full=is_full)
+            note, frame = _asked_anew(warehouse, model, note, is_full=is_full)
         check_columns(frame.schema, own=model.kind.own_columns)
         _check_key(model, frame.schema)
         checks = RowChecks(model)
         checks.judge_query(frame)
         note = dataclasses.replace(note, warned=warned(checks.findings))
         with _leaving_no_trace(warehouse.table_path(model.id)):
-            target = _open(warehouse, model, frame, is_full=is_full)
-            aside = _Aside(target, note)
-            work = Work(
-                rows=aligned(frame, target),
-                target=target,
-                note=note,
-                set_aside=aside,
-                before_commit=checks.judge_table,
-                earlier=_earlier(warehouse, model, frame, target, note),
-                is_full=is_full,
-                keeps_order=model.is_ordered,
-            )
-            effect = WRITERS[model.kind.name](work)
-            target.end()
-        state = read_table_state(target.path) or target.state
-        return Written(
-            changed=effect.changed,
-            table_id=state.table_id,
-            version=state.version,
-            rows=effect.rows,
-            inserted=effect.inserted,
-            updated=effect.updated,
-            deleted=effect.deleted,
-            invalid=aside.counts,
-            invalid_samples=aside.samples,
-            columns=state.columns,
-            findings=checks.findings,
-        )
+            return _write(warehouse, model, frame, note, checks, is_full=is_full)
+
+
+def _asked_anew(
+    warehouse: Warehouse, model: Model, note: CommitNote, *, is_full: bool
+) -> tuple[CommitNote, DataFrame]:
+    """The query over its inputs as they are by now."""
+    inputs = input_versions(model.inputs, warehouse.settings, tables_of(warehouse.settings))
+    return dataclasses.replace(note, inputs=inputs), evaluate(warehouse, model, inputs, is_full=is_full)
+
+
+def _write(
+    warehouse: Warehouse,
+    model: Model,
+    frame: DataFrame,
+    note: CommitNote,
+    checks: RowChecks,
+    *,
+    is_full: bool,
+) -> Written:
+    """Hand the rows to the model's kind, and tell what it made of them."""
+    target = _open(warehouse, model, frame, is_full=is_full)
+    aside = _Aside(target, note)
+    work = Work(
+        rows=aligned(frame, target),
+        target=target,
+        note=note,
+        set_aside=aside,
+        before_commit=checks.judge_table,
+        earlier=_earlier(warehouse, model, frame, target, note),
+        is_full=is_full,
+        keeps_order=model.is_ordered,
+    )
+    effect = WRITERS[model.kind.name](work)
+    target.end()
+    state = read_table_state(target.path) or target.state
+    return Written(
+        changed=effect.changed,
+        table_id=state.table_id,
+        version=state.version,
+        rows=effect.rows,
+        inserted=effect.inserted,
+        updated=effect.updated,
+        deleted=effect.deleted,
+        invalid=aside.counts,
+        invalid_samples=aside.samples,
+        columns=state.columns,
+        findings=checks.findings,
+    )
 
 
 def _version_now(warehouse: Warehouse, model: Model) -> str:
