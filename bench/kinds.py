@@ -71,7 +71,7 @@ BY_HAND = {
         when not matched then insert ({{columns}}, valid_from_snapshot, is_current)
             values ({{columns}}, {{version}}, true)""",
     "partition": f"""
-        insert overwrite {{target}} ({{columns}}, __ondatra_partition) partition (__ondatra_partition)
+        insert overwrite {{target}} ({{columns}}, __ondatra_partition)
         select s.id, s.doc, s.day, s.name, s.amount, o.p from source s join (
             select n.day, o.p from (select day, {GROUP_HASH} as h from source group by day) n
             join (select day, max(__ondatra_partition) as p, {GROUP_HASH} as h from {{target}} group by day) o

@@ -11,11 +11,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.planning.delta_schema import REASON, ROWID
-from ondatra_dagster.warehouse.comparison import column_of, same_keys, same_rows
+from ondatra_dagster.warehouse.comparison import column_of, same_rows
 from ondatra_dagster.warehouse.delta_tables import GOES, Target
 
 NULL, DUPLICATE = "NULL", "DUPLICATE"
 NUMBER = "__ondatra_number"
+GIVEN = "__ondatra_given"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +73,10 @@ def compare(
     if old is None:
         found = reasoned.withColumns({ROWID: F.lit(None).cast("bigint"), GOES: F.lit(False)})
     else:
-        found = _new_or_changed(reasoned, old, target)
-        if finds_gone:
-            is_given = same_keys(target.key_columns, "t", "s")
-            gone = old.alias("t").join(rows.alias("s"), is_given, "left_anti").select(ROWID)
-            gone = gone.unionAll(surplus.select(ROWID)) if surplus else gone
-            found = found.unionByName(gone.withColumn(GOES, F.lit(True)), allowMissingColumns=True)
+        found = _differing(reasoned, old, target, "full_outer" if finds_gone else "left")
+    if surplus:
+        goes = surplus.select(ROWID, F.lit(True).alias(GOES))
+        found = found.unionByName(goes, allowMissingColumns=True)
     found.persist()
     counts = found.groupBy(REASON, F.isnull(ROWID).alias("is_new"), GOES).count().collect()
     valid = {(row["is_new"], row[GOES]): row["count"] for row in counts if not row[REASON]}
@@ -90,19 +89,26 @@ def compare(
     )
 
 
-def _new_or_changed(reasoned: DataFrame, old: DataFrame, target: Target) -> DataFrame:
-    """The rows to set aside and those to write, with the rowid of the row that they change."""
-    is_same_key = column_of(REASON, "s").isNull() & same_keys(target.key_columns, "s", "t")
-    joined = reasoned.alias("s").join(old.alias("t"), is_same_key, "left")
-    is_new = column_of(ROWID, "t").isNull()
-    differs = is_new | ~same_rows(target.fields, "s", "t")
-    found = joined.where(column_of(REASON, "s").isNotNull() | differs)
-    return found.select("s.*", f"t.{ROWID}", F.lit(False).alias(GOES))
+def _differing(reasoned: DataFrame, old: DataFrame, target: Target, join: str) -> DataFrame:
+    """The rows to set aside, those to write with the rowid of the row that they change, and those that go."""
+    # not null-safe: no row with a null in its key is written, and Spark reads both sides once less
+    is_same_key = reduce(
+        Column.__and__, [column_of(name, "s") == column_of(name, "t") for name in target.key_columns]
+    )
+    given = reasoned.withColumn(GIVEN, F.lit(True))
+    joined = given.alias("s").join(old.alias("t"), is_same_key, join)
+    is_given = column_of(GIVEN).isNotNull()
+    differs = column_of(ROWID, "t").isNull() | ~same_rows(target.fields, "s", "t")
+    goes = ~is_given & ~_lacks_key(target, "t")
+    found = joined.where(goes | (is_given & (column_of(REASON).isNotNull() | differs)))
+    return found.select("s.*", f"t.{ROWID}", (~is_given).alias(GOES)).drop(GIVEN)
+
+
+def _lacks_key(target: Target, table: str | None = None) -> Column:
+    return reduce(Column.__or__, [column_of(name, table).isNull() for name in target.key_columns])
 
 
 def _reason(target: Target) -> Column:
     """Why a row can't be written: a null in its key, or its key comes more than once."""
-    keys = [column_of(name) for name in target.key_columns]
-    lacks_key = reduce(Column.__or__, [key.isNull() for key in keys])
-    times = F.count(F.lit(1)).over(Window.partitionBy(*keys))
-    return F.when(lacks_key, F.lit(NULL)).when(times > 1, F.lit(DUPLICATE))
+    times = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
+    return F.when(_lacks_key(target), F.lit(NULL)).when(times > 1, F.lit(DUPLICATE))

@@ -23,7 +23,6 @@ def write(work: Work) -> Effect:
         return Effect(inserted=found.new, updated=found.changed, deleted=found.gone, rows=told.rows or 0)
     finally:
         found.release()
-        work.rows.unpersist()
 
 
 def _differences(work: Work) -> KeyedRows:
@@ -34,5 +33,4 @@ def _differences(work: Work) -> KeyedRows:
 def _all_differences(work: Work) -> KeyedRows:
     """The same, and what goes."""
     first, others = one_a_key(work.target.rows, work.target)
-    # the query is read twice: for what comes, and for what goes
-    return compare(work.rows.persist(), first, work.target, finds_gone=True, surplus=others)
+    return compare(work.rows, first, work.target, finds_gone=True, surplus=others)

@@ -24,10 +24,8 @@ def write(work: Work) -> Effect:
     surplus = None
     if work.is_full:
         current, surplus = one_a_key(current, target)
-    # the query is read twice: for what comes, and for what goes
-    found = compare(
-        work.rows.persist(), None if target.is_empty else current, target, finds_gone=True, surplus=surplus
-    )
+    old = None if target.is_empty else current
+    found = compare(work.rows, old, target, finds_gone=True, surplus=surplus)
     try:
         snapshot = target.state.log_version + 1
         work.before_commit(lambda: _after(found.to_write, target, snapshot))
@@ -43,7 +41,6 @@ def write(work: Work) -> Effect:
         return Effect(inserted=opened, updated=closed, rows=told.rows or 0)
     finally:
         found.release()
-        work.rows.unpersist()
 
 
 def _opened(found: DataFrame, snapshot: int) -> DataFrame:
