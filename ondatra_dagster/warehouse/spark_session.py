@@ -47,7 +47,7 @@ LOCAL = {  # for work that one machine does: what costs time before the first ro
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept for seconds isn't worth the packing
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is kept for seconds
 }
 LOCAL_OPTIONS = (  # a JVM that lives for seconds: compile once and quickly, collect seldom
     *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),

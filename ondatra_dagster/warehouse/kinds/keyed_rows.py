@@ -4,6 +4,7 @@ The query is evaluated once, into just that: with nothing changed it is nothing.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from functools import reduce
 
@@ -49,10 +50,10 @@ class KeyedRows:
 
 
 def one_a_key(rows: DataFrame, target: Target) -> tuple[DataFrame, DataFrame]:
-    """The oldest row of each key, and all others: a table that was of another kind may have several."""
+    """The oldest row of each key, and all others: a table of another kind may have had several, or nulls."""
     of_key = Window.partitionBy(*map(column_of, target.key_columns)).orderBy(ROWID)
     numbered = rows.withColumn(NUMBER, F.row_number().over(of_key))
-    is_first = F.col(NUMBER) == 1
+    is_first = (F.col(NUMBER) == 1) & ~_lacks_key(target)
     return numbered.where(is_first).drop(NUMBER), numbered.where(~is_first).drop(NUMBER)
 
 
@@ -80,9 +81,13 @@ def compare(
     found.persist()
     counts = found.groupBy(REASON, F.isnull(ROWID).alias("is_new"), GOES).count().collect()
     valid = {(row["is_new"], row[GOES]): row["count"] for row in counts if not row[REASON]}
+    invalid: Counter[str] = Counter()
+    for row in counts:
+        if row[REASON]:
+            invalid[row[REASON]] += row["count"]
     return KeyedRows(
         _found=found,
-        invalid={row[REASON]: row["count"] for row in counts if row[REASON]},
+        invalid=invalid,
         new=valid.get((True, False), 0),
         changed=valid.get((False, False), 0),
         gone=valid.get((False, True), 0),
