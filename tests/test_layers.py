@@ -23,7 +23,8 @@ LAYERS = (
     ("orchestration",),
     ("cli", "browser"),
 )
-OF_TESTING = {"delivery", "changes", "errors", "testing"}  # what users' tests get stands on delivery only
+# what users' tests get stands on delivery, and on what is below that
+OF_TESTING = {"delivery", "project", "store", "changes", "errors", "testing"}
 HOMES = {
     "pyspark": {"warehouse"},
     "delta": {"warehouse"},
@@ -34,6 +35,7 @@ HOMES = {
     "httpx": {
         "delivery.http_api",
         "delivery.http_transport",
+        "delivery.http_redirect",
         "delivery.http_request",
         "delivery.http_exchange",
     },

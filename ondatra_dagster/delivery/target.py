@@ -173,7 +173,11 @@ def after(standing: Standing, sent: Sequence[SentRow], fates: Mapping[str, Fate]
     return _AFTER[shape](standing, fate)
 
 
+_COMES_BACK = frozenset({Fate.FAILED, Fate.UNANSWERED})
+
+
 def _after_row(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> Standing:
+    before = standing
     for row, what in fate:
         if row.change_type is ChangeType.UPDATE_PREIMAGE:
             continue  # only tells push what was there before
@@ -182,6 +186,9 @@ def _after_row(standing: Standing, fate: Sequence[tuple[SentRow, Fate]]) -> Stan
             standing = Standing(image, standing.target)
         elif what is Fate.UNANSWERED:
             standing = standing._replace(tried=_may_hold(standing, image))
+    if any(row.change_type is ChangeType.UPDATE_PREIMAGE and what in _COMES_BACK for row, what in fate):
+        # the pair goes out once more, also when its other half has arrived
+        return before._replace(tried=before.target) if standing.base != before.base else standing
     return standing
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import click
 import orjson
 
-from ondatra_dagster.testing.demo_api.server import HOST, DemoApi, running_demo_api
-from ondatra_dagster.testing.demo_api.state import Call
+from ondatra_dagster.testing.calls import Call
+from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
+from ondatra_dagster.testing.loopback import HOST
 
 SHOWN_CALLS = 12
 

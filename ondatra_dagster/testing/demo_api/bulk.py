@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.testing.demo_api.collection import Answer, Collection, Record, refusal
+from ondatra_dagster.testing.calls import Answer, refusal
+from ondatra_dagster.testing.demo_api.collection import Collection, Record
 
 
 class Bulk:

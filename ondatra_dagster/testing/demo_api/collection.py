@@ -5,25 +5,12 @@ No HTTP here: a request comes as method, path and body, an answer leaves as stat
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.testing.calls import Answer, refusal
 
 Record: TypeAlias = dict[str, Json]
-
-
-class Answer(NamedTuple):
-    status: int
-    body: Json = None
-
-    @property
-    def message(self) -> str:
-        """Why it was refused; empty when it wasn't."""
-        return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
-
-
-def refusal(status: int, message: str) -> Answer:
-    return Answer(status, {"error": message})
 
 
 def contact_fault(contact: Mapping[str, Json]) -> str | None:

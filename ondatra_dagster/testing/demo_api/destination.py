@@ -6,15 +6,9 @@ No HTTP here: a request comes as method, path and body, an answer leaves as stat
 from collections.abc import Callable, Mapping
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.testing.calls import Answer, refusal
 from ondatra_dagster.testing.demo_api.bulk import Bulk
-from ondatra_dagster.testing.demo_api.collection import (
-    Answer,
-    Collection,
-    Record,
-    contact_fault,
-    invoice_fault,
-    refusal,
-)
+from ondatra_dagster.testing.demo_api.collection import Collection, Record, contact_fault, invoice_fault
 
 
 class Destination:

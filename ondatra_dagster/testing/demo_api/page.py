@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.testing.calls import Call
 from ondatra_dagster.testing.demo_api.collection import Record
-from ondatra_dagster.testing.demo_api.state import Call, DemoState
+from ondatra_dagster.testing.demo_api.state import DemoState
 
 SHOWN_CALLS = 25
 

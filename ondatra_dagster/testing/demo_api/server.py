@@ -2,41 +2,32 @@
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-from starlette.requests import Request
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.applications import Starlette
 
+from ondatra_dagster.testing.calls import Call
 from ondatra_dagster.testing.demo_api.app import DEMO_KEY, DemoApp
 from ondatra_dagster.testing.demo_api.collection import Record
-from ondatra_dagster.testing.demo_api.faults import Fault
-from ondatra_dagster.testing.demo_api.state import Call, DemoState
-
-HOST = "127.0.0.1"
+from ondatra_dagster.testing.demo_api.state import DemoState
+from ondatra_dagster.testing.faults import Fault
+from ondatra_dagster.testing.loopback import HOST, Disconnect, LoopbackServer
 
 
 class DemoApi:
     """The running API, as whoever started it sees it."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState, key: str) -> None:
-        self.url = f"http://{HOST}:{listener.getsockname()[1]}"
         self.key = key
         self._state = state
-        self._app = DemoApp(state, key=key, disconnect=self._disconnect)
-        config = uvicorn.Config(
-            self._app.asgi,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="demo-api")
+        self._server = LoopbackServer(listener, self._serve)
+        self.url = self._server.url
+
+    def _serve(self, disconnect: Disconnect) -> Starlette:
+        self._app = DemoApp(self._state, key=self.key, disconnect=disconnect)
+        return self._app.asgi
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -73,17 +64,10 @@ class DemoApi:
         self._state.clear()
 
     def start(self) -> None:
-        self._thread.start()  # the port listens already: early callers wait in its queue
+        self._server.start()
 
     def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-    def _disconnect(self, request: Request) -> None:
-        caller = tuple(request.scope["client"])
-        for connection in list(self._server.server_state.connections):
-            if isinstance(connection, H11Protocol) and connection.client == caller:
-                connection.transport.abort()
+        self._server.stop()
 
 
 @contextlib.contextmanager

@@ -5,29 +5,16 @@ The file is what makes two runs of the example meet the same destination.
 
 import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.testing.demo_api.collection import Answer
+from ondatra_dagster.testing.calls import Answer, Call
 from ondatra_dagster.testing.demo_api.destination import Destination
 
 KEPT_CALLS = 100  # in the file; in memory all are kept
 KEPT_ANSWERS = 500
-
-
-class Call(NamedTuple):
-    """One request to the CRM or the ERP, as it came and as it was answered."""
-
-    at: datetime.datetime
-    method: str
-    path: str
-    body: Json
-    status: int  # 0: the connection was dropped
-    message: str  # why it was refused
-    idempotency_key: str | None
-    is_repeat: bool  # the idempotency key was known: answered again, not done again
 
 
 class DemoState:

@@ -1,8 +1,10 @@
 """docs/push-functions.md says all there is to a push function, and what it shows works."""
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from ondatra_dagster.delivery.api_auth import AUTH_KEYS, OAUTH2_KEYS
 from ondatra_dagster.delivery.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
 from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.delivery.push_library import WORDS, load_library
+from ondatra_dagster.testing import problems_of
 
 PAGE = Path(__file__).parents[3].joinpath("docs/push-functions.md").read_text(encoding="utf-8")
 GIVEN = sorted({name for names in PARAMETERS.values() for name in names})
@@ -26,3 +29,27 @@ def test_every_word_is_on_the_page(word: str) -> None:
 def test_every_example_can_be_loaded(example: str, lib: Callable[..., Path]) -> None:
     """People copy them."""
     assert load_library(lib(example=example)).config.name == "example"
+
+
+def test_the_example_of_a_test_is_one(lib: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's push function passes the page's test; and fails it as the page says."""
+    of_the_test, of_the_api = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
+    library = lib(contacts=EXAMPLES[0])
+    monkeypatch.chdir(library.parents[1])
+    names: dict[str, Any] = {}
+    exec(of_the_test, names)
+    names["test_contacts"]()
+    exec(of_the_api, names)
+    monkeypatch.setitem(names, "PushCase", functools.partial(names["PushCase"], answer=names["api"]))
+    names["test_contacts"]()
+    forgetful = re.sub(
+        r"        if answer.status_code == 409.*?json=contact\)\n", "", EXAMPLES[0], flags=re.DOTALL
+    )
+    library.write_text(forgetful)
+    said = re.search(r"it would be told: `(.*?)…`", PAGE)
+    assert said
+    told: list[str] = []
+    monkeypatch.setitem(names, "problems_of", lambda case: told.extend(problems_of(case)) or told)
+    with pytest.raises(AssertionError):
+        names["test_contacts"]()
+    assert told[0].startswith(said[1])

@@ -100,7 +100,10 @@ def settled(standing: Standing, shape: Shape, *fates: Fate) -> Standing:
         (Standing(NOTHING, (ADA,)), [Fate.REFUSED], Standing(NOTHING, (ADA,))),
         (Standing(NOTHING, (ADA,)), [Fate.UNANSWERED], Standing(NOTHING, (ADA,), (ADA,))),
         (Standing((ADA,), (ANN,)), [Fate.DELIVERED, Fate.FAILED], Standing((ADA,), (ANN,))),
-        # the image before only tells push what was there: its fate changes nothing
+        # a pair of which one half failed goes out again as a pair, though its other half has arrived
+        (Standing((ADA,), (ANN,)), [Fate.FAILED, Fate.DELIVERED], Standing((ADA,), (ANN,), (ANN,))),
+        (Standing((ADA,), (ANN,)), [Fate.FAILED, Fate.REFUSED], Standing((ADA,), (ANN,))),
+        # the image before only tells push what was there: that it was refused changes nothing
         (Standing((ADA,), (ANN,)), [Fate.REFUSED, Fate.DELIVERED], Standing((ANN,), (ANN,))),
         (Standing((ADA,), NOTHING), [Fate.UNANSWERED], Standing((ADA,), NOTHING, NOTHING)),
         # what went out before the unanswered delete may still be there

@@ -1,0 +1,181 @@
+"""An API for tests of push functions: it takes any path, keeps what it is given, and fails when told to.
+
+What isn't said otherwise it does as a plain REST API does: POST to a collection makes a record; PUT, PATCH
+and DELETE are of one record, by its whole path. `answer` says what is otherwise.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import socket
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.routing import Route
+
+from ondatra_dagster.changes import Json
+from ondatra_dagster.testing.calls import Answer, Call, CallTaker, refusal, segments
+from ondatra_dagster.testing.faults import Fault
+from ondatra_dagster.testing.loopback import HOST, Disconnect, LoopbackServer
+
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+MADE_UP = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted
+State: TypeAlias = dict[str, Json]  # what the API holds: the path of a record → the record
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A call, as an `answer` function sees it."""
+
+    method: str
+    path: str  # "/crm/contacts/C-1"; each part quoted, so that a / in an id is a %2F
+    parts: tuple[str, ...]  # ("crm", "contacts", "C-1")
+    params: Mapping[str, str]
+    body: Json
+
+
+# what is done with a call; None: what a plain REST API does
+Answering = Callable[[Request, State], Answer | None]
+
+
+@dataclasses.dataclass(slots=True)
+class ChosenFaults:
+    """Faults by the place of a call among all that were made, by its path, or for all."""
+
+    taken: int = 0
+    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
+    paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
+    always: Fault | None = None
+
+    def take(self, _method: str, path: str) -> Fault | None:
+        self.taken += 1
+        return self.at.get(self.taken) or self.paths.get(path) or self.always
+
+    def clear(self) -> None:
+        """Let all go well from here on, and count anew."""
+        self.taken = 0
+        self.at.clear()
+        self.paths.clear()
+        self.always = None
+
+
+class FakeApi:
+    """The running API, as whoever started it sees it."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        *,
+        answer: Answering | None = None,
+        id_fields: tuple[str, ...] = ("id",),
+        heeds_idempotency_keys: bool = False,
+    ) -> None:
+        self.state: State = {}
+        self.calls: list[Call] = []
+        self.answers: dict[str, Answer] = {}
+        self.faults = ChosenFaults()
+        self._own_answer = answer
+        self._id_fields = id_fields
+        self._heeds_keys = heeds_idempotency_keys
+        self._numbers = itertools.count(1)
+        self._server = LoopbackServer(listener, self._serve)
+        self.url = self._server.url
+        self.start, self.stop = self._server.start, self._server.stop
+
+    def clear(self) -> None:
+        """Forget everything: as good as a new one, and quicker."""
+        self.state.clear()
+        self.calls.clear()
+        self.answers.clear()
+        self.faults.clear()
+        self._numbers = itertools.count(1)
+
+    def remember(self, call: Call, answer: Answer) -> None:
+        self.calls.append(call)
+        if self._heeds_keys and call.idempotency_key and answer.status:
+            self.answers[call.idempotency_key] = answer
+
+    def _serve(self, disconnect: Disconnect) -> Starlette:
+        taker = CallTaker(self.faults, self, self._answer, disconnect=disconnect)
+        return Starlette(routes=[Route("/{path:path}", taker.take, methods=METHODS)])
+
+    def _answer(self, http: HttpRequest, body: Json) -> Answer:
+        parts = segments(http)
+        request = Request(
+            method=http.method, path=path_of(parts), parts=parts, params=dict(http.query_params), body=body
+        )
+        own = self._own_answer(request, self.state) if self._own_answer else None
+        return own or getattr(self, f"_{request.method.lower()}")(request)
+
+    def _get(self, request: Request) -> Answer:
+        if request.path in self.state:
+            return Answer(200, self.state[request.path])
+        below = [record for path, record in self.state.items() if path.startswith(f"{request.path}/")]
+        return Answer(200, list(below)) if below else self._unknown(request)
+
+    def _post(self, request: Request) -> Answer:
+        """A record, or several at once: these are made or replaced."""
+        if isinstance(request.body, list):
+            for record in request.body:
+                self.state[self._name(request, record)] = record
+            return Answer(200, request.body)
+        path = self._name(request, request.body)
+        if path in self.state:
+            return refusal(409, f"{path} exists already")
+        self.state[path] = request.body
+        name = path.rpartition("/")[2]
+        return Answer(201, {"id": name, **request.body} if isinstance(request.body, dict) else {"id": name})
+
+    def _put(self, request: Request) -> Answer:
+        is_new = request.path not in self.state
+        self.state[request.path] = request.body
+        return Answer(201 if is_new else 200, request.body)
+
+    def _patch(self, request: Request) -> Answer:
+        there = self.state.get(request.path)
+        if not isinstance(there, dict) or not isinstance(request.body, dict):
+            return self._unknown(request) if there is None else refusal(400, "the body isn't a JSON object")
+        self.state[request.path] = there | request.body
+        return Answer(200, self.state[request.path])
+
+    def _delete(self, request: Request) -> Answer:
+        if request.path not in self.state:
+            return self._unknown(request)
+        del self.state[request.path]
+        return Answer(204)
+
+    def _name(self, request: Request, record: Json) -> str:
+        """The path of a record that is given to a collection."""
+        named = record if isinstance(record, dict) else {}
+        ids = [str(named[field]) for field in self._id_fields if named.get(field) not in (None, "")]
+        if len(ids) == len(self._id_fields):
+            return path_of((*request.parts, ",".join(ids)))
+        return f"{request.path}/{MADE_UP}{next(self._numbers)}"
+
+    @staticmethod
+    def _unknown(request: Request) -> Answer:
+        return refusal(404, f"there is no {request.path}")
+
+
+def path_of(parts: tuple[str, ...]) -> str:
+    return "/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+
+
+@contextlib.contextmanager
+def running_fake_api(
+    *,
+    answer: Answering | None = None,
+    id_fields: tuple[str, ...] = ("id",),
+    heeds_idempotency_keys: bool = False,
+) -> Iterator[FakeApi]:
+    """A fake API until the block ends, on a free port."""
+    listener = socket.create_server((HOST, 0))
+    api = FakeApi(listener, answer=answer, id_fields=id_fields, heeds_idempotency_keys=heeds_idempotency_keys)
+    api.start()
+    try:
+        yield api
+    finally:
+        api.stop()
