@@ -11,6 +11,7 @@ from ondatra_dagster.delivery.queue.removals import (
     removals,
 )
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store
 from ondatra_dagster.sync.ports import Feed, SourceState
 from ondatra_dagster.sync.sync import Sync
@@ -44,7 +45,7 @@ def measure_of(sync: Sync) -> Measure:
     """What counts as removed in the sync's table."""
     kind = sync.model.kind
     if kind.replaces_rows:
-        return Measure("row", is_shrinking=True, parts=sync.model.key_columns)
+        return Measure("row", is_shrinking=True, is_mirror=sync.shape is Shape.MIRROR)
     return Measure("group" if kind.delivers_groups else "key" if kind.delivers_by_key else "row")
 
 

@@ -17,7 +17,7 @@ from ondatra_dagster.delivery.push_port import Push
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, make_due
-from ondatra_dagster.delivery.queue.removals import Removals, let_through
+from ondatra_dagster.delivery.queue.removals import Removals, let_through, remember_contents
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
@@ -199,6 +199,7 @@ class _SyncRun:
             if self._sync.limits.are_too_many(self._removals):
                 return Delivery()
             let_through(self._queue)
+        remember_contents(self._queue)
         course = Course.of(self._sync.config, run_id=self._run_id, journal=self._sync.journal)
         with self._ports.push() as push_rows:
             delivery = deliver(

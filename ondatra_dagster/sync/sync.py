@@ -4,9 +4,10 @@ import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ondatra_dagster.delivery.push_config import WHOLE, PushConfig
+from ondatra_dagster.delivery.push_config import PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
-from ondatra_dagster.delivery.queue.tables import Queue, open_queue
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.shapes import is_by_key, open_queue_of, shape_of
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.verdicts import Limits
@@ -36,26 +37,17 @@ class Sync:
 
     def open_queue(self) -> AbstractContextManager[Queue]:
         """The sync's queue, to be written; BusyError when another process does."""
-        is_mirror = self.shape is Shape.MIRROR
-        return open_queue(
-            self.queue, shape=self.shape, replaces_rows=self.model.kind.replaces_rows and not is_mirror
-        )
+        return open_queue_of(self.model.kind, self.queue, batch_size=self.config.push.batch_size)
 
     @property
     def shape(self) -> Shape:
         """What a unit of the queue is."""
-        kind = self.model.kind
-        if self.config.push.batch_size == WHOLE:
-            return Shape.MIRROR
-        if kind.keeps_versions:
-            return Shape.VERSION
-        return Shape.GROUP if kind.delivers_groups else Shape.ROW
+        return shape_of(self.model.kind, batch_size=self.config.push.batch_size)
 
     @property
     def delivers_by_key(self) -> bool:
         """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
-        kind = self.model.kind
-        return kind.delivers_by_key or (self.shape is Shape.MIRROR and kind.needs_key)
+        return is_by_key(self.model.kind, self.shape)
 
     @property
     def is_whole_table(self) -> bool:

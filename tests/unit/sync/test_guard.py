@@ -13,7 +13,6 @@ from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
 from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.project.header import read_header
-from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
@@ -51,6 +50,7 @@ class Guarded:
     sent: list[str] = dataclasses.field(default_factory=list)  # change types
     snapshots: int = 0
     held: str | None = None
+    batch_size: int = 100
 
     def write(self, rows: Rows) -> None:
         """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
@@ -76,8 +76,13 @@ class Guarded:
         return now != sorted(each for each in wanted if each[same] == row[same])
 
     def _add(self, rowid: int, row: tuple[str, str], change_type: ChangeType) -> None:
-        key = row[0] if KINDS[self.kind].delivers_by_key else str(rowid)
-        self.feed.append(Change(key, rowid, change_type, self.version, orjson.dumps(row).decode()))
+        self.feed.append(self._change(rowid, row, change_type, self.version))
+
+    def _change(self, rowid: int, row: tuple[str, str], change_type: ChangeType, version: int) -> Change:
+        is_partition = self.kind == "partition"
+        by_key = row[is_partition] if self.sync.delivers_by_key else str(rowid)
+        payload = orjson.dumps(row).decode()
+        return Change(by_key, rowid, change_type, version, payload, row[1] if is_partition else "")
 
     def source(self) -> SourceState:
         return SourceState(
@@ -92,17 +97,7 @@ class Guarded:
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
         if after is None:
             self.snapshots += 1
-            by_key = KINDS[self.kind].delivers_by_key
-            changes = [
-                Change(
-                    row[0] if by_key else str(rowid),
-                    rowid,
-                    ChangeType.INSERT,
-                    upto,
-                    orjson.dumps(row).decode(),
-                )
-                for rowid, row in self.rows.items()
-            ]
+            changes = [self._change(rowid, row, ChangeType.INSERT, upto) for rowid, row in self.rows.items()]
         else:
             changes = [change for change in self.feed if after < change.version <= upto]
         changes.sort(key=lambda change: (change.key, change.version))
@@ -131,7 +126,7 @@ class Guarded:
             key_columns=header.key_columns,
             sink=header.sink,
         )
-        push = PushSettings(max_attempts=9)
+        push = PushSettings(max_attempts=9, batch_size=self.batch_size)
         config = PushConfig(name="api", file="lib/api.star", destination="Api", object="Api", push=push)
         return Sync(
             model=model, sink=header.sink, config=config, library=self.state / "api.star", state=self.state
@@ -329,3 +324,24 @@ def test_without_a_limit_nothing_is_counted(tmp_path: Path) -> None:
     summary = run_sync(sync, guarded.ports, Occasion(trigger="test"))
     assert summary.removals is None
     assert {Severity.PASS} == {verdict.severity for verdict in judge(summary, sync.limits)}
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_contents_that_go_out_whole_are_counted_by_row(tmp_path: Path, kind: str) -> None:
+    """Nothing is kept of what the API has of them but how much it was."""
+    guarded = Guarded(tmp_path, kind, "20%", batch_size=0)
+    guarded.write({"a": ["p"] * 6, "b": ["q"] * 4})
+    guarded.run()
+    guarded.write({"a": ["p"] * 5, "b": ["q"] * 4})
+    _, guard = guarded.run()
+    assert (Severity.PASS, "1 of 10 rows would be removed: within @max_deletes") == (
+        guard.severity,
+        guard.description,
+    )
+    guarded.write({"a": ["p"] * 2, "b": ["q"] * 5})
+    for _ in range(2):
+        _, guard = guarded.run()
+        assert (Severity.ERROR, 9, []) == (guard.severity, guard.counts["held_by_api"], guarded.sent)
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.PASS, True) == (guard.severity, bool(guarded.sent))
+    assert Severity.PASS == guarded.run()[1].severity
