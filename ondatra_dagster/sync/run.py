@@ -5,11 +5,12 @@ Each step can be cut off at any instant; the next run goes on from what is on di
 
 import contextlib
 import dataclasses
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import orjson
 
-from ondatra_dagster.changes import Column
+from ondatra_dagster.changes import ChangeType, Column, InvalidRow
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
@@ -30,7 +31,7 @@ from ondatra_dagster.sync.planned import planned, told
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.records import Publisher, keep_invalid
 from ondatra_dagster.sync.run_id import new_run_id
-from ondatra_dagster.sync.summary import SAMPLES, Cell, Grid, RunSummary, Sample
+from ondatra_dagster.sync.summary import SAMPLES, Cell, Grid, RunSummary, Sample, invalid_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import Severity, judge
 from ondatra_dagster.tracking.history import Mode, PastRun, Result
@@ -100,6 +101,7 @@ class _SyncRun:
         self._grid = Grid()
         self._samples: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
+        self._invalid: list[Sample] = []
         self._died = 0
         self._removals: Removals | None = None
 
@@ -168,8 +170,24 @@ class _SyncRun:
         if self._source.invalid_version > self._queue.invalid_watermark:
             rows = self._ports.feed.invalid(self._queue.invalid_watermark, self._source.invalid_version)
             attempt = Attempt(run_id=self._run_id, started_at=now, ended_at=now, max_attempts=0)
-            kept = keep_invalid(self._queue, rows, attempt, upto=self._source.invalid_version)
+            kept = keep_invalid(
+                self._queue, self._seen_invalid(rows), attempt, upto=self._source.invalid_version
+            )
             self._grid.add(Cell.INVALID, {"insert": kept})
+
+    def _seen_invalid(self, rows: Iterable[InvalidRow]) -> Iterator[InvalidRow]:
+        for row in rows:
+            if len(self._invalid) < SAMPLES:
+                self._invalid.append(Sample(row.key, ChangeType.INSERT, row.reason))
+            yield row
+
+    def _samples_set_aside(self) -> tuple[Sample, ...]:
+        """New ones first, and beside them those that earlier runs have seen."""
+        if not self._source.set_aside:
+            return ()
+        past = self._ports.history.runs(self._sync.id, limit=2)
+        known = [sample for run in past for sample in invalid_of(run)]
+        return tuple(dict.fromkeys([*self._invalid, *known]))[:SAMPLES]
 
     def _look_at_removals(self) -> None:
         self._removals = look_at_removals(
@@ -267,6 +285,7 @@ class _SyncRun:
             removals=self._removals,
             waiting=tuple(oldest(self._queue.store, limit=SAMPLES)),
             samples=tuple(self._samples),
+            invalid=self._samples_set_aside(),
             errors=tuple(self._errors)[:ERRORS],
             died=self._died,
             is_outage=is_outage,

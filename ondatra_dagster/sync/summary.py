@@ -5,7 +5,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ondatra_dagster.changes import ChangeType, Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
@@ -75,9 +75,8 @@ class Grid:
         return {cell.value: {op.value: self.cells[cell, op] for op in Operation} for cell in Cell}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
-    """One rejected row, without its payload."""
+class Sample(NamedTuple):
+    """One row that was refused or set aside, without its payload."""
 
     key: str
     change_type: str
@@ -96,6 +95,7 @@ class RunSummary:
     queue: QueueState | None  # as the run left it
     set_aside: int = 0  # rows of the model that its table doesn't have, for their keys
     samples: tuple[Sample, ...] = ()
+    invalid: tuple[Sample, ...] = ()  # some of those that were set aside
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
     is_outage: bool = False
@@ -113,7 +113,18 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Json]:
         """What the history keeps, for a check that is run alone later."""
-        return {"grid": self.grid.to_json(), "died": self.died, "is_outage": self.is_outage}
+        return {
+            "grid": self.grid.to_json(),
+            "died": self.died,
+            "is_outage": self.is_outage,
+            "invalid": [list(sample) for sample in self.invalid],
+        }
+
+
+def invalid_of(run: PastRun) -> tuple[Sample, ...]:
+    """The samples of set aside rows that to_json() wrote."""
+    counts: Mapping[str, Any] = run.counts
+    return tuple(Sample(*fields) for fields in counts.get("invalid", ()))
 
 
 def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
@@ -148,6 +159,7 @@ def summary_of(
         queue=queue,
         set_aside=set_aside,
         samples=tuple(samples[:SAMPLES]),
+        invalid=invalid_of(run),
         errors=run.first_errors,
         died=counts.get("died", 0),
         is_outage=counts.get("is_outage", False),

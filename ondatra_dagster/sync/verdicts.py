@@ -148,6 +148,7 @@ def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
         if run.set_aside
         else "every row has a key of its own",
         counts={"set_aside": run.set_aside, "newly": newly},
+        samples=tuple({"key": row.key, "reason": row.reason} for row in run.invalid) if run.set_aside else (),
     )
 
 

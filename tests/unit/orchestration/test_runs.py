@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 from support.shop import Shop, write_contacts
 
+from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES
@@ -139,18 +140,48 @@ def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop
     assert "b2" == sample.data["key"]
 
 
-def test_a_check_runs_alone_and_sees_the_queue_as_it_is(
-    materialize: Materialize, shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+@pytest.mark.parametrize(
+    ("check", "before", "after"),
+    [
+        ("rejects", (False, "WARN"), (True, "ERROR")),
+        ("undelivered", (False, "WARN"), (True, "ERROR")),
+        ("invalid_records", (False, "WARN"), (False, "WARN")),
+        ("deletes_guard", (True, "ERROR"), (True, "ERROR")),
+    ],
+)
+def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
+    materialize: Materialize,
+    shop: Shop,
+    api: DemoApi,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    check: str,
+    before: tuple[bool, str],
+    after: tuple[bool, str],
 ) -> None:
-    """After a replay an operator wants to see the check change its mind, without a push."""
-    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    """An operator mends what was wrong, and wants to see that in Dagster without another push."""
+
+    def alone() -> dg.AssetCheckEvaluation:
+        definitions = definitions_of(shop.workspace, opened=shop.opened)
+        job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, check)))
+        resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
+        (found,) = resolved.execute_in_process(instance=instance).get_asset_check_evaluations()
+        return found
+
+    contacts = {"a1": "ada@example.com", "b2": "bob@example.com", "c3": "cyn@example.com"}
+    write_contacts(shop.root, **contacts, nobody="who@example.com")
+    api.fail(status=422, times=1, path="/crm/*")
+    api.fail(status=400, times=1, path="/crm/*")
     materialize(shop)
-    definitions = definitions_of(shop.workspace, opened=shop.opened)
-    job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, "rejects")))
-    resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
-    result = resolved.execute_in_process(instance=instance)
-    assert {"rejects": (False, "WARN")} == checks(result)
-    assert 3 == len(api.calls) + 1  # no further call
+    calls = len(api.calls)
+    first = alone()
+    assert (check, before) == (first.check_name, (first.passed, first.severity.value))
+    assert ("samples" in first.metadata) is not first.passed
+    assert calls == len(api.calls)  # a look is no push
+    monkeypatch.chdir(shop.root)
+    assert 0 == code_of(["replay", "sync.crm"])
+    second = alone()
+    assert after == (second.passed, second.severity.value)
 
 
 def test_rows_without_a_key_are_a_warning_on_their_model(

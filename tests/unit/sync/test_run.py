@@ -271,6 +271,7 @@ def test_the_check_warns_while_rows_are_set_aside_new_or_not(desk):
         check.severity,
         check.description,
     )
+    assert ({"key": "", "reason": "NULL"},) == check.samples
 
 
 def test_the_history_tells_each_run_and_why_it_was_what_it_was(desk):
