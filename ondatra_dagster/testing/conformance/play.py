@@ -5,9 +5,9 @@ import dataclasses
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.deliver import Course, deliver
@@ -79,6 +79,28 @@ def telling(unit: BatchUnit) -> Iterator[SentRow]:
             yield sent
 
 
+class Recorder:
+    """Hands batches on to push(), and keeps what came of them."""
+
+    def __init__(self, pusher: Pusher, api: FakeApi, handed: list[Handed]) -> None:
+        self._pusher = pusher
+        self._api = api
+        self._handed = handed
+
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        return self._keep(parcel, lambda: self._pusher(parcel, journal))
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked of a push."""
+        return getattr(self._pusher, name)
+
+    def _keep(self, parcel: Parcel, push: Callable[[], Pushed]) -> Pushed:
+        before = len(self._api.calls)
+        pushed = push()
+        self._handed.append(Handed(parcel=parcel, pushed=pushed, calls=self._api.calls[before:]))
+        return pushed
+
+
 class Play:
     """A table that is delivered, from its first version on."""
 
@@ -93,13 +115,13 @@ class Play:
         api: FakeApi,
     ) -> None:
         self._table = SampleTable(case, queue.shape)
-        self._pusher = pusher
         self._queue = queue
         self._settings = settings
         self._journal = journal
         self._now = 1_800_000_000.0
         self.api = api
         self.handed: list[Handed] = []
+        self._push = Recorder(pusher, api, self.handed)
 
     def write(self, rows: Sequence[Row]) -> None:
         """The model gives these rows now."""
@@ -116,7 +138,7 @@ class Play:
             max_attempts=self._settings.max_attempts,
             journal=self._journal,
         )
-        deliver(self._queue, self._hand, course, clock=lambda: self._now, on_settled=lambda *_: None)
+        deliver(self._queue, self._push, course, clock=lambda: self._now, on_settled=lambda *_: None)
         return self.handed[before:]
 
     def run_to_the_end(self, *, batch_size: int | None = None) -> None:
@@ -129,15 +151,9 @@ class Play:
     def hand_again(self, handed: Handed) -> Handed:
         """The same batch once more, as after a crash: answered from its journal as far as that goes."""
         journal = Journal.in_memory("again")
-        self._hand(handed.parcel, journal)
-        self._hand(handed.parcel, journal)
+        self._push(handed.parcel, journal)
+        self._push(handed.parcel, journal)
         return self.handed.pop()
-
-    def _hand(self, parcel: Parcel, journal: Journal) -> Pushed:
-        before = len(self.api.calls)
-        pushed = self._pusher(parcel, journal)
-        self.handed.append(Handed(parcel=parcel, pushed=pushed, calls=self.api.calls[before:]))
-        return pushed
 
     @property
     def is_mirror(self) -> bool:
