@@ -7,15 +7,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.changes import ChangeType, Column
 from ondatra_dagster.delivery.deliver import Course, deliver
 from ondatra_dagster.delivery.http_api import HttpApi
 from ondatra_dagster.delivery.http_redirect import RedirectTransport
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_config import PushSettings
+from ondatra_dagster.delivery.push_config import PushConfig
 from ondatra_dagster.delivery.push_library import PushLibrary
 from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.pusher import PushContext, Pusher
@@ -63,8 +63,8 @@ class Handed:
     calls: Sequence[Call]
 
     def results(self, *, with_context: bool = False) -> Iterator[Result]:
-        """Of all rows, or of all but those that only tell what was there before."""
-        for unit in self.parcel.units:
+        """Of all rows, or of all but those that only tell what was there before; none of an open job's."""
+        for unit in self.parcel.units if self.pushed.outcomes else ():
             for change_type, row in unit.sent if with_context else telling(unit):
                 outcome = self.pushed.outcomes[f"{row.rowid}:{change_type}"]
                 yield Result(OPERATIONS[change_type], unit.key, row.rowid, outcome)
@@ -90,9 +90,11 @@ class Recorder:
     def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
         return self._keep(parcel, lambda: self._pusher(parcel, journal))
 
-    def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked of a push."""
-        return getattr(self._pusher, name)
+    def poll(self, parcel: Parcel, job: str) -> Pushed:
+        return self._keep(parcel, lambda: self._pusher.poll(parcel, job))
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: Journal) -> None:
+        self._pusher.finalize(succeeded, failed, columns=columns, journal=journal)
 
     def _keep(self, parcel: Parcel, push: Callable[[], Pushed]) -> Pushed:
         before = len(self._api.calls)
@@ -110,13 +112,13 @@ class Play:
         pusher: Pusher,
         queue: Queue,
         *,
-        settings: PushSettings,
+        config: PushConfig,
         journal: Path,
         api: FakeApi,
     ) -> None:
         self._table = SampleTable(case, queue.shape)
         self._queue = queue
-        self._settings = settings
+        self._config = config
         self._journal = journal
         self._now = 1_800_000_000.0
         self.api = api
@@ -131,14 +133,19 @@ class Play:
         """One sync run; what was handed to push() in it."""
         before = len(self.handed)
         self._now += LONG_SECONDS
-        whole = batch_size is None or self.is_mirror
-        course = Course(
-            run_id=f"run-{self._now:.0f}",
-            batch_size=self._settings.batch_size if whole else batch_size or 1,
-            max_attempts=self._settings.max_attempts,
-            journal=self._journal,
+        course = Course.of(self._config, run_id=f"run-{self._now:.0f}", journal=self._journal)
+        # one call after the other, so that a fault meets the same one each time
+        course = dataclasses.replace(course, max_concurrent=1)
+        if batch_size and not self.is_mirror:
+            course = dataclasses.replace(course, batch_size=batch_size)
+        deliver(
+            self._queue,
+            self._push,
+            course,
+            clock=lambda: self._now,
+            on_settled=lambda *_: None,
+            sleep=self._sleep,
         )
-        deliver(self._queue, self._push, course, clock=lambda: self._now, on_settled=lambda *_: None)
         return self.handed[before:]
 
     def run_to_the_end(self, *, batch_size: int | None = None) -> None:
@@ -154,6 +161,10 @@ class Play:
         self._push(handed.parcel, journal)
         self._push(handed.parcel, journal)
         return self.handed.pop()
+
+    def _sleep(self, seconds: float) -> None:
+        """Between two polls of a job."""
+        self._now += seconds
 
     @property
     def is_mirror(self) -> bool:
@@ -204,7 +215,7 @@ class Stage:
                 case,
                 Pusher(self._library, self._http, _context(self._library, case)),
                 queue,
-                settings=self._library.config.push,
+                config=self._library.config,
                 journal=path.with_suffix(".journal"),
                 api=self._api,
             )
