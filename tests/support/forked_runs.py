@@ -64,10 +64,12 @@ LIBRARIES = {Shape.ROW: ROWS, Shape.GROUP: GROUPS}
 class ForkedRuns:
     """The process that forks the runs."""
 
-    def __init__(self, api: DemoApi, shape: Shape, *, batch_size: int) -> None:
+    def __init__(self, api: DemoApi, shape: Shape, *, batch_size: int, library: str | None = None) -> None:
         self.shape = shape
         self.now = 1_800_000_000.0
-        self._library = LIBRARIES[shape].replace("BASE", api.url).replace("SIZE", str(batch_size))
+        self._library = (
+            (library or LIBRARIES[shape]).replace("BASE", api.url).replace("SIZE", str(batch_size))
+        )
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("zygote.py"))],
             stdin=subprocess.PIPE,
@@ -82,11 +84,17 @@ class ForkedRuns:
         (state / "lib" / "api.star").write_text(self._library)
         self.state = state
 
-    def run(self, table: Table, *, die_at: int | None = None) -> int:
+    def run(self, table: Table, *, die_at: int | None = None, point: tuple[str, int] | None = None) -> int:
         """How the run ended: 0, or minus the signal's number."""
         self.now += 1
         (self.state / "table.pickle").write_bytes(pickle.dumps(table))
-        order = {"state": str(self.state), "shape": self.shape.value, "now": self.now, "die_at": die_at}
+        order = {
+            "state": str(self.state),
+            "shape": self.shape.value,
+            "now": self.now,
+            "die_at": die_at,
+            "point": point,
+        }
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(order) + "\n")

@@ -1,17 +1,21 @@
 """A process with no threads that forks one sync run after another, and lets each die where it is told.
 
 A run dies by SIGKILL at the n-th call that its Python makes into C: between any two statements, system calls
-included. The parent says what to do in a JSON line, and gets one back.
+included; or at a point that has a name. Time goes on only while it sleeps, which takes none.
+The parent says what to do in a JSON line, and gets one back.
 """
 
+import dataclasses
 import json
 import os
 import pickle
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
+from support import kill_points
 from support.real_syncs import the_ports, the_sync
 
 from ondatra_dagster.delivery.target import Shape
@@ -36,11 +40,19 @@ def count_calls(die_at: int | None) -> list[int]:
     return counted
 
 
-def run(state: Path, shape: Shape, now: float, die_at: int | None) -> None:
+def run(state: Path, shape: Shape, now: float, die_at: int | None, point: tuple[str, int] | None) -> None:
+    if point:
+        kill_points.die_at(*point)
     sync = the_sync(state, "tracked" if shape is Shape.GROUP else "merge")
     counted = count_calls(die_at)
     table = pickle.loads((state / "table.pickle").read_bytes())
-    run_sync(sync, the_ports(sync, table, SECRETS, now=now), Occasion(trigger="test"))
+    clock = [now]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    ports = dataclasses.replace(the_ports(sync, table, SECRETS, now=now), clock=lambda: clock[0], sleep=sleep)
+    run_sync(sync, ports, Occasion(trigger="test"))
     sys.setprofile(None)
     (state / "calls").write_text(str(counted[0]))
 
@@ -52,8 +64,12 @@ def main() -> None:
         if child == 0:
             status = 1
             try:
-                run(Path(order["state"]), Shape(order["shape"]), order["now"], order["die_at"])
+                run(
+                    Path(order["state"]), Shape(order["shape"]), order["now"], order["die_at"], order["point"]
+                )
                 status = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(status)
