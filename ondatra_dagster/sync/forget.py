@@ -24,6 +24,6 @@ def forget(sync: Sync, tracking: TrackingStore) -> None:
 def _files(sync: Sync) -> Iterator[Path]:
     queue = sync.queue
     yield from (queue.with_name(queue.name + more) for more in ("-wal", "-shm", ""))
-    journals = re.compile(re.escape(sync.journal.name) + r"(-\d+)?")
+    journals = re.compile(re.escape(sync.journal.name) + r"(-\d+|-finalize)?")
     if queue.parent.exists():
         yield from [file for file in queue.parent.iterdir() if journals.fullmatch(file.name)]
