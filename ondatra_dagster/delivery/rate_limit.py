@@ -104,8 +104,10 @@ class RateLimit:
                 self._store.run(NOTE_ARRIVAL, self._with(number=number, now=self._clock()))
 
     def close(self) -> None:
-        self._store.close()
+        with self._alone():  # a thread that nobody waits for any more may be in the middle of its turn
+            self._store.close()
         os.close(self._lock_file)
+        self._lock_file = -1  # the number may soon be another file's
 
     def _take_turn(self) -> tuple[int, float]:
         """The number of the turn, and zero when it is taken; else in how many seconds to ask again."""
