@@ -119,6 +119,51 @@ def send(row, path):
     return said(http.put(path, json=own(row)))
 """
 
+# all or nothing
+ATOMIC = """
+def push(rows):
+    answer = http.post("/batches", json={"id": name_of(rows[0]), "rows": [own(r) for r in rows]})
+    if not answer.ok:
+        fail("the batch failed: " + answer.text)
+"""
+# a job, which is asked about; nothing returned: it goes on
+JOB = """
+def push(rows):
+    sent = [dict(own(r), name=name_of(r)) for r in rows]
+    answer = http.post("/jobs", json={"id": name_of(rows[0]), "rows": sent})
+    if not answer.ok:
+        fail(answer.text)
+    return {"job": answer.json["id"]}
+
+def poll(job_ref):
+    answer = http.get("/jobs/" + job_ref["job"])
+    state = answer.json["state"]
+    if state == "done":
+        return {rowid + ":" + change: "ok" for rowid, change in answer.json["results"]}
+    if state == "failed":
+        fail("the job failed: " + answer.json["why"])
+"""
+# the same in the other form
+JOB_THAT_SAYS_DONE = (
+    JOB[: JOB.index("def poll")]
+    + """
+def poll(job_ref):
+    told = http.get("/jobs/" + job_ref["job"]).json
+    if told["state"] == "failed":
+        fail("the job failed: " + told["why"])
+    if told["state"] == "running":
+        return {"done": False}
+    return {"done": True, "per_row": {rowid + ":" + change: "ok" for rowid, change in told["results"]}}
+"""
+)
+FINALIZE = """
+def finalize(succeeded, failed):
+    if failed == 0:
+        http.post("/hooks", json={"id": str(succeeded), "event": "done"})
+"""
+
+JOB_SETTINGS = '"batch_mode": "async", "poll_interval": "1ms", "poll_timeout": "1h"'
+
 
 @dataclasses.dataclass
 class Desk:
@@ -141,9 +186,13 @@ class Desk:
         for key, each in values.items():
             self.table.write(key, each)
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
     def run(self, *arguments: str) -> RunSummary:
         sync = the_sync(self.state, self.kind, *arguments)
         ports = the_ports(sync, self.table, {"SHELF_KEY": "s3cr3t"}, now=self.now)
+        ports = dataclasses.replace(ports, clock=lambda: self.now, sleep=self.sleep)
         return run_sync(sync, ports, Occasion(trigger="test"))
 
 
@@ -281,3 +330,101 @@ def test_the_sinks_strings_are_given_by_name(tmp_path: Path, shelf: Shelf) -> No
     desk.run("people", "red")
 
     assert [("PUT", "/v3/red/people/ada")] == shelf.calls()
+
+
+def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, shelf: Shelf) -> None:
+    """No status is a success; what fail() says is of every row."""
+    desk = a_desk("merge", tmp_path, shelf)
+    desk.sink(ATOMIC, '"batch_mode": "atomic", "batch_size": 2')
+    desk.write(a=[1], b=[2], c=[666])
+    shelf.answer = lambda made: (400, {"why": "no"}) if "666" in str(made.body) else None
+    summary = desk.run()
+
+    assert [["a", "b"]] == [[row["id"] for row in batch["rows"]] for batch in shelf.kept.values()]
+    assert summary.queue
+    assert 1 == summary.queue.waiting
+    assert 'the batch failed: {"why": "no"}' in summary.errors[0]
+
+
+def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, shelf: Shelf) -> None:
+    """By halves: it alone is refused, and all others arrive."""
+    desk = a_desk("merge", tmp_path, shelf)
+    desk.sink(ATOMIC, '"batch_mode": "atomic", "on_batch_error": "bisect"')
+    desk.write(**{f"row{number}": [666 if number == 5 else number] for number in range(16)})
+    shelf.answer = lambda made: (422, {"why": "no"}) if "666" in str(made.body) else None
+    summary = desk.run()
+
+    assert ["row5"] == [sample.key for sample in summary.samples]
+    arrived = {row["id"] for batch in shelf.kept.values() for row in batch["rows"]}
+    assert {f"row{number}" for number in range(16)} - {"row5"} == arrived
+
+
+class Jobs:
+    """The jobs of a shelf: each is asked about once before it is done, unless it fails."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.asked: dict[str, int] = {}
+        self.failing = False
+        self._shelf = shelf
+        shelf.answer = self.answer
+
+    def answer(self, made: Made) -> tuple[int, object] | None:
+        if made.method != "GET":
+            return None
+        self.asked[made.path] = self.asked.get(made.path, 0) + 1
+        if self.failing:
+            return 200, {"state": "failed", "why": "no room"}
+        if self.asked[made.path] == 1:
+            return 200, {"state": "running"}
+        names = [row["name"].split(":") for row in self._shelf.kept[made.path]["rows"]]
+        return 200, {"state": "done", "results": names}
+
+
+@pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
+def test_a_job_that_is_asked_about(tmp_path: Path, shelf: Shelf, push: str) -> None:
+    """Its rows are delivered when it says so."""
+    desk = a_desk("merge", tmp_path, shelf)
+    jobs = Jobs(shelf)
+    desk.sink(push + FINALIZE, JOB_SETTINGS)
+    desk.write(a=[1], b=[2])
+    summary = desk.run()
+
+    assert [2] == list(jobs.asked.values())
+    assert summary.queue
+    assert (0, 0) == (summary.queue.depth, summary.queue.dead)
+    assert {"id": "2", "event": "done"} == shelf.kept["/v3/hooks/2"]
+
+
+@pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
+def test_a_job_that_fails(tmp_path: Path, shelf: Shelf, push: str) -> None:
+    """Its rows wait, and go out in another job when they are due."""
+    desk = a_desk("merge", tmp_path, shelf)
+    jobs = Jobs(shelf)
+    jobs.failing = True
+    desk.sink(push + FINALIZE, JOB_SETTINGS)
+    desk.write(a=[1])
+    summary = desk.run()
+    assert "the job failed: no room" in summary.errors[0]
+    assert "/v3/hooks/1" not in shelf.kept
+    jobs.failing = False
+    shelf.kept.clear()
+    desk.now += 3600
+    desk.run()
+
+    assert {"id": "1", "event": "done"} == shelf.kept["/v3/hooks/1"]
+
+
+def test_the_end_of_a_run_is_told_once(tmp_path: Path, shelf: Shelf) -> None:
+    """When nothing of it waits any more, with what became of all of it."""
+    desk = a_desk("merge", tmp_path, shelf)
+    desk.sink(BY_CHANGE + FINALIZE)
+    desk.write(a=[1], b=[2], c=[3])
+    shelf.answer = lambda made: (409, {}) if made.body.get("id") == "c" else None
+    desk.run()
+    assert [] == [path for path in shelf.kept if "hooks" in path]
+    shelf.answer = lambda made: None
+    desk.now += 3600
+    desk.run()
+    desk.run()
+
+    assert ["/v3/hooks/3"] == [path for path in shelf.kept if "hooks" in path]
