@@ -138,7 +138,7 @@ def _masked(value: object, redact: Callable[[str], str]) -> object:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {key: _masked(each, redact) for key, each in value.items()}
+        return {_masked(key, redact): _masked(each, redact) for key, each in value.items()}
     return [_masked(each, redact) for each in value] if isinstance(value, list | tuple) else value
 
 

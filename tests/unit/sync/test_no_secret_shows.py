@@ -1,5 +1,6 @@
 """A canary secret in each form of auth is in no log, record, message, repr or file of a run."""
 
+import dataclasses
 import logging
 import traceback
 from collections.abc import Iterator
@@ -102,6 +103,74 @@ def test_no_secret_shows(
     allowed = {f"tokens/{file.name}" for file in tmp_path.glob("tokens/*.json")}
     assert allowed == set(canaries_below(tmp_path))
     assert bool(allowed) == ("REFRESH" in auth)
+
+
+# what is kept of a job, what is said of its end, and what becomes of finalize
+JOBS = """
+API = {
+    "base_url": "BASE",
+    AUTH,
+    "retry": 0,
+    "push": {"batch_mode": "async", "batch_size": 1, "poll_interval": "30s"},
+}
+
+def told(path):
+    signed = {"X-Signed": env("KEY")} if 'AUTH'.startswith('"env"') else {}
+    answer = http.post(path, headers = signed)
+    return answer.text + str(answer.headers)
+
+def push(rows):
+    said = told("/job")
+    return {said: said, "list": [said], "value": rows[0]["value"], "key": name(rows[0])}
+
+def name(row):
+    return str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]
+
+def poll(job_ref):
+    said = told("/2")
+    if job_ref["value"] == 1:
+        fail(said)
+    if job_ref["value"] == 2:
+        return said
+    if job_ref["value"] == 3:
+        return {"done": True, "per_row": {job_ref["key"]: "reject: " + said, said: "ok"}}
+    if job_ref["value"] == 4:
+        return {"done": False}
+    return {job_ref["key"]: "warn: " + said}
+
+def finalize(succeeded, failed):
+    fail(told("/2"))
+"""
+
+
+@pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
+@pytest.mark.parametrize("values", [(1, 2, 3, 4, 5), (5,)])
+def test_no_secret_shows_in_a_job(
+    auth: str, values: tuple[int, ...], echo: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its reference is kept; whatever poll and finalize say is told."""
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "api.star").write_text(JOBS.replace("AUTH", auth).replace("BASE", echo))
+    sync = the_sync(tmp_path, "merge")
+    table = Table(Shape.ROW)
+    for number in values:
+        table.write(f"row {number}", [number])
+    clock = [1_800_000_000.0]
+
+    def later(seconds: float) -> None:
+        clock[0] += seconds
+
+    shown = []
+    for _ in range(2):
+        ports = the_ports(sync, table, SECRETS, now=0.0)
+        ports = dataclasses.replace(ports, clock=lambda: clock[0], sleep=later)
+        summary = run_sync(sync, ports, Occasion(trigger="test"))
+        shown += [repr(summary), str(summary.to_json()), repr(ports.history.runs("sync.api"))]
+
+    assert "***" in "".join([caplog.text, *shown])
+    assert [] == canaries_in("\n".join([caplog.text, *shown]))
+    assert not {name for name in canaries_below(tmp_path) if not name.startswith("tokens/")}
 
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
