@@ -266,6 +266,7 @@ def a_null_is_a_value(stage: Stage, case: PushCase) -> Iterator[str]:
 
 
 ODD_KEY = "a/b c?d#e&f é"
+QUOTED = urllib.parse.quote(ODD_KEY, safe="")
 ODD_END = "e&f é"  # what a path lacks that was cut off
 
 
@@ -276,7 +277,9 @@ def an_odd_key_stays_in_its_place(stage: Stage, case: PushCase) -> Iterator[str]
     if not isinstance(old, str):
         return
     odd = case.with_versions(*([_renamed(row, name, old) for row in rows] for rows in case.versions))
-    expected = {_renamed_path(path, old) for path in _contents(stage, case)[-1]}
+    paths = _contents(stage, case)[-1].keys()
+    # where an `answer` of the user's names records, it may do so without quotes
+    expected = [{_renamed_path(path, old, key) for path in paths} for key in (QUOTED, ODD_KEY)]
     with stage.play(odd) as play:
         for rows in odd.versions:
             play.write(rows)
@@ -286,7 +289,7 @@ def an_odd_key_stays_in_its_place(stage: Stage, case: PushCase) -> Iterator[str]
             if Verdict.ERROR in verdicts:
                 break
         held = set(content_of(play.api.state))
-        if held != expected or play.state.depth:
+        if held not in expected or play.state.depth:
             strays = ", ".join(
                 sorted({_named(call) for call in play.api.calls if ODD_END not in call.path})[:3]
             )
@@ -298,9 +301,8 @@ def _renamed(row: Row, name: str, old: str) -> Row:
     return {**row, name: ODD_KEY} if row[name] == old else row
 
 
-def _renamed_path(path: str, old: str) -> str:
-    quoted = urllib.parse.quote(ODD_KEY, safe="")
-    return "/".join(quoted if part == urllib.parse.quote(old, safe="") else part for part in path.split("/"))
+def _renamed_path(path: str, old: str, new: str) -> str:
+    return "/".join(new if part == urllib.parse.quote(old, safe="") else part for part in path.split("/"))
 
 
 FIRST: tuple[Rule, ...] = (every_row_gets_its_status,)

@@ -1,5 +1,6 @@
 """docs/push-functions.md says all there is to a push function, and what it shows works."""
 
+import collections
 import functools
 import re
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from ondatra_dagster.delivery.api_auth import AUTH_KEYS, OAUTH2_KEYS
 from ondatra_dagster.delivery.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
 from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.delivery.push_library import WORDS, load_library
-from ondatra_dagster.testing import problems_of
+from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
+from ondatra_dagster.testing.fake_api import Answering
 
 PAGE = Path(__file__).parents[3].joinpath("docs/push-functions.md").read_text(encoding="utf-8")
 GIVEN = sorted({name for names in PARAMETERS.values() for name in names})
@@ -53,3 +55,40 @@ def test_the_example_of_a_test_is_one(lib: Callable[..., Path], monkeypatch: pyt
     with pytest.raises(AssertionError):
         names["test_contacts"]()
     assert told[0].startswith(said[1])
+
+
+def bulk_api() -> Answering:
+    """Takes batches and jobs of contacts; a job is done when it is asked about a second time."""
+    asked: collections.Counter[str] = collections.Counter()
+
+    def answer(request: Request, state: State) -> Answer | None:
+        if request.method == "GET":
+            asked[request.path] += 1
+            return Answer(200, {"status": "running" if asked[request.path] < 2 else "complete"})
+        if not isinstance(request.body, list):
+            return None
+        for contact in request.body:
+            assert isinstance(contact, dict)
+            path = f"/contacts/{contact['id']}"
+            if contact.get("action") == "delete":
+                state.pop(path, None)
+            else:
+                state[path] = contact
+        return Answer(200, {"id": f"J-{len(asked) + 1}"})
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", ["atomic", "async"])
+def test_the_examples_of_modes_keep_their_contract(lib: Callable[..., Path], mode: str) -> None:
+    """Whole batches and jobs, through the same faults as single rows."""
+    (example,) = [text for text in EXAMPLES if f'"batch_mode": "{mode}"' in text]
+    ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
+    case = PushCase(
+        library=lib(example=example),
+        kind="tracked" if mode == "atomic" else "merge",
+        key=["contact_id"],
+        versions=[[ada, ben], [{**ada, "name": "Ada"}, cyn]],
+        answer=bulk_api(),
+    )
+    assert [] == problems_of(case)
