@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,6 +171,11 @@ class Play:
         """Whether contents go out whole, in batches of their own."""
         return self._queue.shape is Shape.MIRROR
 
+    def finalize(self, succeeded: int, failed: int) -> None:
+        """Tell the function that a sync run has come to its end; PushContractError when it didn't take it."""
+        journal = Journal.in_memory("finalize")
+        self._push.finalize(succeeded, failed, columns=self._table.layout.columns, journal=journal)
+
     @property
     def state(self) -> QueueState:
         return look(self._queue.store, now=self._now)
@@ -195,6 +200,11 @@ class Stage:
         self._api = api
         self._folder = folder
         self._plays = 0
+
+    @property
+    def functions(self) -> Collection[str]:
+        """What the file has, of those that are called."""
+        return self._library.config.functions
 
     @contextlib.contextmanager
     def play(self, case: PushCase | None = None) -> Iterator[Play]:

@@ -122,6 +122,26 @@ def test_what_is_wrong_is_told(tmp_path: Path, edit: tuple[str, str], sentence: 
     assert [one for one in told if sentence in one], told
 
 
+FINALIZE = """
+def finalize(succeeded, failed):
+    answer = http.post("/done", json={"rows": succeeded})
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        ("", "finalize() comes to its end though its call was answered 503"),
+        ("    fail('no')", "finalize() fails, though the API did nothing wrong: lib/contacts.star:29: no"),
+        ("    if not answer.ok:\n        fail(answer.text)", None),
+    ],
+)
+def test_the_end_of_a_run_is_tried_too(tmp_path: Path, ending: str, sentence: str | None) -> None:
+    """A finalize() that swallows its failure is one that the API never hears of."""
+    told = problems_of(case(tmp_path, GOOD + FINALIZE + ending))
+    assert (not told) if sentence is None else [one for one in told if sentence in one], told
+
+
 def test_deletes_that_are_forgotten_are_told(tmp_path: Path) -> None:
     """A contact that nobody removes is what people complain of last, and most."""
     text = edited(("        answer = http.delete(path)\n        if answer.status_code == 404:\n    ", ""))
