@@ -50,6 +50,7 @@ class Guarded:
     sent: list[str] = dataclasses.field(default_factory=list)  # change types
     snapshots: int = 0
     held: str | None = None
+    held_after_a_batch: str | None = None
     batch_size: int = 100
 
     def write(self, rows: Rows) -> None:
@@ -108,6 +109,7 @@ class Guarded:
 
     def push(self, parcel: Parcel, journal: object) -> Pushed:
         self.sent += [key.partition(":")[2] for key in parcel.keys]
+        self.held = self.held_after_a_batch
         return Pushed(dict.fromkeys(parcel.keys, Outcome.parse(self.status)), calls=1)
 
     @property
@@ -302,6 +304,19 @@ def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
         assert summary.message.startswith("it is paused: ")
     guarded.held = None
     assert Severity.ERROR == guarded.run()[1].severity
+
+
+def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:
+    """Who pauses a sync has a reason that can't wait for a million rows."""
+    guarded = Guarded(tmp_path, "merge", "0", batch_size=1, held_after_a_batch="it is paused")
+    guarded.write(keys(4))
+    summary, _ = guarded.run()
+    assert ["insert"] == guarded.sent
+    assert summary.queue
+    assert (3, "it is paused: 3 inserts to go") == (summary.queue.depth, summary.message)
+    guarded.held = guarded.held_after_a_batch = None
+    guarded.run()
+    assert ["insert"] * 3 == guarded.sent
 
 
 def test_a_resync_goes_past_the_guard_like_any_change(tmp_path: Path) -> None:
