@@ -156,9 +156,15 @@ class _Runway:
 
     def next_polls(self) -> Sequence[Batch]:
         """The jobs to be asked about now."""
-        if any(flight.batch.goes_alone for flight in self.in_flight.values()):
-            return ()
-        return self.jobs.take_due() if self.gate.pass_through() else ()
+        return self.jobs.take_due() if self._may_poll() else ()
+
+    def seconds_to_poll(self) -> float | None:
+        """Until a job is to be asked about while others are on their way; None: not before one has landed."""
+        return self.jobs.seconds_to_next() if self._may_poll() else None
+
+    def _may_poll(self) -> bool:
+        is_one_alone = any(flight.batch.goes_alone for flight in self.in_flight.values())
+        return not is_one_alone and self.gate.pass_through()
 
     def wait_for_jobs(self) -> bool:
         """Whether there is more to do after a while in which nothing is on its way."""
@@ -204,7 +210,7 @@ class _Delivering:
             self._send_off(runway.next_batches())
             self._send_off(runway.next_polls())
             while runway.in_flight or runway.wait_for_jobs():
-                if runway.in_flight and (done := self._workers.next_done(runway.jobs.seconds_to_next())):
+                if runway.in_flight and (done := self._workers.next_done(runway.seconds_to_poll())):
                     self._land(done)
                 self._send_off(runway.next_polls())
         except Exception:
