@@ -8,7 +8,6 @@ Where push makes jobs of batches, an open job is a batch on its way: it is asked
 until this run has waited long enough.
 """
 
-import collections
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -18,17 +17,17 @@ from typing import NamedTuple, Self
 from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
-from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out
 from ondatra_dagster.delivery.push_config import PushConfig
 from ondatra_dagster.delivery.push_port import Parcel, Push, Pushed
-from ondatra_dagster.delivery.queue.claim import Batch, claim, forgive, frozen_batches, make_due, release
+from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
 from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
 from ondatra_dagster.delivery.queue.settle import Settled, settle
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
+from ondatra_dagster.delivery.runway import Flight, Runway
 from ondatra_dagster.delivery.workers import Done, Workers
 
 AHEAD = 1  # batches that are claimed before a thread is free for them
@@ -65,8 +64,9 @@ class Course:
         )
 
     @property
-    def ahead(self) -> int:
-        return 0 if self.makes_jobs else AHEAD
+    def places(self) -> int:
+        """How many batches may be claimed at once; a job is none that could be claimed ahead."""
+        return self.max_concurrent + (0 if self.makes_jobs else AHEAD)
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,14 +75,6 @@ class Delivery:
 
     batches: int = 0
     is_outage: bool = False  # the API was given up on for this run
-
-
-class Flight(NamedTuple):
-    """A batch on its way, or about to be."""
-
-    batch: Batch
-    parcel: Parcel
-    journal: Journal | None  # None: it is a job, which is asked about
 
 
 class Landed(NamedTuple):
@@ -116,67 +108,8 @@ def deliver(
     )
     journals = Journals(course.journal, {batch.seed for batch in frozen})
     revived = revive(queue, [batch for batch in frozen if not batch.job], journals)
-    runway = _Runway(queue, course, Gate(may_go_on), jobs, revived)
+    runway = Runway(queue, Gate(may_go_on), jobs, revived, places=course.places, batch_size=course.batch_size)
     return _Delivering(queue, push, course, clock, on_settled, runway, journals, wait).go()
-
-
-class _Runway:
-    """Whose turn it is."""
-
-    def __init__(
-        self, queue: Queue, course: Course, gate: Gate, jobs: OpenJobs, revived: Sequence[Batch]
-    ) -> None:
-        self.gate = gate
-        self.jobs = jobs
-        self.in_flight: dict[int, Flight] = {}  # by the batch's id
-        self._queue = queue
-        self._course = course
-        self._revived = collections.deque(revived)
-        self._last_frozen = max((batch.number for batch in revived), default=0)
-        self._number = self._last_frozen
-
-    def next_batches(self) -> list[Batch]:
-        """Those whose turn has come; the caller may have a transaction."""
-        batches: list[Batch] = []
-        while self.gate.pass_through() and (batch := self._next_batch(batches)):
-            batches.append(batch)
-        return batches
-
-    def _next_batch(self, beside: list[Batch]) -> Batch | None:
-        away = [*(flight.batch for flight in self.in_flight.values()), *beside]
-        places = self._course.max_concurrent + self._course.ahead
-        if len(away) + len(self.jobs) >= places or any(batch.goes_alone for batch in away):
-            return None
-        if self._revived:
-            return None if away and self._revived[0].goes_alone else self._revived.popleft()
-        batch = claim(self._queue, size=self._course.batch_size, number=self._number + 1)
-        if batch:
-            self._number = batch.number
-        return batch
-
-    def next_polls(self) -> Sequence[Batch]:
-        """The jobs to be asked about now."""
-        return self.jobs.take_due() if self._may_poll() else ()
-
-    def seconds_to_poll(self) -> float | None:
-        """Until a job is to be asked about while others are on their way; None: not before one has landed."""
-        return self.jobs.seconds_to_next() if self._may_poll() else None
-
-    def _may_poll(self) -> bool:
-        is_one_alone = any(flight.batch.goes_alone for flight in self.in_flight.values())
-        return not is_one_alone and self.gate.pass_through()
-
-    def wait_for_jobs(self) -> bool:
-        """Whether there is more to do after a while in which nothing is on its way."""
-        return self.gate.pass_through() and self.jobs.wait()
-
-    def is_new(self, batch: Batch) -> bool:
-        """Whether it was claimed in this run."""
-        return batch.number > self._last_frozen
-
-    def has_part_of(self, seed: str) -> bool:
-        """Whether another part of the batch with this seed waits for its turn."""
-        return any(batch.seed == seed for batch in self._revived)
 
 
 class _Delivering:
@@ -189,7 +122,7 @@ class _Delivering:
         course: Course,
         clock: Callable[[], float],
         on_settled: Callable[[Batch, Settled], None],
-        runway: _Runway,
+        runway: Runway,
         journals: Journals,
         wait: Callable[[int], float],
     ) -> None:
