@@ -96,7 +96,10 @@ def resume(sync: Sync) -> bool:
 def activity(workspace: Workspace, sync: Sync) -> str:
     """How much is still to be sent."""
     queue = workspace.queue(sync.id)
-    return f"{count(queue.pending, 'key')} to go" if queue and queue.pending else ""
+    if queue is None:
+        return ""
+    told = {"to go": count(queue.pending, "key"), "open": count(queue.open_jobs, "job")}
+    return ", ".join(f"{number} {word}" for word, number in told.items() if not number.startswith("0 "))
 
 
 def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, way: Way) -> int:

@@ -315,3 +315,35 @@ def test_the_projects_own_demo_api_is_shared(tmp_path: Path) -> None:
 def a_free_port() -> int:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         return int(listener.getsockname()[1])
+
+
+def test_a_batch_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
+    """What is refused names the operations that it is refused for."""
+    good = {"key": "1", "upsert": {"customer_id": "C-1", "email": "a@example.com"}}
+    bad = {"key": "2", "upsert": {"customer_id": "C-2", "email": "no address"}}
+    refused = client.post("/crm/batches", json={"operations": [good, bad]})
+    assert (422, {"error": "2: email 'no address' isn't an address"}) == (refused.status_code, refused.json())
+    assert {} == api.contacts()
+    client.post("/crm/batches", json={"operations": [good, {"key": "2", "delete": "C-2"}]})
+    assert {"C-1"} == set(api.contacts())
+    assert 400 == client.post("/crm/batches", json={"operations": [{"key": "1"}]}).status_code
+
+
+def test_a_job_tells_its_results_when_it_was_asked_about_often_enough(
+    api: DemoApi, client: httpx.Client
+) -> None:
+    """The others of a job arrive beside one that is refused."""
+    operations = [
+        {"key": "1", "upsert": {"customer_id": "C-1", "email": "a@example.com"}},
+        {"key": "2", "upsert": {"email": "b@example.com"}},
+    ]
+    begun = client.post("/crm/jobs", json={"operations": operations})
+    assert (202, "running") == (begun.status_code, begun.json()["status"])
+    assert "running" == client.get("/crm/jobs/J-1").json()["status"]
+    assert {
+        "id": "J-1",
+        "status": "complete",
+        "results": [["1", "ok"], ["2", "reject: a contact needs its customer_id"]],
+    } == client.get("/crm/jobs/J-1").json()
+    assert (("J-1",), {"C-1"}) == (api.jobs(), set(api.contacts()))
+    assert 404 == client.get("/crm/jobs/J-2").status_code
