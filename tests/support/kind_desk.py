@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
 from ondatra_dagster.delivery.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.project.model import Model, SinkUse
+from ondatra_dagster.project.model import Limit, Model, SinkUse
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import Occasion, run_sync
@@ -54,6 +54,8 @@ class KindDesk:
     kind: str
     batch_size: int = 100
     base_url: str = "https://api.example.com"
+    max_deletes: Limit | None = None
+    definition: str = "one"
     api: Api = dataclasses.field(default_factory=Api)
     now: float = 1_800_000_000.0
     table: KindTable = dataclasses.field(init=False)
@@ -73,7 +75,7 @@ class KindDesk:
 
     @property
     def sync(self) -> Sync:
-        sink = SinkUse(name="api", arguments=(), sync_id=SYNC_ID, line=1)
+        sink = SinkUse(name="api", arguments=(), sync_id=SYNC_ID, line=1, max_deletes=self.max_deletes)
         model = Model(
             name=SYNC_ID,
             path=self.state / "things.sql",
@@ -81,7 +83,7 @@ class KindDesk:
             kind=KINDS[self.kind],
             sql="select 1",
             sql_line=4,
-            definition="d",
+            definition=self.definition,
             key_columns=("id",) if KINDS[self.kind].needs_key else (),
             sink=sink,
         )
@@ -111,9 +113,10 @@ class KindDesk:
             random=random.Random(7),
         )
 
-    def run(self) -> RunSummary:
+    def run(self, *, allows_deletes: bool = False) -> RunSummary:
         self.now += 10_000
-        return run_sync(self.sync, self.ports(), Occasion(trigger="test"))
+        occasion = Occasion(trigger="test", allows_deletes=allows_deletes)
+        return run_sync(self.sync, self.ports(), occasion)
 
     def sends(self) -> list[Got]:
         """What the next run sends."""

@@ -7,6 +7,7 @@ import pytest
 from support.kind_desk import KindDesk
 
 from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.forget import forget
 
 QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
@@ -167,6 +168,40 @@ def test_a_whole_content_that_failed_is_sent_as_it_is_then(state: Path, kind: st
     lose_queue(desk)
     desk.write(a=[3])
     assert [("insert", "a", 3)] == [row[:3] for row in desk.sends()]
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_whole_content_that_shrinks_too_much_is_held_back(state: Path, kind: str) -> None:
+    """A source that came up empty must not empty the API in one call."""
+    desk = KindDesk(state, kind, batch_size=0, max_deletes=Limit(2))
+    desk.write(a=[1, 2, 3, 4], b=[5])
+    desk.run()
+    desk.write(b=[6])
+    desk.run()
+    desk.api.take()
+    desk.write(a=[7])
+    assert [] == desk.sends()
+    assert {"insert"} == {change for change, *_ in sent_by(desk, allows_deletes=True)}
+    assert not desk.run().has_done_something
+
+
+def sent_by(desk: KindDesk, *, allows_deletes: bool):
+    desk.run(allows_deletes=allows_deletes)
+    return desk.api.take()
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_changed_definition_keeps_what_waits(state: Path, kind: str) -> None:
+    """Elsewhere an edit of the SQL drops the backlog, or sends everything again."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.api.answer = no_rows_of("a")
+    desk.run()
+    desk.api.take()
+    desk.api.answer = lambda row: "ok"
+    desk.definition = "another"
+    assert [("insert", "a", 1)] == [row[:3] for row in desk.sends()]
+    assert [] == desk.sends()
 
 
 @pytest.mark.parametrize("kind", QUERIED)
