@@ -25,6 +25,9 @@ def test_a_feed_forty_days_old_is_read(lake: ModelTables, kind: str) -> None:
     for commit in sorted(Path(lake.path(model), "_delta_log").glob("*.json"))[:-1]:
         os.utime(commit, (long_ago, long_ago))
     lake.warehouse.session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    history = lake.warehouse.session.sql(f"describe history delta.`{lake.path(model)}`")
+    oldest = history.agg({"timestamp": "min"}).collect()[0][0]
+    assert long_ago + 1 > oldest.timestamp()
     assert expected
     assert expected == lake.told(model, 1)
     assert lake.told(model, None, newest - 1)

@@ -40,7 +40,7 @@ CLAIM_KEYS = """
 update unit set state = 'claimed' where id in (
     with first as (
         select id, outages, belongs_to from unit
-        where state = 'pending' and version <= :watermark and not exists (
+        where state = 'pending' and phase = 0 and version <= :watermark and not exists (
             select 1 from unit as other
             where other.belongs_to = unit.belongs_to and other.belongs_to != '' and other.state = 'claimed'
         )

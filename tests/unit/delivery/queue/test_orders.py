@@ -132,6 +132,33 @@ def test_deletes_beside_inserts_have_no_record_of_their_own_unless_they_fail(tab
     assert {"delete": 1} == settled.rejected
 
 
+def test_rows_go_in_the_order_in_which_they_came(tmp_path):
+    """An append with an ORDER BY tells a story."""
+    with open_queue(tmp_path / "append.sqlite", shape=Shape.ROW) as queue:
+        take_in(queue, *(a_row(n) for n in range(1, 6)))
+        take_in(queue, *(a_row(n) for n in range(6, 9)))
+        rows = [row for _ in range(4) for row in go(queue, size=2)]
+    assert [f"{n}:insert" for n in range(1, 9)] == rows
+
+
+def test_a_change_across_an_alter_tells_both_images_in_the_new_columns(tmp_path):
+    """Before an ALTER the feed is another one; the key is the same."""
+    wider = Layout((*LAYOUT.columns, Column("note", "string")))
+    with open_queue(tmp_path / "merge.sqlite", shape=Shape.ROW) as queue:
+        take_in(queue, a_row(1, of="a"), a_row(2, of="b"))
+        go(queue, i1="error: later")
+        pages = [
+            FeedPage(wider, [Change("1", 1, change, 3, payload) for change, payload in images])
+            for images in ([(BEFORE, '["a",10,null]'), (AFTER, '["a",10,"x"]')],)
+        ]
+        take_in(queue, a_row(2, BEFORE, of="b"), a_row(2, AFTER, of="b"))
+        enqueue(queue, Segment(2, 3, pages), now=1.0)
+        batch = claim(queue, size=9, number=1)
+        assert ["1:insert", "2:update_preimage", "2:update_postimage"] == sent(batch)
+        rows = orjson.loads(push_text(batch, queue.layouts)[1])["rows"]
+    assert [["a", 10, "x"], ["b", 20, None], ["b", 21, None]] == [row[:-2] for row in rows]
+
+
 def test_versions_of_a_key_go_in_one_batch_what_ends_before_what_begins(versions):
     """An API that gets the new version first has two current ones, or refuses."""
     take_in(versions, a_row(1, of="a"), a_row(2, of="b"), a_row(3, of="c"))
