@@ -23,6 +23,10 @@ class Table:
     version: int = 0
     next_rowid: int = 1
 
+    @property
+    def layout(self) -> Layout:
+        return LAYOUT
+
     def write(self, key: str, values: list[int]) -> None:
         """One version that gives the key these values."""
         self.version += 1

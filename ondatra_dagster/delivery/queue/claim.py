@@ -87,7 +87,7 @@ class BatchUnit(NamedTuple):
     version: int
     standing: Standing  # its target is what was sent, also when a newer one waits beside
     sent: Sequence[SentRow]
-    belongs_to: str = ""
+    belongs_to: str = ""  # units of the same are never parted
     is_context: bool = False  # a delete beside inserts that take the row's place
 
     @property
@@ -169,7 +169,12 @@ def _unit(queue: Queue, row: Row) -> BatchUnit:
     unit, key, version, base, tried, target, belongs_to, is_context, _ = row
     standing = _standing(base, tried, load_image(target))
     sent = to_send(standing, queue.shape, queue.layouts)
-    return BatchUnit(unit, key, version, standing, sent, belongs_to, bool(is_context))
+    return BatchUnit(unit, key, version, standing, sent, _together(queue, belongs_to), bool(is_context))
+
+
+def _together(queue: Queue, belongs_to: str) -> str:
+    # a partition's rows, which belong to one, too, may go in different batches
+    return belongs_to if queue.shape is Shape.VERSION else ""
 
 
 def _standing(base: str, tried: str | None, target: Image) -> Standing:
@@ -234,13 +239,14 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
             rows.append(SentRow(ChangeType(change_type), ImageRow(int(rowid), int(layout), payload)))
     known = {row[0]: row for row in queue.store.rows(FROZEN_UNITS, (orjson.dumps(list(sent)).decode(),))}
     # the records may tell of a key that it has ended since
-    return [_thawed(unit, versions[unit], rows, known[unit]) for unit, rows in sent.items() if unit in known]
+    frozen = [(unit, rows, known[unit]) for unit, rows in sent.items() if unit in known]
+    return [_thawed(queue, unit, versions[unit], rows, found) for unit, rows, found in frozen]
 
 
-def _thawed(unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
+def _thawed(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
     _, key, belongs_to, is_context, base, tried = known
     standing = _standing(base, tried, _target(rows))
-    return BatchUnit(unit, key, version, standing, rows, belongs_to, bool(is_context))
+    return BatchUnit(unit, key, version, standing, rows, _together(queue, belongs_to), bool(is_context))
 
 
 def _target(sent: Sequence[SentRow]) -> Image:

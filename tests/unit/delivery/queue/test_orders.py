@@ -155,7 +155,7 @@ def test_a_change_across_an_alter_tells_both_images_in_the_new_columns(tmp_path)
         enqueue(queue, Segment(2, 3, pages), now=1.0)
         batch = claim(queue, size=9, number=1)
         assert ["1:insert", "2:update_preimage", "2:update_postimage"] == sent(batch)
-        rows = orjson.loads(push_text(batch, queue.layouts)[1])["rows"]
+        rows = orjson.loads(Parcel.of(batch, queue.layouts).text)["rows"]
     assert [["a", 10, "x"], ["b", 20, None], ["b", 21, None]] == [row[:-2] for row in rows]
 
 
