@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 from typing import Self
 
+from support.kind_tables import KindTable
+from support.real_syncs import the_sync
 from support.tables import Table
 
 from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.testing.demo_api import DemoApi
 
 KILLED = -signal.SIGKILL
@@ -58,14 +61,57 @@ def push(rows):
             results[str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]] = status
     return results
 """
+# rows that are told apart by their rowids; a version that has ended has an odd number
+ROWIDS = """
+API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0,
+       "push": {"batch_size": SIZE, "max_concurrent": AT_ONCE}}
+
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: send(row) for row in rows}
+
+def send(row):
+    id, change = str(row["__ondatra_rowid"]), row["__ondatra_change_type"]
+    if change == "update_preimage":
+        return "ok"
+    if change == "delete":
+        answer = http.delete("/erp/invoices/" + id)
+    else:
+        quantity = 2 * row["value"] + (0 if row.get("is_current", True) else 1)
+        answer = http.put("/erp/invoices/" + id, json={"invoice_id": id, "lines": [{"quantity": quantity}]})
+    if answer.status_code == 422:
+        return "reject: " + answer.text
+    return "ok" if answer.ok or answer.status_code == 404 else "error: " + answer.text
+"""
+# whole contents: a partition under its name, a table under one of its own
+WHOLES = """
+API = {"base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0,
+       "push": {"batch_size": 0, "max_concurrent": AT_ONCE}}
+
+def push(rows, kind):
+    id = rows[0]["id"] if kind == "partition" else "all"
+    lines = [{"quantity": row["value"]} for row in rows]
+    if lines:
+        answer = http.put("/erp/invoices/" + id, json={"invoice_id": id, "lines": lines})
+    else:
+        answer = http.delete("/erp/invoices/" + id)
+    ok = answer.ok or answer.status_code == 404
+    status = "ok" if ok else "reject: no" if answer.status_code == 422 else "error: " + answer.text
+    if not rows and status != "ok":
+        fail(status)
+    return {str(row["__ondatra_rowid"]) + ":insert": status for row in rows}
+"""
 LIBRARIES = {Shape.ROW: ROWS, Shape.GROUP: GROUPS}
+KINDS = {Shape.ROW: "merge", Shape.GROUP: "tracked"}
 
 
 class ForkedRuns:
     """The process that forks the runs."""
 
-    def __init__(self, api: DemoApi, shape: Shape, *, batch_size: int, library: str | None = None) -> None:
+    def __init__(
+        self, api: DemoApi, shape: Shape, *, batch_size: int, library: str | None = None, kind: str = ""
+    ) -> None:
         self.shape = shape
+        self.kind = kind or KINDS[shape]
         self.now = 1_800_000_000.0
         self._library = (
             (library or LIBRARIES[shape]).replace("BASE", api.url).replace("SIZE", str(batch_size))
@@ -84,13 +130,23 @@ class ForkedRuns:
         (state / "lib" / "api.star").write_text(self._library)
         self.state = state
 
-    def run(self, table: Table, *, die_at: int | None = None, point: tuple[str, int] | None = None) -> int:
+    @property
+    def sync(self) -> Sync:
+        return the_sync(self.state, self.kind)
+
+    def run(
+        self,
+        table: Table | KindTable,
+        *,
+        die_at: int | None = None,
+        point: tuple[str, int] | None = None,
+    ) -> int:
         """How the run ended: 0, or minus the signal's number."""
         self.now += 1
         (self.state / "table.pickle").write_bytes(pickle.dumps(table))
         order = {
             "state": str(self.state),
-            "shape": self.shape.value,
+            "kind": self.kind,
             "now": self.now,
             "die_at": die_at,
             "point": point,

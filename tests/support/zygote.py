@@ -18,7 +18,6 @@ from pathlib import Path
 from support import kill_points
 from support.real_syncs import the_ports, the_sync
 
-from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.sync.run import Occasion, run_sync
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 
@@ -40,10 +39,10 @@ def count_calls(die_at: int | None) -> list[int]:
     return counted
 
 
-def run(state: Path, shape: Shape, now: float, die_at: int | None, point: tuple[str, int] | None) -> None:
+def run(state: Path, kind: str, now: float, die_at: int | None, point: tuple[str, int] | None) -> None:
     if point:
         kill_points.die_at(*point)
-    sync = the_sync(state, "tracked" if shape is Shape.GROUP else "merge")
+    sync = the_sync(state, kind)
     counted = count_calls(die_at)
     table = pickle.loads((state / "table.pickle").read_bytes())
     clock = [now]
@@ -64,9 +63,7 @@ def main() -> None:
         if child == 0:
             status = 1
             try:
-                run(
-                    Path(order["state"]), Shape(order["shape"]), order["now"], order["die_at"], order["point"]
-                )
+                run(Path(order["state"]), order["kind"], order["now"], order["die_at"], order["point"])
                 status = 0
             except BaseException:
                 traceback.print_exc()
