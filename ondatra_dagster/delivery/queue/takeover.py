@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+import orjson
+
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
@@ -29,7 +31,10 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 DELIVERED = "delete from unit where key = ? and version <= ?"
 # no insert goes before the deletes of its version have ended; a dead one has a record
-ROOM_MADE = "delete from unit where phase = 0 and version <= ? and state != 'dead'"
+ROOM_MADE = """
+delete from unit where phase = 0 and version <= ? and state != 'dead'
+    and key not in (select value from json_each(?))
+"""
 REFUSED = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
@@ -133,6 +138,7 @@ class Recovered:
                     end, self._refused.get(end.key, end), key=lambda end: end.version
                 )
 
+        self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
         # a group of which a part was refused hasn't arrived
         for key, end in self._refused.items():
             if end.version >= self._delivered.get(key, end.version + 1):
@@ -151,7 +157,7 @@ class Recovered:
         """Units whose newest change the API has acknowledged."""
         with queue.store.immediate():
             queue.store.run_many(DELIVERED, self._delivered.items())
-            queue.store.run(ROOM_MADE, (self._room_made,))
+            queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
         """Units whose newest change the API has refused; to be called when their changes are enqueued."""
@@ -168,5 +174,5 @@ class Recovered:
 
     def _has_arrived(self, change: Change) -> bool:
         if change.change_type is ChangeType.DELETE and change.version <= self._room_made:
-            return change.key not in self._refused
+            return change.key not in self._owed
         return change.version <= self._delivered.get(change.key, -1)

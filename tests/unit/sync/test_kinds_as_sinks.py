@@ -126,6 +126,49 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: s
     assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.sends()]
 
 
+@pytest.mark.parametrize("kind", QUERIED)
+def test_a_queue_brought_back_from_a_backup_gives_way_to_what_was_left_since(state: Path, kind: str) -> None:
+    """Its bases are those of last week: what it would send was sent."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1], b=[5])
+    desk.run()
+    shutil.copytree(desk.state / "queue", desk.state / "backup")
+    desk.write(a=[2])
+    desk.run()
+    desk.api.take()
+    lose_queue(desk)
+    shutil.copytree(desk.state / "backup", desk.state / "queue")
+    assert [] == desk.sends()
+    desk.write(b=[6])
+    keys = {key for _, key, *_ in desk.sends()}
+    assert ({"a", "b"} if kind == "table" else {"b"}) == keys
+
+
+def test_a_delete_that_was_refused_is_a_dead_letter_again_when_the_queue_is_lost(state: Path) -> None:
+    """The rows that took its place were recorded, and so was the refusal."""
+    desk = KindDesk(state, "table", batch_size=1)
+    desk.write(a=[1])
+    desk.run()
+    desk.write(a=[2], b=[5], c=[7])
+
+    def answer(row):
+        if row[2] == 7:
+            raise Killed
+        return "reject: locked" if row[0] == "delete" else "ok"
+
+    desk.api.answer = answer
+    for _ in range(2):
+        with pytest.raises(Killed):
+            desk.run()
+    lose_queue(desk)
+    desk.api.answer = lambda row: "ok"
+    desk.api.take()
+    summary = desk.run()
+    assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.api.take()]
+    assert summary.queue
+    assert 1 == summary.queue.dead
+
+
 @pytest.mark.parametrize("kind", ["table", "partition"])
 def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None:
     """One call with all that is there; deletes are what it doesn't have."""
