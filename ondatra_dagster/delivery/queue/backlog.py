@@ -3,10 +3,12 @@
 from typing import NamedTuple
 
 from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.delivery.queue.tables import IDENTIFIER
 from ondatra_dagster.store.database import Store
 
-OLDEST = """
-select key, iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')), attempts, message
+OLDEST = f"""
+select {IDENTIFIER}, iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')), attempts,
+    message
 from unit
 where state in ('pending', 'claimed', 'waiting')
     and version <= (select value from meta where name = 'watermark')

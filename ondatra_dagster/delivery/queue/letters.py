@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
-from ondatra_dagster.delivery.queue.tables import Queue, read_layouts
+from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
 from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send, weight
 from ondatra_dagster.store.database import Store
 
-DEAD = """
-select id, key, belongs_to, version, base, tried, target, attempts, message, died_at from unit
+DEAD = f"""
+select id, {IDENTIFIER}, version, base, tried, target, attempts, message, died_at from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit
 """
 REVIVE = """
@@ -43,15 +43,13 @@ def dead_letters(
     """Oldest first; looking at them changes nothing, so a read-only store will do."""
     layouts = read_layouts(store)
     wanted = {"since": since.timestamp() if since else 0.0, "limit": ALL if limit is None else limit}
-    for unit, key, belongs_to, version, base, tried, target, attempts, message, died_at in store.rows(
-        DEAD, wanted
-    ):
+    for unit, key, version, base, tried, target, attempts, message, died_at in store.rows(DEAD, wanted):
         standing = Standing(
             load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
         )
         yield DeadLetter(
             unit=int(unit),
-            key=str(belongs_to if shape is Shape.VERSION else key),
+            key=str(key),
             version=int(version),
             attempts=int(attempts),
             error=str(message or ""),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store
 
@@ -32,7 +32,7 @@ select coalesce(sum(max(fewer, 0)), 0) from (
 )
 """
 SOME = f"""
-select key from unit where {_CHANGED} and target = '' and not is_context order by id limit :limit
+select {IDENTIFIER} from unit where {_CHANGED} and target = '' and not is_context order by id limit :limit
 """
 CONTENTS_NOW = f"select key, {_TARGET_LINES} from unit where version <= :watermark"
 CONTENTS_CHANGED = f"select key, {_TARGET_LINES} from unit where {_CHANGED} order by id"

@@ -90,6 +90,8 @@ SCHEMA = Schema(
 
 OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
 
+# by what people know a unit: a version of a key by that key
+IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
 READ_META = "select value from meta where name = ?"
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
 READ_LAYOUTS = "select id, columns from layout"
@@ -106,6 +108,8 @@ class Queue:
         self.reload_layouts()
         if self.meta("queue_id") is None:
             self.set_meta("queue_id", str(uuid.uuid4()))
+        if self.meta("shape") != shape.value:
+            self.set_meta("shape", shape.value)
 
     def meta(self, name: str) -> str | None:
         found = self.store.rows(READ_META, (name,))

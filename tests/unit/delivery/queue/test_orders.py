@@ -9,6 +9,7 @@ import pytest
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
 from ondatra_dagster.delivery.push_port import Parcel
+from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten, replay
@@ -179,6 +180,7 @@ def test_a_new_version_takes_along_what_is_left_of_those_before_it(versions):
     go(versions)
     take_in(versions, a_row(1, BEFORE, of="a"), a_row(1, AFTER, of="a"), a_row(3, of="a"))
     go(versions, b1="reject: no", a1="reject: no", i3="error: later")
+    assert [("a", "later")] == [(each.key, each.error) for each in oldest(versions.store, limit=9)]
     assert [("a", "no")] == [
         (letter.key, letter.error) for letter in dead_letters(versions.store, Shape.VERSION)
     ]
