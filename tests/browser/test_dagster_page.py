@@ -37,6 +37,7 @@ FLAGS = [
 PAGE_SECONDS = 120  # a busy machine, not a slow page
 RUN_SECONDS = 240  # starts a JVM
 SENSOR = "push__sync__crm__sensor"
+DUE = "push_due"
 
 
 class DagsterDev:
@@ -185,10 +186,11 @@ class DagsterPage:
             expect(self._page.get_by_text(text).first).to_be_visible()
         self._take(f"check-{asset}-{check}")
 
-    def expect_running_sensor(self, name: str) -> None:
+    def expect_running_sensors(self, *names: str) -> None:
         self._open("/automation")
-        expect(self._page.get_by_role("link", name=name)).to_be_visible()
-        expect(self._page.locator("input:checked")).to_have_count(1)  # the project has one switch
+        for name in names:
+            expect(self._page.get_by_role("link", name=name)).to_be_visible()
+        expect(self._page.locator("input:checked")).to_have_count(len(names))  # the project's only switches
         self._take("sensors")
 
     def _open(self, path: str) -> None:
@@ -210,7 +212,7 @@ def test_what_is_materialized_is_pushed_and_a_reject_is_shown(
     page.expect_on_asset("push/sync/crm", "Delivers sync.crm to Demo as Contact", "planned", "queue depth")
 
     write_contacts(root, a1="ada@example.org", b2="bo@example.com", c3="no address")
-    page.expect_running_sensor(SENSOR)
+    page.expect_running_sensors(SENSOR, DUE)
     page.materialize("raw/contacts", "sync/crm")
     page.expect_success(SENSOR)
     assert {"a1": "ada@example.org", "b2": "bo@example.com"} == _emails(api)
