@@ -1,12 +1,12 @@
 # Each target sets up what it needs first, and is one line. `make` alone lists them.
-.PHONY: help run dev api test unit check bench pin soak
+.PHONY: help run dev api test unit check bench bench-kinds pin soak
 PORT = 8321
 DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
 PYTEST = .venv/bin/python -m pytest -n 2 --dist load
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\): ## /make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\): ## /make \1	/p' Makefile
 run: ## run the example project against a demo API, and show what was delivered
 	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
@@ -23,5 +23,7 @@ check: ## format, lint, types, unit tests
 	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
 bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
+bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (15 minutes)
+	@sh setup.sh && .venv/bin/python -m bench.kinds
 pin: ## pin the newest releases that pyproject.toml allows
 	@sh setup.sh pin

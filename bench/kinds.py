@@ -1,7 +1,8 @@
 """A million rows through each kind, beside the best statement by hand that gives the same table and feed.
 
-`python -m bench.kinds [ROWS]`, by itself: it takes a quarter of an hour. What is timed is a second run, in
-which one row in a hundred differs; both start from copies of one table, in turns, in one session.
+`python -m bench.kinds [ROWS [KIND…]]`, by itself: it takes a quarter of an hour. For all kinds, it writes
+docs/bench-kinds.md. What is timed is a second run, in which one row in a hundred differs; both start from
+copies of one table, in turns, in one session.
 """
 
 import dataclasses
@@ -25,6 +26,8 @@ from ondatra_dagster.warehouse.model_run import evaluate, write_model
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 REPETITIONS = 3
+LIMITS = {"merge": 1.2, "table": 1.4, "partition": 1.4, "tracked": 1.6, "scd2": 1.6, "append": 2.0}
+PAGE = Path(__file__).parents[1] / "docs" / "bench-kinds.md"
 KEYS = {"merge": ("id",), "tracked": ("doc",), "scd2": ("id",), "partition": ("day",)}
 SOURCE = "raw.rows"
 QUERY = "SELECT id, doc, day, name, amount FROM raw.rows"
@@ -78,6 +81,25 @@ BY_HAND = {
             on n.day = o.day where n.h <> o.h) o on s.day = o.day""",
     "append": "insert into {target} ({columns}) select {columns} from source where id >= {count}",
 }
+
+
+@dataclasses.dataclass
+class Contest:
+    """What one kind took, and what its feed then told."""
+
+    kind: str
+    seconds: dict[str, float]
+    told: dict[str, dict[str, int]]
+
+    def lines(self) -> list[str]:
+        """A line of the table for each; measured by what the kind is held against."""
+        measure = self.seconds["its query" if "its query" in self.seconds else "by hand"]
+        told = ", ".join(f"{rows:,} {change}" for change, rows in sorted(self.told["ondatra"].items()))
+        of_ours = {"ondatra": f"{LIMITS[self.kind]} | {told}"}
+        return [
+            f"| {self.kind}: {name} | {seconds:.1f} | {seconds / measure:.2f} | {of_ours.get(name, ' | ')} |"
+            for name, seconds in self.seconds.items()
+        ]
 
 
 @dataclasses.dataclass
@@ -163,7 +185,7 @@ class Bench:
         rows = feed.option("startingVersion", state.version if state else 0).load(path)
         return {row["_change_type"]: row["count"] for row in rows.groupBy("_change_type").count().collect()}
 
-    def contest(self, kind: str) -> dict[str, object]:
+    def contest(self, kind: str) -> Contest:
         """Both, in turns."""
         more = self.count // 100 if kind == "append" else 0
         self.source("id")
@@ -190,9 +212,7 @@ class Bench:
                 told[name] = self.changes()
         shutil.rmtree(self.warehouse.table_path("mart.rows"))
         shutil.rmtree(self.warehouse.table_path(SOURCE))
-        best = {name: min(found) for name, found in times.items()}
-        ratio = best["ondatra"] / best["by hand"]
-        return {"kind": kind, "ratio": round(ratio, 2), "seconds": best, "told": told}
+        return Contest(kind=kind, seconds={name: min(found) for name, found in times.items()}, told=told)
 
     def query(self) -> None:
         """The query alone."""
@@ -208,8 +228,30 @@ def main() -> None:
         settings = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[2]"})
         with Warehouse(settings) as warehouse:
             bench = Bench(warehouse, root, count)
+            contests = []
             for kind in kinds:
-                print(json.dumps(bench.contest(kind)), flush=True)
+                contests.append(bench.contest(kind))
+                print(json.dumps(dataclasses.asdict(contests[-1])), flush=True)
+    if set(kinds) == set(BY_HAND):
+        PAGE.write_text(page(contests, count), encoding="utf-8")
+
+
+def page(contests: list[Contest], count: int) -> str:
+    """docs/bench-kinds.md"""
+    lines = [line for contest in contests for line in contest.lines()]
+    return f"""<!-- Written by `make bench-kinds`; edits are lost. -->
+# The kinds, at {count:,} rows
+
+A second run in which one row in a hundred differs (partition: in a tenth of the partitions; append: one more
+row in a hundred), beside the best statement by hand that gives the same table and the same change feed.
+Best of {REPETITIONS}, in turns, from copies of one table, in one session of `local[2]`.
+Only the ratios mean something.
+The statements are in `bench/kinds.py`.
+
+| | s | times by hand (append: its query) | at most | the feed then tells |
+|---|---:|---:|---:|---|
+{chr(10).join(lines)}
+"""
 
 
 if __name__ == "__main__":
