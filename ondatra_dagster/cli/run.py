@@ -69,7 +69,7 @@ def run(
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
     with contextlib.closing(progress), opened(workspace, progress) as engine:
         if plan.needs_tables:
-            engine.start_early()
+            engine.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.run import run_plan
 
         end = run_plan(engine, plan, trigger=trigger, allow_deletes=allow_deletes)

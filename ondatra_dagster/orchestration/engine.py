@@ -75,7 +75,7 @@ class Tables(Protocol):
         """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
 
     def feed(self, sync: Sync) -> Feed: ...
-    def start_early(self) -> None: ...
+    def start_early(self, models: Iterable[Model]) -> None: ...
     def activity(self) -> str:
         """What is being done just now; "" where nobody knows."""
 
@@ -108,9 +108,9 @@ class Engine:
         self._written: dict[str, Written] = {}
         self._verdicts: dict[str, tuple[CheckVerdict, ...]] = {}
 
-    def start_early(self) -> None:
-        """Let what takes long to start come up while something else is being done."""
-        self.tables.start_early()
+    def start_early(self, models: Iterable[Model]) -> None:
+        """Let what takes long to start come up, fit for these models, while something else is being done."""
+        self.tables.start_early(models)
 
     def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
         """Whether the model has to be computed now, when all that it reads has had its turn."""

@@ -1,7 +1,7 @@
 """An engine with the real warehouse behind it: Spark's code is loaded when something is computed or read."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,8 +51,10 @@ class SparkTables:
             self._warehouse = Warehouse(self._settings)
         return self._warehouse
 
-    def start_early(self) -> None:
-        """Let Spark come up while something else is being done."""
+    def start_early(self, models: Iterable[Model]) -> None:
+        """Let Spark come up while something else is being done, fit for these models."""
+        for model in models:
+            self._expect(model)
         self.warehouse.start_early()
 
     def activity(self) -> str:
@@ -62,6 +64,8 @@ class SparkTables:
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         from ondatra_dagster.warehouse.model_run import evaluate
 
+        if not self.warehouse.started:
+            self._expect(model)
         return evaluate(self.warehouse, model, versions, is_full=is_full)
 
     def write(
@@ -70,6 +74,11 @@ class SparkTables:
         from ondatra_dagster.warehouse.model_run import write_model
 
         return write_model(self.warehouse, model, frame, note, is_full=is_full, planned=planned)
+
+    def _expect(self, model: Model) -> None:
+        from ondatra_dagster.warehouse.work_size import model_bytes
+
+        self.warehouse.expect(model_bytes(self._settings, model))
 
     def feed(self, sync: Sync) -> "LazyFeed":
         return LazyFeed(lambda: self._feed(sync))

@@ -27,7 +27,7 @@ from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_connect import connect
 from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
-from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK
+from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK, compiler_options
 from ondatra_dagster.wording import count
 
 DELTA = {
@@ -49,8 +49,8 @@ LOCAL = {  # for work that one machine does: what costs time before the first ro
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is kept for seconds
 }
-LOCAL_OPTIONS = (  # a JVM that lives for seconds: compile once and quickly, collect seldom
-    *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+LOCAL_OPTIONS = (  # a JVM that lives for seconds: collect seldom
+    *("-Xss4m", "-Xmn400m", "-XX:+UseSerialGC"),
     *("-XX:MetaspaceSize=256m", "-XX:ReservedCodeCacheSize=240m"),
 )
 EXECUTORS = "spark.executor.extraJavaOptions"
@@ -72,6 +72,11 @@ class Warehouse:
         self._locks: SessionLocks | None = None
         self._starting = threading.Lock()
         self._is_closed = False
+        self._expected_bytes = 0.0
+
+    def expect(self, size: float) -> None:
+        """So many bytes are going to be read at most, which matters to how Spark is started."""
+        self._expected_bytes = max(self._expected_bytes, size)
 
     @property
     def started(self) -> bool:
@@ -149,7 +154,7 @@ class Warehouse:
         return self._start_driver()
 
     def _start_driver(self) -> SparkSession:
-        launch = _driver(self.settings, self._java_options)
+        launch = _driver(self.settings, self._java_options, compiler_options(self._expected_bytes))
         locks = SessionLocks(self.locks / "sessions")
         try:
             self._jvm = start_jvm(dataclasses.replace(launch, held_files=[locks.for_jvm]))
@@ -162,12 +167,12 @@ class Warehouse:
             return SparkSession(SparkContext(gateway=gateway, conf=conf))
 
 
-def _driver(settings: Settings, java_options: Sequence[str]) -> Launch:
+def _driver(settings: Settings, java_options: Sequence[str], compiler: Sequence[str]) -> Launch:
     """How the driver is started: alone, or as the client of the cluster that spark.master names."""
     java = find_java(settings.java_home)
     jars = [*delta_jars(settings.jars), *(s3a_jars(settings.jars) if settings.uses_s3 else ())]
     conf = _driver_conf(settings, jars)
-    local = LOCAL_OPTIONS if settings.spark.master.startswith("local") else ()
+    local = (*LOCAL_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
     own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
     memory = conf.get("spark.driver.memory", MEMORY)
     archive = archive_path(java, jars)

@@ -13,6 +13,8 @@ from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.settings import Settings
 
 SMALL_BYTES = 2_000_000  # of files: a hundred thousand rows or so
+LARGE_BYTES = 20_000_000  # of files: a million rows or more
+COMPILES_ONCE = "-XX:TieredStopAtLevel=1"  # quickly, and never again for what turns out to be used much
 FOR_SMALL_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -29,6 +31,11 @@ def model_bytes(settings: Settings, model: Model) -> float:
     """How much a run of the model reads at most, as far as its inputs tell; infinite when one doesn't."""
     own = table_bytes(table_path(settings, model.id)) or 0
     return own + sum(_input_bytes(settings, source) for source in model.inputs)
+
+
+def compiler_options(size: float) -> tuple[str, ...]:
+    """How a JVM that is going to read so much is to compile: good code takes seconds to make."""
+    return (COMPILES_ONCE,) if size <= LARGE_BYTES else ()
 
 
 def tune(session: SparkSession, settings: Settings, size: float) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +152,10 @@ class PlainTables:
         self.refreshed: list[str] = []  # those that were to be brought to just their query's rows
         self.broken: set[str] = set()  # models that fail
         self.feeds_read = 0
-        self.was_started_early = False
+        self.started_early_for: list[str] = []
 
-    def start_early(self) -> None:
-        self.was_started_early = True
+    def start_early(self, models: Iterable[Model]) -> None:
+        self.started_early_for = [model.name for model in models]
 
     def activity(self) -> str:
         return "reading rows"

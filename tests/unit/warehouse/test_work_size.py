@@ -6,7 +6,7 @@ from pathlib import Path
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
 from ondatra_dagster.project.settings.settings import read_settings
-from ondatra_dagster.warehouse.work_size import model_bytes
+from ondatra_dagster.warehouse.work_size import COMPILES_ONCE, compiler_options, model_bytes
 
 
 def reading(*inputs: Input) -> Model:
@@ -38,3 +38,10 @@ def test_inputs_and_the_models_own_table_count(tmp_path: Path) -> None:
         model_bytes(settings, reading(SourceInput(source="crm", table="t", location="cat.crm")))
     )
     assert math.isinf(model_bytes(settings, reading(FileInput(format="json", path="s3a://b/x.json"))))
+
+
+def test_only_large_work_is_compiled_well() -> None:
+    """Good code takes seconds to make: more than all of a small run."""
+    assert (COMPILES_ONCE,) == compiler_options(1_000_000)
+    assert () == compiler_options(500_000_000)
+    assert () == compiler_options(math.inf)
