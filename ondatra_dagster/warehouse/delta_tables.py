@@ -114,7 +114,8 @@ class Target:
     def _write(self, rows: DataFrame, mode: str, note: CommitNote) -> DataFrameWriter:
         # a table that was of kind partition still lies in its folders
         missing = [name for name in self.state.partition_columns if name not in rows.columns]
-        rows = rows.withColumns({name: F.lit(None).cast("string") for name in missing})
+        for name in missing:
+            rows = rows.withColumn(name, F.lit(None).cast("string"))
         return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
     def merge(self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = ()) -> None:
