@@ -107,7 +107,7 @@ def test_a_row_that_a_deletion_vector_hides_is_never_shown(lake: ModelTables) ->
 def test_a_clone_is_read_from_the_files_of_another_table(lake: ModelTables) -> None:
     model = a_model("table", values("1, 'a'"))
     lake.write(model)
-    path = f"{lake.path(model)} clone"
+    path = lake.path(model) + " clone"
     lake.warehouse.session.sql(
         f"create table delta.`{path}` shallow clone delta.`{lake.path(model)}`"
     ).collect()
