@@ -7,8 +7,7 @@ from support.model_tables import ModelTables, a_model, values
 
 from ondatra_dagster.planning.live_files import BeyondUsError, live_table
 from ondatra_dagster.planning.named_tables import NamedTable
-from ondatra_dagster.project.settings.addresses import Address
-from ondatra_dagster.project.settings.s3_access import S3Access
+from ondatra_dagster.project.settings.addresses import Address, s3_access
 from ondatra_dagster.warehouse.payloads import json_columns, object_texts
 from ondatra_dagster.warehouse.stored_rows import stored_rows
 from ondatra_dagster.warehouse.table_rows import rows_of
@@ -118,6 +117,6 @@ def test_a_clone_is_read_from_the_files_of_another_table(lake: ModelTables) -> N
 def test_rows_are_cut_off_and_counted(lake: ModelTables) -> None:
     model = a_model("table", "select id from range(100)")
     lake.write(model)
-    table = NamedTable(name="x", address=Address(lake.path(model), S3Access()), remedy="")
+    table = NamedTable(name="x", address=Address(lake.path(model), s3_access(lake.path(model))), remedy="")
     found = stored_rows(dataclasses.replace(lake.warehouse.settings), table, limit=7)
     assert (["id"], 7, 100) == (found.columns, len(list(found.values())), found.total)
