@@ -7,6 +7,7 @@ copies of one table, in turns, in one session.
 
 import dataclasses
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -114,10 +115,10 @@ class Bench:
     def session(self) -> SparkSession:
         return self.warehouse.session
 
-    def source(self, name: str, *, count: int | None = None) -> None:
+    def source(self, name: str, *, count: int | None = None, kind: str = "table") -> None:
         """Let raw.rows hold these rows."""
         rows = ROWS.format(name=name, count=count or self.count)
-        self.write(self.model("table", rows, name=SOURCE, reads=False))
+        self.write(self.model(kind, rows, name=SOURCE, reads=False))
 
     def model(self, kind: str, sql: str = QUERY, *, name: str = "mart.rows", reads: bool = True) -> Model:
         source = ModelInput(model=SOURCE)
@@ -188,12 +189,15 @@ class Bench:
     def contest(self, kind: str) -> Contest:
         """Both, in turns."""
         more = self.count // 100 if kind == "append" else 0
-        self.source("id")
+        grows = "append" if kind == "append" else "table"
+        self.source("id", kind=grows)
         self.write(self.model(kind))
         shutil.rmtree(self.root / "kept", ignore_errors=True)
         shutil.copytree(self.warehouse.table_path("mart.rows"), self.root / "kept")
         self.source(
-            "id" if more else CHANGED_NAME if kind == "partition" else WIDE_CHANGE, count=self.count + more
+            "id" if more else CHANGED_NAME if kind == "partition" else WIDE_CHANGE,
+            count=self.count + more,
+            kind=grows,
         )
         runs: dict[str, Callable[[], None]] = {
             "ondatra": lambda: self.write(self.model(kind)),
@@ -227,6 +231,7 @@ def main() -> None:
         root = Path(folder)
         settings = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[2]"})
         with Warehouse(settings) as warehouse:
+            warehouse.expect(math.inf)  # started as for work of this size
             bench = Bench(warehouse, root, count)
             contests = []
             for kind in kinds:
