@@ -12,8 +12,8 @@ import orjson
 from bench.rows import COLUMNS, row
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
 from ondatra_dagster.delivery.deliver import Course, deliver
-from ondatra_dagster.delivery.push_source import read_source
-from ondatra_dagster.delivery.pusher import PushContext, Pusher, open_pusher
+from ondatra_dagster.delivery.push.push_source import read_source
+from ondatra_dagster.delivery.push.pusher import PushContext, Pusher, open_pusher
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape

@@ -6,8 +6,8 @@ import pytest
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.cli.main import cli
-from ondatra_dagster.delivery.api_dict import API_KEYS, PUSH_KEYS
 from ondatra_dagster.delivery.outcome import Verdict
+from ondatra_dagster.delivery.push.api_dict import API_KEYS, PUSH_KEYS
 from ondatra_dagster.project.header import SYNONYMS, WORDS
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.settings.setting_values import READERS

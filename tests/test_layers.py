@@ -31,14 +31,8 @@ HOMES = {
     "py4j": {"warehouse"},
     "grpc": {"warehouse.spark_connect"},
     "dagster": {"orchestration"},
-    "starlark": {"delivery.push_library"},
-    "httpx": {
-        "delivery.http_api",
-        "delivery.http_transport",
-        "delivery.http_redirect",
-        "delivery.http_request",
-        "delivery.http_exchange",
-    },
+    "starlark": {"delivery.push.push_library"},
+    "httpx": {"delivery.http"},
     "sqlite3": {"store"},
     "sqlite_utils": {"store"},
     "pyarrow": {

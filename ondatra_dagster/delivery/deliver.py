@@ -19,8 +19,8 @@ from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out
-from ondatra_dagster.delivery.push_config import PushConfig
-from ondatra_dagster.delivery.push_port import Parcel, Push, Pushed
+from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_port import Parcel, Push, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
 from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
 from ondatra_dagster.delivery.queue.settle import Settled, settle

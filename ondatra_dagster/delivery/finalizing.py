@@ -12,7 +12,7 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType, Column
 from ondatra_dagster.delivery.journal import Journal
-from ondatra_dagster.delivery.push_port import Push
+from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.tables import OWED, Queue
 from ondatra_dagster.errors import PushContractError

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ondatra_dagster.delivery.push_port import Pushed
+from ondatra_dagster.delivery.push.push_port import Pushed
 
 OUTAGES_BEFORE_STOP = 3
 

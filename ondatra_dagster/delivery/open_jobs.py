@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, Job
 
 PATIENCE_SECONDS = 120.0  # a run doesn't wait longer for its next piece of news

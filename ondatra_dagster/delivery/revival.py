@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, by_key, note_crash, split
 from ondatra_dagster.delivery.queue.tables import Queue
 

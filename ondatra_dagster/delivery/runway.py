@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.open_jobs import OpenJobs
-from ondatra_dagster.delivery.push_port import Parcel
+from ondatra_dagster.delivery.push.push_port import Parcel
 from ondatra_dagster.delivery.queue.claim import Batch, claim
 from ondatra_dagster.delivery.queue.tables import Queue
 

@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from ondatra_dagster.delivery.push_config import WHOLE
+from ondatra_dagster.delivery.push.push_config import WHOLE
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.kinds import Kind

@@ -3,7 +3,7 @@
 import dataclasses
 from datetime import UTC, datetime
 
-from ondatra_dagster.delivery.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters
 from ondatra_dagster.delivery.queue.removals import Removals

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ondatra_dagster.delivery.library_check import LibraryCheck, check_library, check_use
+from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path

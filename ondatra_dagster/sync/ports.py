@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from ondatra_dagster.changes import Column, InvalidRow, Segment
-from ondatra_dagster.delivery.push_port import Push
+from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
 

@@ -14,7 +14,7 @@ from ondatra_dagster.changes import ChangeType, Column, InvalidRow
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.push_port import Push
+from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, make_due

@@ -4,7 +4,7 @@ import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ondatra_dagster.delivery.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.shapes import is_by_key, open_queue_of, shape_of

@@ -11,8 +11,8 @@ import orjson
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.frontier import Frontier
-from ondatra_dagster.delivery.push_source import read_source
-from ondatra_dagster.delivery.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.push.push_source import read_source
+from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.claim import Batch
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten

@@ -11,7 +11,7 @@ import orjson
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import Kind
 
 Row = dict[str, object]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ondatra_dagster.delivery import deliver as delivering
 from ondatra_dagster.delivery import finalizing
-from ondatra_dagster.delivery.http_transport import _Stream
+from ondatra_dagster.delivery.http.http_transport import _Stream
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.open_jobs import OpenJobs
 from ondatra_dagster.delivery.queue import enqueue as enqueueing

@@ -11,8 +11,8 @@ from support.kind_tables import KindTable
 
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Limit, Model, SinkUse
 from ondatra_dagster.sync.ports import Ports

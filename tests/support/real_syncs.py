@@ -6,8 +6,8 @@ from pathlib import Path
 from support.kind_tables import KindTable
 from support.tables import Table
 
-from ondatra_dagster.delivery.push_source import read_source
-from ondatra_dagster.delivery.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.push.push_source import read_source
+from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports

@@ -4,10 +4,10 @@ import sys
 import threading
 from pathlib import Path
 
-from ondatra_dagster.delivery.http_api import HttpApi
-from ondatra_dagster.delivery.http_request import Call
-from ondatra_dagster.delivery.push_source import read_source
-from ondatra_dagster.delivery.rate_limit import RateLimit
+from ondatra_dagster.delivery.http.http_api import HttpApi
+from ondatra_dagster.delivery.http.http_request import Call
+from ondatra_dagster.delivery.http.rate_limit import RateLimit
+from ondatra_dagster.delivery.push.push_source import read_source
 
 THREADS = 8
 

@@ -16,7 +16,7 @@ from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.claim import frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters

@@ -12,8 +12,8 @@ import pytest
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse

@@ -10,8 +10,8 @@ import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_config import PushConfig, PushSettings
-from ondatra_dagster.delivery.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.project.header import read_header
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Ports, SourceState

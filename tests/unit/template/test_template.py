@@ -5,7 +5,7 @@ from pathlib import Path
 import dotenv
 import pytest
 
-from ondatra_dagster.delivery.library_check import check_library
+from ondatra_dagster.delivery.push.library_check import check_library
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 from ondatra_dagster.testing.demo_api.__main__ import main
 

@@ -11,7 +11,7 @@ import pytest
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.deliver import Course, deliver
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push_port import Pushed
+from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.delivery.queue.claim import claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters

@@ -8,7 +8,7 @@ import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
-from ondatra_dagster.delivery.push_port import Parcel
+from ondatra_dagster.delivery.push.push_port import Parcel
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue

@@ -1,0 +1,174 @@
+"""A limit on requests, kept over all syncs, threads and runs that share a base_url.
+
+The times of the newest sends are kept, not a bucket of permits: a full bucket lets twice the limit through in
+one window. A turn is taken before the request goes out, and lasts while it may be on its way: the server
+counts when it arrives, which may be later. A process that dies has used up its turn and no more.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from ondatra_dagster.delivery.push.api_dict import parse_api
+from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
+from ondatra_dagster.store.database import Schema, Store, Value, connect
+
+SCHEMA = Schema(
+    "rates",
+    (
+        (
+            "first",
+            """
+            -- numbered in the order of their turns. arrived_by: when the server has it at the latest
+            create table send (
+                base_url text not null,
+                number integer not null,
+                taken_at real not null,
+                arrived_by real not null,
+                primary key (base_url, number)
+            ) without rowid;
+            create index send_times on send (base_url, taken_at);
+            """,
+        ),
+    ),
+)
+NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
+# when the last of all sends up to that number has arrived: a later turn may well arrive sooner
+ARRIVED_BY = """
+select max(arrived_by) from send where base_url = :base_url and number <= :number and taken_at >= (
+    select taken_at from send where base_url = :base_url and number = :number
+) - :on_its_way
+"""
+TAKE_TURN = "insert into send values (:base_url, :number, :now, :now + :on_its_way)"
+NOTE_ARRIVAL = """
+update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
+"""
+# two for each that is added, so that a turn costs the same however many there were
+FORGET_OLD = """
+delete from send where base_url = :base_url and taken_at < :now - :longest and number in (
+    select number from send where base_url = :base_url order by number limit 2
+)
+"""
+FORGET_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
+ON_ITS_WAY_SECONDS = 0.5  # longer than a request takes until the server has it, on a busy machine too
+MARGIN_SECONDS = 0.001
+LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
+
+
+class RateLimit:
+    """The turns of one base_url. Several threads may wait in it."""
+
+    def __init__(
+        self,
+        path: Path,
+        base_url: str,
+        limits: Iterable[RateLimitConfig],
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._base_url = _shared(base_url)
+        self._limits = tuple(limits)
+        self._longest = max([LONGEST_SECONDS, *(limit.per_seconds for limit in self._limits)])
+        self._clock = clock
+        self._sleep = sleep
+        self._threads = threading.Lock()
+        self._lock_file = os.open(_lock_path(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        with self._alone():
+            self._store: Store = connect(path, SCHEMA, used_by_threads=True)
+            # send times that a power cut takes along are no loss
+            self._store.run("pragma synchronous = normal")
+
+    @classmethod
+    def of(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
+        """All limits that files of `lib` set for the sink's base_url; None without one: nothing is opened."""
+        limits = tuple(limits_for(config.base_url, lib)) if config.base_url else ()
+        return cls(path, config.base_url, limits) if config.base_url and limits else None
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until one more request may go out, which is sent and answered inside."""
+        number, wait_seconds = self._take_turn()
+        while wait_seconds > 0:
+            self._sleep(wait_seconds)
+            number, wait_seconds = self._take_turn()
+        try:
+            yield
+        finally:
+            with self._alone(), self._store.immediate():
+                self._store.run(NOTE_ARRIVAL, self._with(number=number, now=self._clock()))
+
+    def close(self) -> None:
+        with self._alone():  # a thread that nobody waits for any more may be in the middle of its turn
+            self._store.close()
+        os.close(self._lock_file)
+        self._lock_file = -1  # the number may soon be another file's
+
+    def _take_turn(self) -> tuple[int, float]:
+        """The number of the turn, and zero when it is taken; else in how many seconds to ask again."""
+        with self._alone(), self._store.immediate():
+            now = self._clock()
+            number = self._last_number(now) + 1
+            wait_seconds = max(self._wait_seconds(limit, number, now) for limit in self._limits)
+            if wait_seconds <= 0:
+                self._store.run(FORGET_OLD, self._with(now=now, longest=self._longest))
+                self._store.run(TAKE_TURN, self._with(number=number, now=now, on_its_way=ON_ITS_WAY_SECONDS))
+            return number, wait_seconds
+
+    def _last_number(self, now: float) -> int:
+        for number, taken_at in self._store.rows(NEWEST, self._with()):
+            if taken_at <= now + ON_ITS_WAY_SECONDS:
+                return int(number)
+            # the clock was set back: what is still to come can't be waited for
+            self._store.run(FORGET_FUTURE, self._with(now=now))
+            return self._last_number(now)
+        return 0
+
+    def _wait_seconds(self, limit: RateLimitConfig, number: int, now: float) -> float:
+        before = self._with(number=number - limit.requests, on_its_way=ON_ITS_WAY_SECONDS)
+        ((arrived_by,),) = self._store.rows(ARRIVED_BY, before)
+        if arrived_by is None:
+            return 0.0
+        wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
+        if arrived_by > now:  # it is under way, and will most likely have arrived sooner
+            return max(wait_seconds - ON_ITS_WAY_SECONDS, MARGIN_SECONDS)
+        return wait_seconds
+
+    def _with(self, **parameters: Value) -> Mapping[str, Value]:
+        return {"base_url": self._base_url, **parameters}
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        # SQLite before 3.51.3 can spoil a file when two connections write and checkpoint it at one instant,
+        # and its own waiting sleeps: so one thread of one process at a time comes near it
+        with self._threads:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+
+def limits_for(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
+    """The limits of all sinks that call this base_url: the API counts what arrives, whoever sent it."""
+    for file in sorted(lib.glob("*.star")):
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
+        if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
+            continue
+        config, _ = parse_api(text, file.name)
+        if config and config.rate_limit and config.base_url and _shared(config.base_url) == _shared(base_url):
+            yield config.rate_limit
+
+
+def _shared(base_url: str) -> str:
+    return base_url.rstrip("/").lower()
+
+
+def _lock_path(path: Path) -> Path:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path.with_suffix(".lock")

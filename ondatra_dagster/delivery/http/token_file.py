@@ -1,0 +1,52 @@
+"""Where a rotated refresh token is kept: the server takes each one once, so the newest must outlive its run.
+
+Nothing else of a token is ever on disk. The file is its owner's alone, and named by a digest.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from ondatra_dagster.delivery.http.token_grant import Tokens
+
+
+class TokenFile:
+    """The newest tokens that grew out of one refresh token. One process at a time asks for new ones."""
+
+    def __init__(self, folder: Path, *grown_from: str) -> None:
+        name = hashlib.blake2b("\n".join(grown_from).encode(), digest_size=16).hexdigest()
+        self._path = folder / f"{name}.json"
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else asks meanwhile: a server may take a second use of one refresh token for a theft."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def read(self) -> Tokens | None:
+        """What was kept last; None when nothing was, or what is there can't be read as that."""
+        try:
+            return Tokens(**orjson.loads(self._path.read_bytes()))
+        except (FileNotFoundError, orjson.JSONDecodeError, TypeError):
+            return None
+
+    def write(self, tokens: Tokens) -> None:
+        """Keep them: whole, and before anybody uses them."""
+        new = self._path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as opened:
+            opened.write(orjson.dumps(tokens._asdict()))
+            opened.flush()
+            os.fsync(file)
+        new.replace(self._path)

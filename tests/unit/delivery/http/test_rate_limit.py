@@ -1,0 +1,210 @@
+"""Never more requests in a window than the limit says, over threads, syncs and processes."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ondatra_dagster.delivery.http.rate_limit import RateLimit, limits_for
+from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
+
+
+class Clock:
+    """Time that passes by sleeping only."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+THREE_IN_TEN = RateLimitConfig(requests=3, per_seconds=10.0)
+
+
+def a_limit(
+    folder: Path, clock: Clock, *limits: RateLimitConfig, base_url: str = "https://x.test"
+) -> RateLimit:
+    limits = limits or (THREE_IN_TEN,)
+    return RateLimit(folder / "rates.sqlite", base_url, limits, clock=clock, sleep=clock.sleep)
+
+
+def sent(limit: RateLimit, clock: Clock, *, on_its_way: float = 0.0) -> float:
+    """When the server has the request."""
+    with limit.turn():
+        clock.sleep(on_its_way)
+        return clock.now
+
+
+def crowd(stamps: list[float], per_seconds: float) -> int:
+    """The most sends in any window of that length."""
+    return max(sum(start <= stamp < start + per_seconds for stamp in stamps) for start in stamps)
+
+
+def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
+    """A bucket that starts full would let nearly twice as many through at first."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock)
+    stamps = []
+    for _ in range(20):
+        stamps.append(sent(limit, clock))
+        clock.sleep(0.1)
+
+    assert crowd(stamps, 10.0) == 3
+    assert stamps[-1] - stamps[0] < 65
+
+
+def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
+    """The server looks at its own clock; what left earlier and came later shares its window with the next."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
+    ways = (0.4, 0.0, 0.3, 0.0, 0.0)
+    stamps = [sent(limit, clock, on_its_way=way) for way in ways]
+
+    assert crowd(stamps, 1.0) == 1
+
+
+def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """The request has arrived long before; what takes so long is the server's work."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
+    began_at = clock.now
+    with limit.turn():
+        sent(limit, clock)
+
+    assert clock.now - began_at < 1.6
+
+
+def test_a_pause_is_no_credit(tmp_path: Path) -> None:
+    """After an hour of silence the limit is what it was."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock)
+    sent(limit, clock)
+    clock.sleep(3600)
+
+    assert crowd([sent(limit, clock) for _ in range(8)], 10.0) == 3
+
+
+def test_a_restart_is_no_credit(tmp_path: Path) -> None:
+    """The times are in a file; a process that died in the middle of a call has used up its turn."""
+    clock = Clock()
+    dying = a_limit(tmp_path, clock)
+    stamps = [sent(dying, clock) for _ in range(2)]
+    dying._take_turn()  # and nobody comes to say that it has arrived
+    stamps.append(clock.now + 0.4)
+    again = a_limit(tmp_path, clock)
+    stamps += [sent(again, clock) for _ in range(4)]
+
+    assert crowd(stamps, 10.0) == 3
+
+
+def test_of_two_limits_the_stricter_holds(tmp_path: Path) -> None:
+    """At each moment: one may be for bursts, the other for a day."""
+    clock = Clock()
+    burst = RateLimitConfig(requests=2, per_seconds=1.0)
+    limit = a_limit(tmp_path, clock, burst, THREE_IN_TEN)
+    stamps = [sent(limit, clock) for _ in range(12)]
+
+    assert (2, 3) == (crowd(stamps, 1.0), crowd(stamps, 10.0))
+
+
+def test_sinks_of_one_api_share_their_sends(tmp_path: Path) -> None:
+    """The API counts what arrives, whichever sink sent it; another API doesn't."""
+    clock = Clock()
+    one = a_limit(tmp_path, clock, base_url="https://X.test/")
+    two = a_limit(tmp_path, clock)
+    other = a_limit(tmp_path, clock, base_url="https://y.test")
+    stamps = []
+    for limit in (one, other, two, one, other, two, one):
+        stamp = sent(limit, clock)
+        stamps += [stamp] if limit is not other else []
+
+    assert crowd(stamps, 10.0) == 3
+
+
+def test_an_edited_limit_holds_at_once(tmp_path: Path) -> None:
+    """A limit that was too strict isn't remembered."""
+    clock = Clock()
+    sent(a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1000.0)), clock)
+    began_at = clock.now
+    edited = a_limit(tmp_path, clock, RateLimitConfig(requests=100, per_seconds=1.0))
+    for _ in range(50):
+        sent(edited, clock)
+
+    assert began_at == clock.now
+
+
+def test_a_clock_that_is_set_back_stops_nobody(tmp_path: Path) -> None:
+    """Sends in the future are forgotten."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=10.0))
+    sent(limit, clock)
+    clock.now -= 86_400
+    began_at = clock.now
+    sent(limit, clock)
+
+    assert began_at == clock.now
+
+
+def a_config(base_url: str | None = "https://x.test") -> PushConfig:
+    return PushConfig(name="x", file="lib/x.star", destination="x", object="x", base_url=base_url)
+
+
+def test_without_a_limit_nothing_is_opened(lib: Callable[..., Path], tmp_path: Path) -> None:
+    """What isn't asked for costs nothing."""
+    folder = lib(x="def push(rows):\n    pass").parent
+    for config in (a_config(), a_config(None)):
+        assert RateLimit.of(config, tmp_path / "rates.sqlite", lib=folder) is None
+
+    assert not (tmp_path / "rates.sqlite").exists()
+
+
+def test_a_limit_holds_for_every_sink_of_its_api(lib: Callable[..., Path]) -> None:
+    """Also for one that names none itself; a file that can't be read names none."""
+    text = 'API = {"base_url": "%s", "rate_limit": {"requests": %d, "per": "1s"}}'
+    folder = lib(
+        a=text % ("https://X.test/", 1),
+        b=text % ("https://x.test", 2),
+        c=text % ("https://y.test", 3),
+        d='API = {"base_url": "https://x.test"}',
+        e="rate_limit(",
+    ).parent
+
+    found = [limit.requests for limit in limits_for("https://x.test", folder)]
+    assert [1, 2] == found
+
+
+SEND_IN_THREADS = """
+import pathlib, sys, threading, time
+from ondatra_dagster.delivery.push.push_config import RateLimitConfig
+from ondatra_dagster.delivery.http.rate_limit import RateLimit
+rate = RateLimitConfig(requests=3, per_seconds=0.25)
+limit = RateLimit(pathlib.Path(sys.argv[1]), "http://x", [rate])
+def send():
+    for _ in range(3):
+        with limit.turn():
+            at = time.time()
+        sys.stdout.write(f"{at}\\n")
+workers = [threading.Thread(target=send) for _ in range(2)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+"""
+
+
+def test_threads_and_processes_take_turns(tmp_path: Path) -> None:
+    """Two processes of two threads each, on real time: the moments at which they took their turns judge."""
+    path = tmp_path / "rates.sqlite"
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", SEND_IN_THREADS, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    stamps = [float(line) for child in children for line in child.communicate()[0].split()]
+
+    assert [0, 0] == [child.returncode for child in children]
+    assert len(stamps) == 12
+    assert crowd(stamps, 0.25) <= 3

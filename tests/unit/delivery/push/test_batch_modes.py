@@ -1,0 +1,91 @@
+"""What push() returned, as an outcome for each row."""
+
+import pytest
+
+from ondatra_dagster.delivery.http.redaction import Redactor
+from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, BatchResult, run_sync
+from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
+from ondatra_dagster.errors import PushContractError
+
+KEYS = ["1:insert", "2:update_preimage", "2:update_postimage"]
+
+
+def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> BatchResult:
+    return run_sync(lambda: returned, KEYS, redact=Redactor(secrets).redact)
+
+
+def test_every_row_of_the_batch_gets_its_outcome() -> None:
+    """An update's two images have statuses of their own."""
+    result = result_of({"1:insert": "ok", "2:update_preimage": "ok", "2:update_postimage": "reject: no"})
+
+    expected = {
+        "1:insert": Outcome(Verdict.OK),
+        "2:update_preimage": Outcome(Verdict.OK),
+        "2:update_postimage": Outcome(Verdict.REJECT, "no"),
+    }
+    assert BatchResult(outcomes=expected) == result
+
+
+def test_a_row_without_status_takes_no_other_with_it() -> None:
+    """The rows with a status keep it."""
+    outcomes = result_of({"1:insert": "ok"}).outcomes
+
+    assert Outcome(Verdict.OK) == outcomes["1:insert"]
+    assert Outcome.missing("2:update_preimage") == outcomes["2:update_preimage"]
+
+
+def test_a_key_that_is_not_in_the_batch_is_a_warning() -> None:
+    """It changes nothing, but its row is probably missing a status."""
+    result = result_of({**dict.fromkeys(KEYS, "ok"), "9:insert": "error: x", 4: "ok"})
+
+    assert dict.fromkeys(KEYS, Outcome(Verdict.OK)) == result.outcomes
+    (warning,) = result.warnings
+    assert "2 rows" in warning
+    assert "'9:insert', 4" in warning
+
+
+@pytest.mark.parametrize("returned", [None, [], "ok", 3])
+def test_anything_but_a_dict_is_an_error_for_all(returned: object) -> None:
+    """What was meant can't be told."""
+    result = result_of(returned)
+
+    assert set(KEYS) == set(result.outcomes)
+    assert {(Verdict.ERROR, False)} == {(each.verdict, each.stated) for each in result.outcomes.values()}
+
+
+def test_a_raise_is_an_error_for_the_whole_batch() -> None:
+    """The cause stands in every row's message."""
+
+    def push() -> object:
+        raise PushContractError("lib/crm.star:4: no")
+
+    result = run_sync(push, KEYS, redact=str)
+
+    assert result.has_raised
+    assert dict.fromkeys(KEYS, Outcome(Verdict.ERROR, "lib/crm.star:4: no", stated=False)) == result.outcomes
+
+
+def test_other_exceptions_come_out_as_they_are() -> None:
+    """Ctrl-C is not an error of a row."""
+
+    def push() -> object:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(push, KEYS, redact=str)
+
+
+def test_no_secret_gets_into_a_message() -> None:
+    """APIs echo what they were sent, and push() puts answers into statuses and even keys."""
+    result = result_of(
+        {"1:insert": "error: bad token s3cr3t-key", "s3cr3t-key": "ok"}, secrets=("s3cr3t-key",)
+    )
+
+    assert Outcome(Verdict.ERROR, "bad token ***") == result.outcomes["1:insert"]
+    assert "s3cr3t-key" not in str(result)
+
+
+def test_every_mode_that_can_be_configured_can_be_run() -> None:
+    """A mode without its function would fail only at run time."""
+    assert set(CONFIGURABLE) == set(BATCH_MODES)
