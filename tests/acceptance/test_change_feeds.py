@@ -7,6 +7,7 @@ from support.spark_project import SparkProject
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.kinds.writers import WRITERS
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
@@ -189,7 +190,10 @@ def test_every_type_reaches_push_as_the_contract_says(shop: SparkProject) -> Non
     """A date as debug text, or a decimal with lost digits, is a wrong row in somebody's ERP."""
     shop.write({"models/m/types.sql": TYPES})
     assert 0 == shop.run()
-    (segment,) = shop.tables().feed(shop.model("m.types")).segments(None, shop.log_version("m.types"))
+    feed = ChangeFeed(
+        warehouse=shop.tables().warehouse, table=shop.path("m.types"), key_columns=(), by_key=False
+    )
+    (segment,) = feed.segments(None, shop.log_version("m.types"))
     (page,) = segment.pages
     (change,) = page.changes
     assert {

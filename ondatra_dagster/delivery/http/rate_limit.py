@@ -55,7 +55,7 @@ delete from send where base_url = :base_url and taken_at < :now - :longest and n
 )
 """
 FORGET_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
-ON_ITS_WAY_SECONDS = 0.5  # longer than a request takes until the server has it, on a busy machine too
+ON_ITS_WAY_SECONDS = 1.0  # longer than from its turn to the server a request takes, on a busy machine too
 MARGIN_SECONDS = 0.001
 LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
 

@@ -75,7 +75,7 @@ def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
     with limit.turn():
         sent(limit, clock)
 
-    assert clock.now - began_at < 1.6
+    assert clock.now - began_at < 2.1
 
 
 def test_a_pause_is_no_credit(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_restart_is_no_credit(tmp_path: Path) -> None:
     dying = a_limit(tmp_path, clock)
     stamps = [sent(dying, clock) for _ in range(2)]
     dying._take_turn()  # and nobody comes to say that it has arrived
-    stamps.append(clock.now + 0.4)
+    stamps.append(clock.now + 0.9)
     again = a_limit(tmp_path, clock)
     stamps += [sent(again, clock) for _ in range(4)]
 
