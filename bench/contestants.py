@@ -125,7 +125,7 @@ def _settle(queue: Queue, rows: int, size: int = 100) -> None:
         layout = queue.layout_id(page.layout)
         settled = [
             SettledRow(key, rowid, ChangeType.INSERT, version, SUCCEEDED, None, layout, payload)
-            for key, rowid, _, version, payload in page.changes
+            for key, rowid, _, version, payload, _ in page.changes
         ]
         with queue.store.immediate():
             for start in range(0, len(settled), size):
