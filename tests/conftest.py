@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 from ondatra_dagster.project.settings.settings import read_settings
 
 if TYPE_CHECKING:
+    from ondatra_dagster.testing.demo_api import DemoApi
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
 WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
@@ -47,3 +48,19 @@ def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Ware
         settings, folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     ) as warehouse:
         yield warehouse
+
+
+@pytest.fixture(scope="session")
+def running_api() -> "Iterator[DemoApi]":
+    """The demo API of a worker: starting and ending a server takes 0.2 s."""
+    from ondatra_dagster.testing.demo_api import running_demo_api
+
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(running_api: "DemoApi") -> "DemoApi":
+    """The demo API, as good as new."""
+    running_api.clear()
+    return running_api

@@ -20,6 +20,9 @@ SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: 
 SHOWN_SAMPLES = 3
 
 
+UNCHANGED = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
+
+
 class TextProgress:
     """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
@@ -61,7 +64,7 @@ class TextProgress:
     def _ended(self, result: ModelResult) -> None:
         name = result.model.name
         if not result.changed:
-            self._line("=", name, f"unchanged: {result.reason}")
+            self._line("=", name, f"{UNCHANGED.get(result.run_type, 'the same rows')}: {result.reason}")
             return
         changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
         moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)

@@ -24,7 +24,7 @@ from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.run import Occasion
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import set_aside
 
 
 class InvalidSample(Protocol):
@@ -47,6 +47,8 @@ class Written(Protocol):
     def table_id(self) -> str: ...
     @property
     def rows(self) -> int | None: ...
+    @property
+    def inputs(self) -> Mapping[str, str]: ...  # the versions that were read
     @property
     def columns(self) -> tuple[Column, ...]: ...
     @property
@@ -151,33 +153,39 @@ class Engine:
             run_id=computed.run_id,
             checks=model.checks_digest,
         )
+        planned = table_version(step.table) if step.table else ""
         try:
-            written = self.tables.write(
-                model,
-                computed.frame,
-                note,
-                is_full=step.is_full,
-                planned=table_version(step.table) if step.table else "",
-            )
+            written = self.tables.write(model, computed.frame, note, is_full=step.is_full, planned=planned)
         except ChecksFailedError as error:
             self._judged(model, error.findings)
             raise
-        version = f"{written.table_id}@{written.version}"
-        if not written.changed:
-            unchanged = Unchanged(
-                definition=model.definition,
-                inputs=step.inputs,
-                table_version=version,
-                checks=model.checks_digest,
-                warned=warned(written.findings),
-            )
-            self.workspace.noop_cache.remember(model.id, unchanged)
-        result = ModelResult(
-            model=model,
+        self._remember_no_change(model, written)
+        result = self._result(computed, written)
+        self._written[model.id] = written
+        self._progress.model_ended(result)
+        return result
+
+    def _remember_no_change(self, model: Model, written: Written) -> None:
+        """A run that wrote nothing leaves no commit that would say so."""
+        if written.changed:
+            return
+        unchanged = Unchanged(
+            definition=model.definition,
+            inputs=written.inputs,
+            table_version=_version_of(written),
+            checks=model.checks_digest,
+            warned=warned(written.findings),
+        )
+        self.workspace.noop_cache.remember(model.id, unchanged)
+
+    def _result(self, computed: Computed, written: Written) -> ModelResult:
+        step = computed.step
+        return ModelResult(
+            model=step.model,
             changed=written.changed,
             reason=step.reason,
             run_type="full" if step.is_full else "incremental" if step.table else "backfill",
-            table_version=version,
+            table_version=_version_of(written),
             version=written.version,
             rows=written.rows,
             columns=written.columns,
@@ -185,12 +193,9 @@ class Engine:
             updated=written.updated,
             deleted=written.deleted,
             set_aside=sum(written.invalid.values()),
-            verdicts=self._judged(model, written.findings),
+            verdicts=self._judged(step.model, written.findings),
             seconds=self._clock() - computed.started,
         )
-        self._written[model.id] = written
-        self._progress.model_ended(result)
-        return result
 
     def model_verdicts(self, model: Model) -> Iterator[CheckVerdict]:
         """What a model's checks say: of this run, or of the newest that wrote."""
@@ -246,6 +251,10 @@ class Engine:
         return f"{type(error).__name__}: {error}; the whole trace is in {path}"
 
 
+def _version_of(written: Written) -> str:
+    return f"{written.table_id}@{written.version}"
+
+
 def _standing(step: ModelStep) -> tuple[Finding, ...]:
     """What the checks of a table that stays as it is found when it became so."""
     return tuple(Finding(check=check, failed=step.warned.get(check.name, 0)) for check in step.model.checks)
@@ -270,9 +279,7 @@ def invalid_verdict(counts: Mapping[str, int], samples: Sequence[InvalidSample] 
     return CheckVerdict(
         check="invalid_records",
         severity=Severity.WARN if total else Severity.PASS,
-        description=f"{count(total, 'row')} set aside, without a key of its own"
-        if total
-        else "every row has a key of its own",
+        description=set_aside(total) if total else "every row has a key of its own",
         counts=dict(counts),
         samples=tuple({"key": identifier(sample.key), "reason": sample.reason} for sample in samples),
     )

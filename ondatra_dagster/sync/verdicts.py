@@ -10,7 +10,7 @@ from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import Cell, RunSummary
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, set_aside
 
 HOUR_SECONDS = 3600.0
 DEFAULT_MAX_LAG_SECONDS = 24 * HOUR_SECONDS
@@ -70,10 +70,9 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
     if rejected > limits.allowed_rejects(attempted):
         return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
     if rejected or dead:
-        letters = (
-            f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else "no dead letters"
-        )
-        return verdict(Severity.WARN, f"{count(rejected, 'row')} rejected now; {letters}")
+        letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
+        now = f"{count(rejected, 'row')} rejected now" if rejected else ""
+        return verdict(Severity.WARN, "; ".join(filter(None, (now, letters))))
     return verdict(Severity.PASS, "no row was rejected")
 
 
@@ -144,7 +143,7 @@ def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:
     return CheckVerdict(
         check="invalid_records",
         severity=Severity.WARN if run.set_aside else Severity.PASS,
-        description=f"{count(run.set_aside, 'row')} set aside ({newly} newly), without a key of its own"
+        description=f"{set_aside(run.set_aside)} ({newly} of them newly)"
         if run.set_aside
         else "every row has a key of its own",
         counts={"set_aside": run.set_aside, "newly": newly},

@@ -50,6 +50,7 @@ class Written:
     table_id: str
     version: int  # the last commit that changed rows
     rows: int  # in the table now
+    inputs: Mapping[str, str]  # the versions that were read: when another run came first, newer than planned
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -141,6 +142,7 @@ def _write(
         table_id=state.table_id,
         version=state.version,
         rows=effect.rows,
+        inputs=note.inputs,
         inserted=effect.inserted,
         updated=effect.updated,
         deleted=effect.deleted,

@@ -1,7 +1,6 @@
 """From SQL through Spark, Delta, queue, Starlark and HTTP to an API with state: what is found there."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -9,7 +8,7 @@ import pytest
 from support.spark_project import SparkProject
 
 from ondatra_dagster.cli.run import run
-from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.acceptance
@@ -36,18 +35,6 @@ ADA, BEN, CYN = (("C-1", "Ada", "ada@x.org"), ("C-2", "Ben", "ben@x.org"), ("C-3
 
 def line(invoice: str, number: int, quantity: int = 1) -> tuple[object, ...]:
     return (invoice, "C-1", "2026-01-02", number, f"thing {number}", quantity, "9.90")
-
-
-@pytest.fixture(scope="module")
-def running_api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(running_api: DemoApi) -> DemoApi:
-    running_api.clear()
-    return running_api
 
 
 @pytest.fixture

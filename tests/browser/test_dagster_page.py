@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 from support.shop import lay_down, write_contacts
 
-from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.browser
 
@@ -92,12 +92,6 @@ class DagsterDev:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-@pytest.fixture
-def api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
 
 
 @pytest.fixture

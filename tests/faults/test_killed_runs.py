@@ -5,22 +5,16 @@ Each round starts two JVMs, so this belongs to `make soak`.
 
 import collections
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.killed_runs import Run
 from support.shop import lay_down, write_contacts
 
-from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture
-def api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
 
 
 def calls(api: DemoApi, count: int) -> Callable[[Run], bool]:

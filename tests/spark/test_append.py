@@ -214,5 +214,8 @@ def test_a_run_that_was_overtaken_asks_its_query_anew(source: Source) -> None:
     frame = evaluate(lake.warehouse, ROW_BY_ROW, {SOURCE: old})
     source.becomes("2, 'b'")
     assert [(2, "b")] == source.run(ROW_BY_ROW)
-    assert not lake.write_frame(ROW_BY_ROW, frame, planned=planned, **{SOURCE: old}).changed
-    assert [] == source.run(ROW_BY_ROW)
+    written = lake.write_frame(ROW_BY_ROW, frame, planned=planned, **{SOURCE: old})
+    assert not written.changed
+    assert {SOURCE: table_version(lake.state(table))} == {
+        name: table_version(state) for name, state in written.inputs.items()
+    }

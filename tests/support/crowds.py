@@ -19,16 +19,41 @@ def push(rows):
 """
 
 
+PATIENCE_SECONDS = 60  # beyond the time that is watched: a busy machine
+
+
+class Stamps:
+    """When a server was called, with which path."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, str]] = []
+        self._news = threading.Condition()
+
+    def add(self, path: str) -> None:
+        with self._news:
+            self.calls.append((time.monotonic(), path))
+            self._news.notify_all()
+
+    def wait_for(self, seconds: float) -> None:
+        """Until a call comes so long after the first."""
+        with self._news:
+            there = self._news.wait_for(lambda: self._span() >= seconds, seconds + PATIENCE_SECONDS)
+        assert there, f"the last of {len(self.calls)} calls came after {self._span():.1f} s"
+
+    def _span(self) -> float:
+        return self.calls[-1][0] - self.calls[0][0] if self.calls else 0.0
+
+
 @contextlib.contextmanager
-def stamping_server() -> Iterator[tuple[str, list[tuple[float, str]]]]:
-    """An address, and when it was called with which path."""
-    stamps: list[tuple[float, str]] = []
+def stamping_server() -> Iterator[tuple[str, Stamps]]:
+    """An address, and when it was called."""
+    stamps = Stamps()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            stamps.append((time.monotonic(), self.path))
+            stamps.add(self.path)
             self.send_response(204)
             self.end_headers()
 
@@ -74,10 +99,10 @@ def calls_of_two_syncs(folder: Path, *, seconds: float) -> Sequence[tuple[float,
             (lib / f"{name}.star").write_text(API % (url, requests), encoding="utf-8")
         with sender(lib / "one.star", rates):
             with sender(lib / "two.star", rates):
-                time.sleep(seconds / 2)
+                stamps.wait_for(seconds / 2)
             with sender(lib / "two.star", rates):
-                time.sleep(seconds / 2)
-        return list(stamps)
+                stamps.wait_for(seconds)
+        return list(stamps.calls)
 
 
 def crowd(stamps: Sequence[float], *, seconds: float) -> int:

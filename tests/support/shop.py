@@ -98,6 +98,7 @@ class Written:
     version: int
     table_id: str
     rows: int
+    inputs: Mapping[str, str]
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -203,6 +204,7 @@ class PlainTables:
             self._table(f"{model.id}__invalid").commit(dataclasses.replace(note, rows=len(aside)))
         inserted, deleted = len(table.rows.keys() - before.keys()), len(before.keys() - table.rows.keys())
         return Written(
+            inputs=note.inputs,
             changed=bool(changes),
             version=table.version,
             table_id=table.table_id,

@@ -19,6 +19,7 @@ import httpx
 from ondatra_dagster.delivery.http.http_answer import Answer
 from ondatra_dagster.delivery.http.http_exchange import Exchange
 from ondatra_dagster.delivery.http.http_request import Call, Prepared, RefusedError, RequestBuilder
+from ondatra_dagster.delivery.http.http_transport import Connecting
 from ondatra_dagster.delivery.http.oauth import TokenSource
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.http.retry import NO_ANSWER, is_retryable, wait_seconds
@@ -34,7 +35,7 @@ _WITH_IDEMPOTENCY_KEY = frozenset({"POST", "PATCH"})
 class Turnstile(Protocol):
     """What lets a request through when its turn has come."""
 
-    def turn(self) -> contextlib.AbstractContextManager[None]: ...
+    def turn(self) -> contextlib.AbstractContextManager[Connecting]: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,8 +123,8 @@ class HttpApi:
         """One try, in its turn."""
         if self._rate_limit is None or not prepared.is_home:
             return self._exchange.send(prepared)
-        with self._rate_limit.turn():
-            return self._exchange.send(prepared)
+        with self._rate_limit.turn() as connecting:
+            return self._exchange.send(prepared, connecting)
 
     def refusal(self, why: str) -> Answer:
         return self._exchange.refusal(why)

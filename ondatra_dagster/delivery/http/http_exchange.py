@@ -3,13 +3,14 @@
 Whether it is worth another try is decided in http_api.
 """
 
+import contextlib
 from typing import cast
 
 import httpx
 
 from ondatra_dagster.delivery.http.http_answer import Answer, UnreadableError, read_text
 from ondatra_dagster.delivery.http.http_request import Prepared
-from ondatra_dagster.delivery.http.http_transport import DeadlineTransport, answer_within
+from ondatra_dagster.delivery.http.http_transport import Connecting, DeadlineTransport, answer_within
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.http.retry import NO_ANSWER
 from ondatra_dagster.delivery.push.push_config import CONNECTIONS
@@ -30,14 +31,14 @@ class Exchange:
         self._transport = transport or DeadlineTransport(connections=CONNECTIONS)
         self._is_closed = False
 
-    def send(self, prepared: Prepared) -> Answer:
+    def send(self, prepared: Prepared, connecting: Connecting = contextlib.nullcontext) -> Answer:
         """One try; ClosedError when its sync was stopped: then there is no answer to go on from."""
-        answer = self._try(prepared)
+        answer = self._try(prepared, connecting)
         if self._is_closed and answer.status_code == NO_ANSWER:
             raise ClosedError
         return answer
 
-    def _try(self, prepared: Prepared) -> Answer:
+    def _try(self, prepared: Prepared, connecting: Connecting) -> Answer:
         if self._is_closed:
             raise ClosedError
         request = httpx.Request(
@@ -48,7 +49,7 @@ class Exchange:
             extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
         )
         try:
-            with answer_within(prepared.timeout_seconds):
+            with answer_within(prepared.timeout_seconds, connecting):
                 return self._exchange(request)
         except (httpx.LocalProtocolError, UnicodeError) as error:
             return self.refusal(f"not sent: {error}")

@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,17 +20,20 @@ import httpx
 _WRITE_BYTES = 65_536
 # it logs the headers of each answer, and an API may give back in them what it was sent
 logging.getLogger("httpcore").setLevel(logging.INFO)
+Connecting = Callable[[], contextlib.AbstractContextManager[None]]  # is entered while a connection is made
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+_connecting: ContextVar[Connecting] = ContextVar("connecting", default=contextlib.nullcontext)
 
 
 @contextlib.contextmanager
-def answer_within(seconds: float) -> Iterator[None]:
+def answer_within(seconds: float, connecting: Connecting = contextlib.nullcontext) -> Iterator[None]:
     """What is sent and received inside has to be over after so many seconds."""
-    token = _deadline.set(time.monotonic() + seconds)
+    deadline, hook = _deadline.set(time.monotonic() + seconds), _connecting.set(connecting)
     try:
         yield
     finally:
-        _deadline.reset(token)
+        _connecting.reset(hook)
+        _deadline.reset(deadline)
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float:
@@ -77,7 +80,8 @@ class _Stream(httpcore.NetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._streams)
+        with _connecting.get()():
+            return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._streams)
 
     def close(self) -> None:
         self._stream.close()
@@ -100,7 +104,8 @@ class _Network(httpcore.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        stream = super().connect_tcp(host, port, left, local_address, socket_options)
+        with _connecting.get()():
+            stream = super().connect_tcp(host, port, left, local_address, socket_options)
         return _Stream(stream, self.streams)
 
 

@@ -2,11 +2,13 @@
 
 The times of the newest sends are kept, not a bucket of permits: a full bucket lets twice the limit through in
 one window. A turn is taken before the request goes out, and lasts while it may be on its way: the server
-counts when it arrives, which may be later. A process that dies has used up its turn and no more.
+counts when it arrives, which may be later. To connect may take seconds, when a packet was lost: that time is
+noted by itself. A process that dies has used up its turn and no more.
 """
 
 import contextlib
 import fcntl
+import functools
 import os
 import threading
 import time
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
+from ondatra_dagster.delivery.http.http_transport import Connecting
 from ondatra_dagster.delivery.push.api_dict import parse_api
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.store.database import Schema, Store, Value, connect
@@ -33,6 +36,7 @@ SCHEMA = Schema(
                 primary key (base_url, number)
             ) without rowid;
             create index send_times on send (base_url, taken_at);
+            create index slow_sends on send (base_url, number) where arrived_by > taken_at + 1.0;
             """,
         ),
     ),
@@ -40,11 +44,18 @@ SCHEMA = Schema(
 NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
 # when the last of all sends up to that number has arrived: a later turn may well arrive sooner
 ARRIVED_BY = """
-select max(arrived_by) from send where base_url = :base_url and number <= :number and taken_at >= (
-    select taken_at from send where base_url = :base_url and number = :number
-) - :on_its_way
+select max(arrived_by) from (
+    select arrived_by from send where base_url = :base_url and number <= :number and taken_at >= (
+        select taken_at from send where base_url = :base_url and number = :number
+    ) - :on_its_way
+    union all
+    -- written as its index is
+    select arrived_by from send
+    where base_url = :base_url and number <= :number and arrived_by > taken_at + 1.0
+) where exists (select 1 from send where base_url = :base_url and number = :number)
 """
 TAKE_TURN = "insert into send values (:base_url, :number, :now, :now + :on_its_way)"
+NOTE_ON_ITS_WAY = "update send set arrived_by = :arrived_by where base_url = :base_url and number = :number"
 NOTE_ARRIVAL = """
 update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
 """
@@ -55,7 +66,8 @@ delete from send where base_url = :base_url and taken_at < :now - :longest and n
 )
 """
 FORGET_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
-ON_ITS_WAY_SECONDS = 1.0  # longer than from its turn to the server a request takes, on a busy machine too
+ON_ITS_WAY_SECONDS = 1.0  # a request over an open connection takes less, on a busy machine too
+CONNECTING_SECONDS = 10.0  # three packets lost in a row; after a kill they are waited for
 MARGIN_SECONDS = 0.001
 LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
 
@@ -91,17 +103,29 @@ class RateLimit:
         return cls(path, config.base_url, limits) if config.base_url and limits else None
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[Connecting]:
         """Wait until one more request may go out, which is sent and answered inside."""
         number, wait_seconds = self._take_turn()
         while wait_seconds > 0:
             self._sleep(wait_seconds)
             number, wait_seconds = self._take_turn()
         try:
+            yield functools.partial(self._connecting, number)
+        finally:
+            self._note(NOTE_ARRIVAL, number, now=self._clock())
+
+    @contextlib.contextmanager
+    def _connecting(self, number: int) -> Iterator[None]:
+        """What is sent in that turn can't arrive before this is over."""
+        self._note(NOTE_ON_ITS_WAY, number, arrived_by=self._clock() + CONNECTING_SECONDS)
+        try:
             yield
         finally:
-            with self._alone(), self._store.immediate():
-                self._store.run(NOTE_ARRIVAL, self._with(number=number, now=self._clock()))
+            self._note(NOTE_ON_ITS_WAY, number, arrived_by=self._clock() + ON_ITS_WAY_SECONDS)
+
+    def _note(self, statement: str, number: int, **times: float) -> None:
+        with self._alone(), self._store.immediate():
+            self._store.run(statement, self._with(number=number, **times))
 
     def close(self) -> None:
         with self._alone():  # a thread that nobody waits for any more may be in the middle of its turn
@@ -136,7 +160,7 @@ class RateLimit:
             return 0.0
         wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
         if arrived_by > now:  # it is under way, and will most likely have arrived sooner
-            return max(wait_seconds - ON_ITS_WAY_SECONDS, MARGIN_SECONDS)
+            return max(min(wait_seconds - ON_ITS_WAY_SECONDS, limit.per_seconds), MARGIN_SECONDS)
         return wait_seconds
 
     def _with(self, **parameters: Value) -> Mapping[str, Value]:

@@ -1,6 +1,7 @@
 """Where a rotated refresh token is kept: the server takes each one once, so the newest must outlive its run.
 
-Nothing else of a token is ever on disk. The file is its owner's alone, and named by a digest.
+The access token that came with it is kept too: else each run would use up a refresh token. Of other sinks no
+token is ever on disk. The file is its owner's alone, and named by a digest.
 """
 
 import contextlib

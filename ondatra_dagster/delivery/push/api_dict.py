@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from ondatra_dagster.delivery.http.api_auth import NAME, read_auth, read_headers, variable_name
+from ondatra_dagster.delivery.push.api_auth import NAME, read_auth, read_headers, variable_name
 from ondatra_dagster.delivery.push.api_literals import (
     Problems,
     Reader,

@@ -32,22 +32,68 @@ class BatchResult:
 
 
 class Mode(Protocol):
-    """Calls push() through `push` and gives each of the batch's rows, named by `keys`, its outcome."""
+    """Reads what push() returned: the outcome of each of the batch's rows, which are named by `keys`."""
 
     def __call__(
-        self, push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
+        self, returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]
     ) -> BatchResult: ...
 
 
-def run_sync(
-    push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
+def run_push(
+    mode: str, push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
 ) -> BatchResult:
-    """Each row has a status of its own."""
+    """One call of push(), and what it made of the batch."""
     try:
         returned = push()
     except PushContractError as error:
-        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+        return _raised(error, keys)
+    return BATCH_MODES[mode](returned, keys, redact=redact)
+
+
+def run_poll(
+    poll: Callable[[], object],
+    keys: Sequence[ResultKey],
+    *,
+    redact: Callable[[str], str],
+    is_outage: Callable[[], bool],
+) -> BatchResult:
+    """One call of poll(): the job is open, or the outcome of each row."""
+    try:
+        returned = poll()
+    except PushContractError as error:
+        if is_outage():  # then it couldn't know
+            return BatchResult(outcomes={}, is_open=True, warnings=(str(error),))
+        return _raised(error, keys)
+    if returned is None:
+        return BatchResult(outcomes={}, is_open=True)
+    if isinstance(returned, Mapping) and "done" in returned:
+        if not returned["done"]:
+            return BatchResult(outcomes={}, is_open=True)
+        returned = returned.get("per_row")
+    return _of_statuses(returned, keys, redact, _POLL_RETURNS)
+
+
+def _raised(error: PushContractError, keys: Sequence[ResultKey]) -> BatchResult:
+    return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+
+
+def _sync(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+    """Each row has a status of its own."""
     return _of_statuses(returned, keys, redact, _SYNC_RETURNS)
+
+
+def _atomic(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+    """All rows have one outcome."""
+    if returned is None:
+        return BatchResult(outcomes=of_all(keys, DELIVERED))
+    return _of_none(returned, keys, redact, _ATOMIC_RETURNS)
+
+
+def _async(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+    """The rows are a job now, which poll() is asked about."""
+    if not isinstance(returned, Mapping):
+        return _of_none(returned, keys, redact, _ASYNC_RETURNS)
+    return BatchResult(outcomes={}, job=json.dumps(_masked(returned, redact)), is_open=True)
 
 
 def _of_statuses(
@@ -59,55 +105,6 @@ def _of_statuses(
         key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
     }
     return BatchResult(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
-
-
-def run_atomic(
-    push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
-) -> BatchResult:
-    """All rows have one outcome."""
-    try:
-        returned = push()
-    except PushContractError as error:
-        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
-    if returned is None:
-        return BatchResult(outcomes=of_all(keys, DELIVERED))
-    return _of_none(returned, keys, redact, _ATOMIC_RETURNS)
-
-
-def run_async(
-    push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
-) -> BatchResult:
-    """The rows are a job now, which poll() is asked about."""
-    try:
-        returned = push()
-    except PushContractError as error:
-        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
-    if not isinstance(returned, Mapping):
-        return _of_none(returned, keys, redact, _ASYNC_RETURNS)
-    return BatchResult(outcomes={}, job=json.dumps(_masked(returned, redact)), is_open=True)
-
-
-def run_poll(
-    poll: Callable[[], object],
-    keys: Sequence[ResultKey],
-    *,
-    redact: Callable[[str], str],
-    is_outage: Callable[[], bool],
-) -> BatchResult:
-    """How a job stands: open, or the outcome of each row."""
-    try:
-        returned = poll()
-    except PushContractError as error:
-        if is_outage():  # then it couldn't know
-            return BatchResult(outcomes={}, is_open=True, warnings=(str(error),))
-        return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
-    if returned is None:
-        return BatchResult(outcomes={}, is_open=True)
-    if isinstance(returned, Mapping) and "done" in returned:
-        if not returned["done"]:
-            return BatchResult(outcomes={}, is_open=True)
-        returned = returned.get("per_row")
-    return _of_statuses(returned, keys, redact, _POLL_RETURNS)
 
 
 def of_all(keys: Sequence[ResultKey], outcome: Outcome) -> Mapping[ResultKey, Outcome]:
@@ -152,4 +149,4 @@ def _strays(
     return [f"push() returned a status for {len(strays)} rows that the batch doesn't have: {shown}"]
 
 
-BATCH_MODES: Mapping[str, Mode] = {"sync": run_sync, "atomic": run_atomic, "async": run_async}
+BATCH_MODES: Mapping[str, Mode] = {"sync": _sync, "atomic": _atomic, "async": _async}

@@ -11,7 +11,7 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.http.http_api import BatchCalls, HttpApi
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.journal import Journal
-from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, BatchResult, run_poll
+from ondatra_dagster.delivery.push.batch_modes import BatchResult, run_poll, run_push
 from ondatra_dagster.delivery.push.bisection import bisect
 from ondatra_dagster.delivery.push.push_library import Context, PushLibrary, load_library
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
@@ -82,8 +82,8 @@ class Pusher:
             given = self._given(parcel.number, parcel.layout.columns)
             return self._library.push(parcel.text, http=calls, **given)
 
-        mode = BATCH_MODES[self._library.config.push.batch_mode]
-        return mode(push, parcel.keys, redact=self._api.redactor.redact)
+        mode = self._library.config.push.batch_mode
+        return run_push(mode, push, parcel.keys, redact=self._api.redactor.redact)
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: Journal) -> None:
         calls = self._api.begin(journal)

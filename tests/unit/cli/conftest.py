@@ -1,26 +1,12 @@
 """A shop that the user stands in, beside a demo API on loopback."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.shop import Shop, write_contacts
 from support.terminal import Terminal
 
-from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
-
-
-@pytest.fixture(scope="session")
-def running_api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(running_api: DemoApi) -> DemoApi:
-    """The demo API, empty."""
-    running_api.clear()
-    return running_api
+from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
 @pytest.fixture(scope="session")

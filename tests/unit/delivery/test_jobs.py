@@ -1,13 +1,12 @@
 """Batches that an API makes jobs of: handed over once, asked about over runs, settled at their end."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.contact_syncs import ASYNC, OPERATIONS, ContactSync
 
-from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api import DemoApi
 
 PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
 SUBMIT = (
@@ -18,19 +17,6 @@ def push(rows):
     return {"job_id": answer.json["id"]}
 """
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(server: DemoApi) -> DemoApi:
-    server.recover()
-    server.clear()
-    return server
 
 
 @pytest.fixture

@@ -8,20 +8,7 @@ import pytest
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
-
-
-@pytest.fixture(scope="session")
-def running_api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(running_api: DemoApi) -> DemoApi:
-    """The demo API, empty."""
-    running_api.clear()
-    return running_api
+from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
 @pytest.fixture

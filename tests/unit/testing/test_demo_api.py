@@ -20,19 +20,6 @@ ADA = {"customer_id": "C-1", "email": "ada@example.com"}
 INVOICE = {"invoice_id": "INV-1", "lines": [{"product": "Ink", "quantity": 2}]}
 
 
-@pytest.fixture(scope="module")
-def running_api() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(running_api: DemoApi) -> DemoApi:
-    """As good as new: starting and ending a server takes 0.2 s."""
-    running_api.clear()
-    return running_api
-
-
 @pytest.fixture
 def client(api: DemoApi) -> Iterator[httpx.Client]:
     with a_client(api) as client:

@@ -78,6 +78,33 @@ def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
     assert clock.now - began_at < 2.1
 
 
+def test_a_slow_connection_counts_when_it_is_there(tmp_path: Path) -> None:
+    """A packet that was lost comes again after a second, the next after two: nobody passes it meanwhile."""
+    clock = Clock()
+    limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
+    with limit.turn() as connecting, connecting():
+        clock.sleep(3.0)
+        _, wait_seconds = limit._take_turn()
+    assert wait_seconds == 1.0
+    arrived_at = clock.now
+
+    assert sent(limit, clock) >= arrived_at + 1.0
+    assert sent(limit, clock) < arrived_at + 2.1
+
+
+def test_a_kill_while_connecting_is_waited_for(tmp_path: Path) -> None:
+    """Its request may have gone out at the end; who comes later waits as if it had."""
+    clock = Clock()
+    one_a_second = RateLimitConfig(requests=1, per_seconds=1.0)
+    dying = a_limit(tmp_path, clock, one_a_second)
+    number, _ = dying._take_turn()
+    dying._connecting(number).__enter__()  # and nobody comes to say that it is there
+    began_at = clock.now
+    waited_seconds = sent(a_limit(tmp_path, clock, one_a_second), clock) - began_at
+
+    assert 11.0 <= waited_seconds < 11.1
+
+
 def test_a_pause_is_no_credit(tmp_path: Path) -> None:
     """After an hour of silence the limit is what it was."""
     clock = Clock()

@@ -1,27 +1,12 @@
 """Batches that an API takes whole or not at all, and the search for the rows it refuses them for."""
 
-from collections.abc import Iterator
-
 import pytest
 from support.contact_syncs import ATOMIC, ContactSync
 
-from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api import DemoApi
 
 BISECT = {"batch_mode": "atomic", "on_batch_error": "bisect", "batch_size": 100, "max_attempts": 2}
 KEEP = {"batch_mode": "atomic", "batch_size": 100, "max_attempts": 2}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[DemoApi]:
-    with running_demo_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(server: DemoApi) -> DemoApi:
-    server.recover()
-    server.clear()
-    return server
 
 
 def contacts(*bad: int, count: int = 20) -> dict[str, str]:

@@ -4,7 +4,7 @@ import pytest
 
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
-from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, BatchResult, run_sync
+from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, BatchResult, run_push
 from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
 from ondatra_dagster.errors import PushContractError
 
@@ -12,7 +12,7 @@ KEYS = ["1:insert", "2:update_preimage", "2:update_postimage"]
 
 
 def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> BatchResult:
-    return run_sync(lambda: returned, KEYS, redact=Redactor(secrets).redact)
+    return run_push("sync", lambda: returned, KEYS, redact=Redactor(secrets).redact)
 
 
 def test_every_row_of_the_batch_gets_its_outcome() -> None:
@@ -60,7 +60,7 @@ def test_a_raise_is_an_error_for_the_whole_batch() -> None:
     def push() -> object:
         raise PushContractError("lib/crm.star:4: no")
 
-    result = run_sync(push, KEYS, redact=str)
+    result = run_push("sync", push, KEYS, redact=str)
 
     assert result.has_raised
     assert dict.fromkeys(KEYS, Outcome(Verdict.ERROR, "lib/crm.star:4: no", stated=False)) == result.outcomes
@@ -73,7 +73,7 @@ def test_other_exceptions_come_out_as_they_are() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_sync(push, KEYS, redact=str)
+        run_push("sync", push, KEYS, redact=str)
 
 
 def test_no_secret_gets_into_a_message() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ondatra_dagster.delivery.http.api_auth import AUTH_KEYS, OAUTH2_KEYS
 from ondatra_dagster.delivery.outcome import Verdict
+from ondatra_dagster.delivery.push.api_auth import AUTH_KEYS, OAUTH2_KEYS
 from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
 from ondatra_dagster.delivery.push.push_library import WORDS, load_library
 from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
