@@ -98,7 +98,8 @@ def test_a_kill_while_connecting_is_waited_for(tmp_path: Path) -> None:
     one_a_second = RateLimitConfig(requests=1, per_seconds=1.0)
     dying = a_limit(tmp_path, clock, one_a_second)
     number, _ = dying._take_turn()
-    dying._connecting(number).__enter__()  # and nobody comes to say that it is there
+    connecting = dying._connecting(number)
+    connecting.__enter__()  # and nobody comes to say that it is there
     began_at = clock.now
     waited_seconds = sent(a_limit(tmp_path, clock, one_a_second), clock) - began_at
 
