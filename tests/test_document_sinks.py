@@ -12,7 +12,8 @@ from support.kind_tables import KindTable
 from support.real_syncs import the_ports, the_sync
 from support.shelf import Made, Shelf, running_shelf
 
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
 
 API = """

@@ -21,7 +21,7 @@ from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.finding import Finding, warned
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Feed
-from ondatra_dagster.sync.run import Occasion
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import set_aside

@@ -9,7 +9,7 @@ from ondatra_dagster.orchestration.checks import check_evaluation
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
-from ondatra_dagster.sync.run import Occasion
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
 
 TRIGGER = "ondatra/trigger"  # a run's tag: who asked for it

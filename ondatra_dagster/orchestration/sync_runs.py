@@ -15,8 +15,9 @@ from ondatra_dagster.store.database import read_only
 from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
-from ondatra_dagster.sync.run import Occasion, run_sync
-from ondatra_dagster.sync.summary import SAMPLES, Grid, RunSummary, Sample, summary_of
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
+from ondatra_dagster.sync.summary import SAMPLES, RunSummary, Sample, summary_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
 from ondatra_dagster.tracking.facts import facts_of
@@ -171,15 +172,4 @@ def _sample(letter: DeadLetter) -> Sample:
 
 
 def _nothing(sync: Sync, message: str) -> RunSummary:
-    now = datetime.now(UTC)
-    return RunSummary(
-        sync_id=sync.id,
-        run_id=None,
-        started_at=now,
-        ended_at=now,
-        version_from=None,
-        version_to=None,
-        grid=Grid(),
-        queue=None,
-        message=message,
-    )
+    return RunSummary.of_nothing(sync.id, message, at=datetime.now(UTC))

@@ -43,10 +43,14 @@ class Ports:
     push: Callable[[], AbstractContextManager[Push]]  # opened when there is something to send
     tracking: TrackingStore
     history: History
-    hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; asked before each batch
+    hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks again
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
+
+    def may_send(self) -> bool:
+        """Whether nobody holds the sync now; asked before each batch."""
+        return self.hold() is None
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)

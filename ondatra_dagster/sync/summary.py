@@ -5,7 +5,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ondatra_dagster.changes import ChangeType, Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
@@ -103,6 +103,21 @@ class RunSummary:
     waiting: tuple[Waiting, ...] = ()  # some of the rows that are still to be delivered
     message: str = ""  # what a person should know, in a sentence
     seen_at: datetime | None = None  # when `queue` was looked at, where that isn't the run's end
+
+    @classmethod
+    def of_nothing(cls, sync_id: str, message: str, *, at: datetime) -> Self:
+        """Of a run that couldn't even look at its queue."""
+        return cls(
+            sync_id=sync_id,
+            run_id=None,
+            started_at=at,
+            ended_at=at,
+            version_from=None,
+            version_to=None,
+            grid=Grid(),
+            queue=None,
+            message=message,
+        )
 
     @property
     def has_done_something(self) -> bool:

@@ -17,7 +17,8 @@ from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Limit, Model, SinkUse
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.resync import Way, resync
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History

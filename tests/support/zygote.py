@@ -18,7 +18,8 @@ from pathlib import Path
 from support import kill_points
 from support.real_syncs import the_ports, the_sync
 
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 
 SECRETS = {"API_KEY": DEMO_KEY}

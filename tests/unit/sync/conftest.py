@@ -18,7 +18,8 @@ from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.ports import Ports, SourceState
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History

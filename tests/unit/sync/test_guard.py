@@ -16,7 +16,8 @@ from ondatra_dagster.project.header import read_header
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge

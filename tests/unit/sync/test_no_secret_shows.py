@@ -14,7 +14,8 @@ from support.tables import Table
 
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import OndatraError
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 
 SECRETS = {
     "KEY": "a key/with canary+in it",

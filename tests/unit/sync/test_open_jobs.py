@@ -10,7 +10,8 @@ from support.real_syncs import the_ports, the_sync
 from support.tables import Table
 
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.sync.run import Occasion, run_sync
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.verdicts import Severity, judge
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api

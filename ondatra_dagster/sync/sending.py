@@ -1,0 +1,68 @@
+"""Sends what the queue holds, as far as guard, hold and API let it; what of it is counted and kept."""
+
+from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
+from ondatra_dagster.delivery.finalizing import finalize, forget_debt
+from ondatra_dagster.delivery.push.push_port import Push
+from ondatra_dagster.delivery.queue.claim import Batch
+from ondatra_dagster.delivery.queue.removals import Removals, let_through, remember_contents
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.states import QueueState, look
+from ondatra_dagster.sync.planned import planned
+from ondatra_dagster.sync.run_account import RunAccount
+from ondatra_dagster.sync.start import Start
+from ondatra_dagster.sync.tally import Tally
+
+
+class Sending:
+    """One run's."""
+
+    def __init__(self, start: Start, account: RunAccount, tally: Tally) -> None:
+        self._sync = start.sync
+        self._ports = start.ports
+        self._queue = start.queue
+        self._account = account
+        self._tally = tally
+
+    def go(self, removals: Removals | None) -> Delivery:
+        """Deliver until nothing more can go now, and tell finalize(); `removals` is what the guard found."""
+        self._tally.add_planned(planned(self._queue))
+        standing = self._look()
+        if not (standing.can_deliver or standing.can_finalize) or not self._ports.may_send():
+            return Delivery()
+        if removals:
+            if self._sync.limits.are_too_many(removals):
+                return Delivery()
+            let_through(self._queue)
+        remember_contents(self._queue)
+        with self._ports.push() as push:
+            delivery = self._deliver(push)
+            self._finalize(push)
+        return delivery
+
+    def _deliver(self, push: Push) -> Delivery:
+        return deliver(
+            self._queue,
+            push,
+            Course.of(self._sync.config, run_id=self._account.run_id, journal=self._sync.journal),
+            clock=self._ports.clock,
+            on_settled=self._note,
+            may_go_on=self._ports.may_send,
+            sleep=self._ports.sleep,
+        )
+
+    def _note(self, _batch: Batch, settled: Settled) -> None:
+        self._tally.add_settled(settled)
+        self._account.publisher.note(settled.records, now=self._ports.clock())
+
+    def _finalize(self, push: Push) -> None:
+        """Tell the API's side that all has come to its end, if it has."""
+        if "finalize" not in self._sync.config.functions:
+            forget_debt(self._queue)
+            return
+        is_due = self._look().can_finalize and self._ports.may_send()
+        problem = finalize(self._queue, push, journal=self._sync.journal) if is_due else None
+        if problem:
+            self._tally.add_error(problem)
+
+    def _look(self) -> QueueState:
+        return look(self._queue.store, now=self._ports.clock())

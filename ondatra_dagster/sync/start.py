@@ -1,0 +1,41 @@
+"""What a sync run starts from: why it happens, what it has in hand, and how far its queue was."""
+
+import dataclasses
+from datetime import datetime
+
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.sync import Sync
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Why a sync run happens."""
+
+    trigger: str  # the command, the UI, a sensor, a schedule
+    dagster_run_id: str | None = None
+    allows_deletes: bool = False  # past @max_deletes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """All that the parts of one run share, as it was when the run began."""
+
+    sync: Sync
+    ports: Ports
+    occasion: Occasion
+    queue: Queue  # open, and nobody else's until the run ends
+    source: SourceState
+    at: datetime
+    watermark: int
+
+    @property
+    def version_from(self) -> int | None:
+        """None when nothing was enqueued before."""
+        return version_of(self.watermark)
+
+
+def version_of(watermark: int) -> int | None:
+    """The version that a watermark stands for, if any."""
+    return None if watermark == NOTHING_ENQUEUED else watermark

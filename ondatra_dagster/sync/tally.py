@@ -1,0 +1,64 @@
+"""What a sync run counts and remembers on its way, for its summary: the grid, some rows, the first errors."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ondatra_dagster.changes import ChangeType, InvalidRow
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.sync.start import Start
+from ondatra_dagster.sync.summary import SAMPLES, Cell, Grid, Sample, invalid_of
+
+ERRORS = 5  # different messages that are kept
+
+
+class Tally:
+    """One run's."""
+
+    def __init__(self) -> None:
+        self.grid = Grid()
+        self.died = 0  # units that ran out of attempts
+        self._rejects: list[Sample] = []
+        self._invalid: list[Sample] = []
+        self._errors: dict[str, None] = {}  # in order, each once
+
+    @property
+    def rejects(self) -> tuple[Sample, ...]:
+        return tuple(self._rejects)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        return tuple(self._errors)[:ERRORS]
+
+    def add_planned(self, counts: Mapping[str, int]) -> None:
+        """What the queue holds for the run, by change type."""
+        self.grid.add(Cell.PLANNED, counts)
+
+    def add_settled(self, settled: Settled) -> None:
+        """What became of a batch."""
+        self.grid.add_settled(settled)
+        self.died += settled.died
+        for row in settled.rejects[: SAMPLES - len(self._rejects)]:
+            self._rejects.append(Sample(row.key, row.change_type, row.message or ""))
+        for error in sorted(settled.errors):
+            self.add_error(error)
+
+    def add_invalid(self, rows: int) -> None:
+        """So many were newly set aside."""
+        self.grid.add(Cell.INVALID, {ChangeType.INSERT: rows})
+
+    def add_error(self, message: str) -> None:
+        self._errors.setdefault(message)
+
+    def watched(self, rows: Iterable[InvalidRow]) -> Iterator[InvalidRow]:
+        """The rows that were set aside, the first of them remembered as they pass."""
+        for row in rows:
+            if len(self._invalid) < SAMPLES:
+                self._invalid.append(Sample(row.key, ChangeType.INSERT, row.reason))
+            yield row
+
+    def set_aside(self, start: Start) -> tuple[Sample, ...]:
+        """Some of the rows that are set aside: new ones first, then those that earlier runs have seen."""
+        if not start.source.set_aside:
+            return ()
+        past = start.ports.history.runs(start.sync.id, limit=2)
+        known = [sample for run in past for sample in invalid_of(run)]
+        return tuple(dict.fromkeys([*self._invalid, *known]))[:SAMPLES]
