@@ -5,7 +5,7 @@ import click
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.letters import put_letters
 from ondatra_dagster.cli.output import say
-from ondatra_dagster.orchestration.sync_runs import letters
+from ondatra_dagster.sync.dead_letters import dead_letters
 
 
 @click.command("dead")
@@ -13,7 +13,7 @@ from ondatra_dagster.orchestration.sync_runs import letters
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts."""
-    dead = letters(open_workspace().sync(sync))
+    dead = dead_letters(open_workspace().sync(sync))
     put_letters(dead, as_json=as_json)
     if not dead:
         say("there are no dead letters")

@@ -4,7 +4,7 @@ import click
 
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import say
-from ondatra_dagster.orchestration.sync_runs import pause
+from ondatra_dagster.sync.hold import pause
 from ondatra_dagster.wording import count
 
 

@@ -10,8 +10,8 @@ from ondatra_dagster.cli.letters import put_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
-from ondatra_dagster.orchestration.sync_runs import letters
 from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
 
@@ -36,7 +36,7 @@ def command(
     chosen = workspace.sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
-        put_letters(letters(chosen, limit=limit, since=died_since), as_json=as_json)
+        put_letters(dead_letters(chosen, limit=limit, since=died_since), as_json=as_json)
         return 0
     revived, hastened = _revive(chosen, limit, died_since)
     say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")

@@ -10,10 +10,10 @@ from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
-from ondatra_dagster.orchestration.sync_runs import hold
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
+from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.wording import count
 
 TRIGGER = "ondatra run"
@@ -88,7 +88,7 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool) -> None:
     say(f"nothing to do: {models} and {syncs} have nothing new")
     for step in plan.syncs:
         queue = workspace.queue(step.sync_id)
-        if held := hold(workspace, workspace.syncs[step.sync_id]):
+        if held := hold(workspace.syncs[step.sync_id], workspace.settings):
             say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
         elif queue and queue.next_due_at:
             due_in = duration(max(queue.next_due_at - time.time(), 0))

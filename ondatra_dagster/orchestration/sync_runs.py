@@ -5,14 +5,16 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
-from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters
+from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.store.database import read_only
+from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.guard import standing_removals
+from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
@@ -67,31 +69,9 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         ),
         tracking=workspace.tracking,
         history=workspace.history,
-        hold=lambda: hold(workspace, sync),
+        hold=lambda: hold(sync, settings),
         clock=workspace.clock,
     )
-
-
-def hold(workspace: Workspace, sync: Sync) -> str | None:
-    """Why nothing of the sync may be sent now; None when it may."""
-    if workspace.settings.sinks == "dry":
-        return "sinks are dry, nothing was sent"
-    if sync.pause.exists():
-        return f"{sync.id} is paused, `ondatra resume {sync.id}` lets it go on"
-    return None
-
-
-def pause(sync: Sync) -> None:
-    """Hold the sync: its rows are taken into the queue, and none is sent."""
-    sync.pause.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sync.pause.touch(mode=0o600)
-
-
-def resume(sync: Sync) -> bool:
-    """Let the sync go on; whether it was held."""
-    was_paused = sync.pause.exists()
-    sync.pause.unlink(missing_ok=True)
-    return was_paused
 
 
 def activity(workspace: Workspace, sync: Sync) -> str:
@@ -132,7 +112,7 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
     past = workspace.history.runs(sync.id, limit=1)
     if not past:
         return _nothing(sync, "the sync has never run")
-    samples = [_sample(letter) for letter in letters(sync, limit=SAMPLES)]
+    samples = [_sample(letter) for letter in dead_letters(sync, limit=SAMPLES)]
     waiting, removed = _waiting(workspace, sync)
     return summary_of(
         past[0],
@@ -156,14 +136,6 @@ def _waiting(workspace: Workspace, sync: Sync) -> tuple[list[Waiting], Removals 
 
     with read_only(sync.queue) as store:
         return oldest(store, limit=SAMPLES), standing_removals(store, sync, rows=rows)
-
-
-def letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:
-    """The sync's dead letters, oldest first, for those who only look."""
-    if not sync.queue.exists():
-        return []
-    with read_only(sync.queue) as store:
-        return list(dead_letters(store, sync.shape, limit=limit, since=since))
 
 
 def _sample(letter: DeadLetter) -> Sample:

@@ -10,7 +10,7 @@ from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES
-from ondatra_dagster.orchestration.sync_runs import pause, resume
+from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 CRM = dg.AssetKey(["sync", "crm"])

@@ -7,7 +7,7 @@ from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
-from ondatra_dagster.orchestration.sync_runs import pause, resume
+from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 PUSH = dg.AssetKey(["push", "sync", "crm"])
