@@ -31,7 +31,7 @@ HOMES = {
     "py4j": {"warehouse"},
     "grpc": {"warehouse.spark_connect"},
     "dagster": {"orchestration"},
-    "starlark": {"delivery.push.push_library"},
+    "starlark": {"delivery.push.starlark"},
     "httpx": {"delivery.http"},
     "sqlite3": {"store"},
     "sqlite_utils": {"store"},

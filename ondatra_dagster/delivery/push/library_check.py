@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.push.push_config import WHOLE, PushConfig
-from ondatra_dagster.delivery.push.push_library import files_of, unknown_names
 from ondatra_dagster.delivery.push.push_source import PushSource, read_source
+from ondatra_dagster.delivery.push.starlark.library_files import files_of
+from ondatra_dagster.delivery.push.starlark.unknown_names import unknown_names
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model

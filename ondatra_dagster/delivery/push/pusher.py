@@ -13,8 +13,8 @@ from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push.batch_modes import BatchResult, run_poll, run_push
 from ondatra_dagster.delivery.push.bisection import bisect
-from ondatra_dagster.delivery.push.push_library import Context, PushLibrary, load_library
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.starlark.push_library import Context, PushLibrary, load_library
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The kit's one question: what does this push function get wrong?"""
 
-from ondatra_dagster.delivery.push.push_library import load_library
+from ondatra_dagster.delivery.push.starlark.push_library import load_library
 from ondatra_dagster.errors import ProjectError
 from ondatra_dagster.testing.conformance.case import PushCase
 from ondatra_dagster.testing.conformance.play import open_stage

@@ -16,9 +16,9 @@ from ondatra_dagster.delivery.http.http_redirect import RedirectTransport
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push.push_config import PushConfig
-from ondatra_dagster.delivery.push.push_library import PushLibrary
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.push.pusher import PushContext, Pusher
+from ondatra_dagster.delivery.push.starlark.push_library import PushLibrary
 from ondatra_dagster.delivery.queue.claim import BatchUnit
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters, replay

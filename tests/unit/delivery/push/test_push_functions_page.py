@@ -12,7 +12,8 @@ import pytest
 from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.delivery.push.api_auth import AUTH_KEYS, OAUTH2_KEYS
 from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
-from ondatra_dagster.delivery.push.push_library import WORDS, load_library
+from ondatra_dagster.delivery.push.starlark.dialect import WORDS
+from ondatra_dagster.delivery.push.starlark.push_library import load_library
 from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
 from ondatra_dagster.testing.fake_api import Answering
 

@@ -16,7 +16,7 @@ import pytest
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.http.http_api import BatchCalls, HttpApi
-from ondatra_dagster.delivery.push.push_library import PushLibrary, load_library
+from ondatra_dagster.delivery.push.starlark.push_library import PushLibrary, load_library
 from ondatra_dagster.errors import ProjectError, PushContractError
 
 Lib = Callable[..., Path]

@@ -10,8 +10,8 @@ import pytest
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.http.http_api import HttpApi
-from ondatra_dagster.delivery.push.decimal_places import decimal_places
-from ondatra_dagster.delivery.push.push_library import load_library
+from ondatra_dagster.delivery.push.starlark.decimal_places import decimal_places
+from ondatra_dagster.delivery.push.starlark.push_library import load_library
 
 
 @pytest.mark.parametrize(

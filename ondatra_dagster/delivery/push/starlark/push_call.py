@@ -14,7 +14,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http.http_api import BatchCalls
 from ondatra_dagster.delivery.http.http_request import Call
 from ondatra_dagster.delivery.push.push_config import PushConfig
-from ondatra_dagster.delivery.push.push_words import WORDS, WrongUseError, named
+from ondatra_dagster.delivery.push.starlark.push_words import WORDS, WrongUseError, named
 
 logger = logging.getLogger(__name__)
 
