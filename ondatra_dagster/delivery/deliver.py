@@ -1,8 +1,9 @@
 """One sync's batches, from claim to settle, until nothing is left that may go.
 
 Threads hand the batches to push, at most `max_concurrent` at once. The queue belongs to the thread that
-called: it settles one batch and claims the next in one transaction while others are on their way. One is
-claimed ahead, so that no thread waits for the disk. Those that a dead owner left frozen go first.
+called: it settles all that have come back and claims as many in one transaction while others are on their
+way. Some are claimed ahead, so that no thread waits for the disk. Those that a dead owner left frozen go
+first.
 
 Where push makes jobs of batches, an open job is a batch on its way: it is asked about until it has ended, or
 until this run has waited long enough.
@@ -10,7 +11,7 @@ until this run has waited long enough.
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -30,7 +31,10 @@ from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
 from ondatra_dagster.delivery.runway import Flight, Runway
 from ondatra_dagster.delivery.workers import Done, Workers
 
-AHEAD = 1  # batches that are claimed before a thread is free for them
+# Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.
+# Of large ones fewer, as their rows are held in memory, and a crash keeps them from newer values.
+AHEAD = 7
+AHEAD_ROWS = 2_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,8 @@ class Course:
     @property
     def places(self) -> int:
         """How many batches may be claimed at once; a job is none that could be claimed ahead."""
-        return self.max_concurrent + (0 if self.makes_jobs else AHEAD)
+        ahead = min(max(AHEAD_ROWS // max(self.batch_size, 1), 1), AHEAD)
+        return self.max_concurrent + (0 if self.makes_jobs else ahead)
 
 
 @dataclasses.dataclass(slots=True)
@@ -143,8 +148,8 @@ class _Delivering:
             self._send_off(runway.next_batches())
             self._send_off(runway.next_polls())
             while runway.in_flight or runway.wait_for_jobs():
-                if runway.in_flight and (done := self._workers.next_done(runway.seconds_to_poll())):
-                    self._land(done)
+                if runway.in_flight and (landings := self._workers.next_done(runway.seconds_to_poll())):
+                    self._land(landings)
                 self._send_off(runway.next_polls())
         except Exception:
             # what is on its way comes to its end, and stays frozen
@@ -166,25 +171,30 @@ class _Delivering:
         """Let threads take them; by now they are frozen for good."""
         for batch in batches:
             journal = None if batch.job else self._journals.of(batch.seed)
-            flight = Flight(batch, Parcel.of(batch, self._queue.layouts), journal)
+            flight = Flight(batch, journal)
             self._runway.in_flight[batch.id] = flight
             self._workers.give(flight)
 
     def _fly(self, flight: Flight) -> Landed | None:
         """In a thread: what push makes of the batch; None when it wasn't given it."""
-        batch, parcel, _ = flight
+        batch = flight.batch
         started_at = batch.job.submitted_at if batch.job else self._clock()
         if is_given_up(batch):
-            return Landed(give_up(batch, parcel), started_at, started_at)
-        pushed = self._hand_over(flight)
+            return Landed(give_up(batch), started_at, started_at)
+        try:
+            pushed = self._hand_over(flight)
+        except BaseException:
+            self._runway.gate.close()  # what was claimed ahead stays here
+            raise
         if pushed is None:
             return None
         self._runway.gate.note(pushed)
         return Landed(pushed, started_at, self._clock())
 
     def _hand_over(self, flight: Flight) -> Pushed | None:
-        batch, parcel, journal = flight
+        batch, journal = flight
         gate = self._runway.gate
+        parcel = Parcel.of(batch, self._queue.layouts)
         if batch.job:
             return self._push.poll(parcel, batch.job.reference) if gate.pass_through() else None
         if journal is None or not gate.pass_through(lambda: journal.begin_batch(batch.seed, batch.id)):
@@ -195,33 +205,45 @@ class _Delivering:
             journal.note_settled()
         return pushed
 
-    def _land(self, done: Done[Flight, Landed | None]) -> None:
-        if done.error:
-            raise done.error
-        flight, landed, _ = done
-        del self._runway.in_flight[flight.batch.id]
-        if landed is None:
-            self._let_go(flight.batch)
-            return
-        settled = None
-        # one commit for both: on a slow disk it costs more than all else that is done here
-        with self._queue.store.immediate():
-            if landed.pushed.is_open:
-                still_open = self._keep_open(flight, landed)
-                if still_open is None:
-                    settled = self._settle(flight.batch, landed._replace(pushed=timed_out(flight.parcel)))
-                else:
-                    self._runway.jobs.add(still_open)
-            else:
-                settled = self._settle(flight.batch, landed)
+    def _land(self, landings: Sequence[Done[Flight, Landed | None]]) -> None:
+        """End what has come back, and let as many go.
+
+        One commit for all: on a slow disk it costs more than all else that is done here.
+        """
+        landed = [(done.task, done.result) for done in landings if not done.error]
+        ended: list[tuple[Batch, Settled]] = []
+        with self._runway.landing([flight for flight, _ in landed]), self._queue.store.immediate():
+            for flight, result in landed:
+                if settled := self._take(flight, result):
+                    ended.append((flight.batch, settled))
             batches = self._runway.next_batches()
-        if flight.journal and not self._runway.has_part_of(flight.batch.seed):
-            self._journals.free(flight.batch.seed)
+        self._free_journals(flight for flight, result in landed if result)
         self._send_off(batches)
-        if settled:
+        for batch, settled in ended:
             self._delivery.batches += 1
             self._runway.jobs.note_news()
-            self._on_settled(flight.batch, settled)
+            self._on_settled(batch, settled)
+        for done in landings:
+            if done.error:  # only now: what came back beside it is settled
+                raise done.error
+
+    def _take(self, flight: Flight, landed: Landed | None) -> Settled | None:
+        """What became of the rows of a batch that came back; None when they stay in the queue as they are."""
+        if landed is None:
+            self._let_go(flight.batch)
+            return None
+        if not landed.pushed.is_open:
+            return self._settle(flight.batch, landed)
+        still_open = self._keep_open(flight, landed)
+        if still_open is None:
+            return self._settle(flight.batch, landed._replace(pushed=timed_out(flight.batch)))
+        self._runway.jobs.add(still_open)
+        return None
+
+    def _free_journals(self, flights: Iterable[Flight]) -> None:
+        for batch, journal in flights:
+            if journal and not self._runway.has_part_of(batch.seed):
+                self._journals.free(batch.seed)
 
     def _keep_open(self, flight: Flight, landed: Landed) -> Batch | None:
         """The batch as an open job; None when that has had its time."""
@@ -255,11 +277,10 @@ class _Delivering:
         if batch.job:
             self._runway.jobs.add(batch)
         elif self._runway.is_new(batch):
-            with self._queue.store.immediate():
-                release(self._queue, batch)
+            release(self._queue, batch)
 
     def _forgive_all(self) -> None:
         with self._queue.store.immediate():
-            for batch, _, journal in self._runway.in_flight.values():
+            for batch, journal in self._runway.in_flight.values():
                 if journal:
                     forgive(self._queue, batch, begun=journal.begun[batch.id])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, Job
 
 PATIENCE_SECONDS = 120.0  # a run doesn't wait longer for its next piece of news
@@ -74,7 +74,7 @@ class OpenJobs:
         return True
 
 
-def timed_out(parcel: Parcel) -> Pushed:
+def timed_out(batch: Batch) -> Pushed:
     """The end of a job that took too long: its rows are handed over anew when they are due."""
     # it may be done all the same, some time
-    return Pushed(dict.fromkeys(parcel.keys, Outcome.unstated("job timed out")), calls=1, unanswered=1)
+    return Pushed(dict.fromkeys(batch.result_keys, Outcome.unstated("job timed out")), calls=1, unanswered=1)

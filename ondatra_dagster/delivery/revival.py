@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
-from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, by_key, note_crash, split
 from ondatra_dagster.delivery.queue.tables import Queue
 
@@ -41,8 +41,8 @@ def is_given_up(batch: Batch) -> bool:
     return batch.crashes >= CRASHES_BEFORE_SPLIT
 
 
-def give_up(batch: Batch, parcel: Parcel) -> Pushed:
+def give_up(batch: Batch) -> Pushed:
     """A unit that alone ended the process so often isn't handed to push again."""
     why = f"this row alone ended the process {batch.crashes} times; mend the push function, then replay it"
     # it may have been taken before the process ended
-    return Pushed({key: Outcome(Verdict.REJECT, why) for key in parcel.keys}, unanswered=1)
+    return Pushed(dict.fromkeys(batch.result_keys, Outcome(Verdict.REJECT, why)), unanswered=1)

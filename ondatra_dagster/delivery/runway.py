@@ -4,13 +4,13 @@ What is done with a batch whose turn has come is in deliver.
 """
 
 import collections
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.open_jobs import OpenJobs
-from ondatra_dagster.delivery.push.push_port import Parcel
 from ondatra_dagster.delivery.queue.claim import Batch, claim
 from ondatra_dagster.delivery.queue.tables import Queue
 
@@ -19,7 +19,6 @@ class Flight(NamedTuple):
     """A batch on its way, or about to be."""
 
     batch: Batch
-    parcel: Parcel
     journal: Journal | None  # None: it is a job, which is asked about
 
 
@@ -63,6 +62,17 @@ class Runway:
         if batch:
             self._number = batch.number
         return batch
+
+    @contextlib.contextmanager
+    def landing(self, flights: Sequence[Flight]) -> Iterator[None]:
+        """They are on their way no more, unless what is done with them fails: then nothing of it happened."""
+        for flight in flights:
+            del self.in_flight[flight.batch.id]
+        try:
+            yield
+        except BaseException:
+            self.in_flight |= {flight.batch.id: flight for flight in flights}
+            raise
 
     def next_polls(self) -> Sequence[Batch]:
         """The jobs to be asked about now."""

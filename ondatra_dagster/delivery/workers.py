@@ -1,5 +1,6 @@
 """Threads that do one kind of work, and hand back what came of it to the one that gave it to them."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -38,12 +39,14 @@ class Workers(Generic[Task, Result]):
             thread.start()
         self._tasks.put(task)
 
-    def next_done(self, timeout_seconds: float | None = None) -> Done[Task, Result] | None:
-        """The next task that ends; None when none does in time."""
-        try:
-            return self._done.get(timeout=timeout_seconds)
-        except queue.Empty:
-            return None
+    def next_done(self, timeout_seconds: float | None = None) -> list[Done[Task, Result]]:
+        """The next task that ends, and all that have ended by then, in that order; none when time is up."""
+        done = []
+        with contextlib.suppress(queue.Empty):
+            done.append(self._done.get(timeout=timeout_seconds))
+            while True:
+                done.append(self._done.get_nowait())
+        return done
 
     def end(self) -> None:
         """Wait for all that was given, then for the threads."""

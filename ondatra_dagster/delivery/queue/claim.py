@@ -1,7 +1,6 @@
 """Batches: which units go out together, frozen as they were handed to push until they are settled."""
 
 import dataclasses
-import operator
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,50 +15,42 @@ from ondatra_dagster.store.database import Row
 
 # units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
 MAKE_DUE = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
-# Units aren't split. A batch ends before the unit that would pass its size; only a larger one stands alone.
-# Where new rows replace old ones, no insert goes while a delete is on its way or waits for its next try.
-CLAIM = """
-update unit set state = 'claimed' where id in (
-    select id from (
-        select id, rows, sum(rows) over (order by outages, id rows unbounded preceding) as total
-        from (
-            select id, rows, outages, phase from unit
-            where state = 'pending' and version <= :watermark and phase = (
-                select case when exists (
-                    select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
-                ) then 0 else 1 end
-            )
-            order by outages, id limit :size
-        )
-    ) where total <= :size or total = rows
+_CLAIMED = "unit.id, key, version, base, tried, target, unit.belongs_to, is_context, unit.rows"
+# What may go next. Where new rows replace old ones, no insert goes while a delete is on its way or waits for
+# its next try.
+NEXT = f"""
+select {_CLAIMED} from unit
+where state = 'pending' and version <= :watermark and phase = (
+    select case when exists (
+        select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
+    ) then 0 else 1 end
 )
-returning id, key, version, base, tried, target, belongs_to, is_context, outages
+order by outages, id limit :size
 """
 # The same where a key's versions go together: all that may go of a key of which nothing is on its way.
-CLAIM_KEYS = """
-update unit set state = 'claimed' where id in (
-    with first as (
-        select id, outages, belongs_to from unit
-        where state = 'pending' and phase = 0 and version <= :watermark and not exists (
-            select 1 from unit as other
-            where other.belongs_to = unit.belongs_to and other.belongs_to != '' and other.state = 'claimed'
-        )
-        order by outages, id limit :size
-    ),
-    together as (
-        select unit.belongs_to, min(unit.outages) as outages, min(unit.id) as first_id, sum(rows) as rows
-        from unit join (select distinct belongs_to from first) as due
-            on unit.belongs_to = due.belongs_to and unit.belongs_to != ''
-        where state = 'pending' and version <= :watermark group by unit.belongs_to
+NEXT_KEYS = f"""
+with first as (
+    select id, outages, belongs_to from unit
+    where state = 'pending' and phase = 0 and version <= :watermark and not exists (
+        select 1 from unit as other
+        where other.belongs_to = unit.belongs_to and other.belongs_to != '' and other.state = 'claimed'
     )
-    select unit.id from unit join (
-        select belongs_to, rows, sum(rows) over (order by outages, first_id rows unbounded preceding) as total
-        from together
-    ) as key on unit.belongs_to = key.belongs_to and unit.belongs_to != ''
-    where (total <= :size or total = key.rows) and state = 'pending' and version <= :watermark
+    order by outages, id limit :size
+),
+together as (
+    select unit.belongs_to, min(unit.outages) as outages, min(unit.id) as first_id, sum(rows) as rows
+    from unit join (select distinct belongs_to from first) as due
+        on unit.belongs_to = due.belongs_to and unit.belongs_to != ''
+    where state = 'pending' and version <= :watermark group by unit.belongs_to
 )
-returning id, key, version, base, tried, target, belongs_to, is_context, outages
+select {_CLAIMED} from unit join (
+    select belongs_to, rows, sum(rows) over (order by outages, first_id rows unbounded preceding) as total
+    from together
+) as key on unit.belongs_to = key.belongs_to and unit.belongs_to != ''
+where (total <= :size or total = key.rows) and state = 'pending' and version <= :watermark
+order by unit.outages, unit.id
 """
+CLAIM = "update unit set state = 'claimed' where id in (select value from json_each(?))"
 FREEZE = "insert into batch (number, rows, seed, is_part, units) values (?, ?, ?, ?, ?) returning id"
 FROZEN = """
 select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at
@@ -76,7 +67,7 @@ RELEASE = "update unit set state = 'pending' where id in (select value from json
 MELT = "delete from batch where id = ?"
 
 
-_OUTAGES_AND_ID = operator.itemgetter(8, 0)  # in what CLAIM returns
+_TELL_TARGET = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 
 
 class BatchUnit(NamedTuple):
@@ -85,7 +76,8 @@ class BatchUnit(NamedTuple):
     id: int
     key: str
     version: int
-    standing: Standing  # its target is what was sent, also when a newer one waits beside
+    base: str
+    tried: str | None
     sent: Sequence[SentRow]
     belongs_to: str = ""  # units of the same are never parted
     is_context: bool = False  # a delete beside inserts that take the row's place
@@ -94,6 +86,16 @@ class BatchUnit(NamedTuple):
     def result_keys(self) -> list[ResultKey]:
         """Under which the outcomes of its rows are; an empty mirror has one, too."""
         return [row.result_key for row in self.sent] or [NO_ROW]
+
+    @property
+    def target(self) -> Image:
+        """As it was sent, also when a newer one waits beside."""
+        return tuple([row for change_type, row in self.sent if change_type in _TELL_TARGET])
+
+    @property
+    def standing(self) -> Standing:
+        """What was known of it when it was sent."""
+        return Standing(load_image(self.base), self.target, _load_tried(self.tried))
 
 
 class Job(NamedTuple):
@@ -123,6 +125,11 @@ class Batch:
             yield from unit.sent
 
     @property
+    def result_keys(self) -> list[ResultKey]:
+        """Under which the outcomes of its rows are."""
+        return [key for unit in self.units for key in unit.result_keys]
+
+    @property
     def goes_alone(self) -> bool:
         """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
         return self.crashes > 0 or self.is_part
@@ -142,14 +149,29 @@ def make_due(queue: Queue, now: float) -> int:
 def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
     """The next batch, frozen; None when nothing is left that may go."""
     with queue.store.immediate():
-        are_together = queue.shape is Shape.VERSION
-        statement = CLAIM_KEYS if are_together else CLAIM
-        claimed = queue.store.rows(statement, {"watermark": queue.watermark, "size": max(size, 1)})
+        claimed = _next(queue, size=max(size, 1))
         if not claimed:
             return None
-        claimed.sort(key=_OUTAGES_AND_ID)  # RETURNING has no order of its own
-        units = [_unit(queue, row) for row in (_by_key(claimed) if are_together else claimed)]
+        queue.store.run(CLAIM, (orjson.dumps([row[0] for row in claimed]).decode(),))
+        units = [_unit(queue, row) for row in claimed]
         return freeze(queue, units, number=number, seed=uuid.uuid4().hex)
+
+
+def _next(queue: Queue, *, size: int) -> Sequence[Row]:
+    """What goes out together."""
+    bounds = {"watermark": queue.watermark, "size": size}
+    if queue.shape is Shape.VERSION:
+        return _by_key(queue.store.rows(NEXT_KEYS, bounds))
+    found: list[Row] = []
+    rows = 0
+    # one by one: as many groups as a batch has rows may be more than fits into memory
+    for unit in queue.store.each(NEXT, bounds):
+        rows += unit[8]
+        # units aren't split: a batch ends before the one that would pass its size; only a larger one is alone
+        if found and rows > size:
+            break
+        found.append(unit)
+    return found
 
 
 def _by_key(claimed: list[Row]) -> list[Row]:
@@ -167,9 +189,15 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
     unit, key, version, base, tried, target, belongs_to, is_context, _ = row
-    standing = _standing(base, tried, load_image(target))
-    sent = to_send(standing, queue.shape, queue.layouts)
-    return BatchUnit(unit, key, version, standing, sent, _together(queue, belongs_to), bool(is_context))
+    sent = _to_send(queue, base, tried, load_image(target))
+    return BatchUnit(unit, key, version, base, tried, sent, _together(queue, belongs_to), bool(is_context))
+
+
+def _to_send(queue: Queue, base: str, tried: str | None, target: Image) -> list[SentRow]:
+    if not base and tried is None:
+        # what to_send says, too, but sooner: nearly all are of this kind
+        return [SentRow(ChangeType.INSERT, row) for row in target]
+    return to_send(Standing(load_image(base), target, _load_tried(tried)), queue.shape, queue.layouts)
 
 
 def _together(queue: Queue, belongs_to: str) -> str:
@@ -177,8 +205,8 @@ def _together(queue: Queue, belongs_to: str) -> str:
     return belongs_to if queue.shape is Shape.VERSION else ""
 
 
-def _standing(base: str, tried: str | None, target: Image) -> Standing:
-    return Standing(load_image(base), target, None if tried is None else load_image(tried))
+def _load_tried(tried: str | None) -> Image | None:
+    return None if tried is None else load_image(tried)
 
 
 def freeze(
@@ -245,14 +273,7 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
 
 def _thawed(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
     _, key, belongs_to, is_context, base, tried = known
-    standing = _standing(base, tried, _target(rows))
-    return BatchUnit(unit, key, version, standing, rows, _together(queue, belongs_to), bool(is_context))
-
-
-def _target(sent: Sequence[SentRow]) -> Image:
-    return tuple(
-        row for change_type, row in sent if change_type in {ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE}
-    )
+    return BatchUnit(unit, key, version, base, tried, rows, _together(queue, belongs_to), bool(is_context))
 
 
 def release(queue: Queue, batch: Batch) -> None:

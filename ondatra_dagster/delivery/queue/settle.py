@@ -126,7 +126,11 @@ class _Settlement:
         return {unit.id for unit in units}
 
     def _arrived(self, batch: Batch) -> Sequence[BatchUnit]:
-        missed = {key for key, outcome in self._outcomes.items() if not outcome.is_delivered}
+        missed = {
+            key
+            for key, outcome in self._outcomes.items()
+            if outcome is not DELIVERED_OUTCOME and not outcome.is_delivered
+        }
         if not missed:
             return batch.units
         return [unit for unit in batch.units if missed.isdisjoint(unit.result_keys)]
@@ -238,36 +242,33 @@ class _Settlement:
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
     def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
-        context = self._context(unit)
+        untold = _REPLACED if self._makes_room(unit) else self._context(unit)
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            is_told = row.change_type not in context and not self._makes_room(unit, row)
-            if is_told or not outcome.is_delivered:
+            if row.change_type not in untold or not outcome.is_delivered:
                 self._add_record(unit, row, outcome, gave_up_after)
 
-    def _makes_room(self, unit: BatchUnit, row: SentRow) -> bool:
-        """Whether it is a delete beside the inserts that take its row's place."""
-        has_newer = unit.is_context or (self._queue.replaces_rows and bool(unit.standing.target))
-        return has_newer and row.change_type is ChangeType.DELETE
+    def _makes_room(self, unit: BatchUnit) -> bool:
+        """Whether its deletes stand beside the inserts that take their rows' places."""
+        return unit.is_context or (self._queue.replaces_rows and bool(unit.target))
 
     def _context(self, unit: BatchUnit) -> frozenset[ChangeType]:
         """The changes that only tell push what was there before."""
-        is_replaced = self._queue.shape is Shape.GROUP and unit.standing.target
+        is_replaced = self._queue.shape is Shape.GROUP and unit.target
         return _REPLACED if is_replaced else _UPDATED
 
     def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
         message = outcome.message or None
         if outcome.verdict is Verdict.ERROR:
             message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
-        status = SUCCEEDED if outcome.is_delivered else REJECTED
-        change_type, image = row
-        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key or str(row.row.rowid)
-        settled = SettledRow(
-            key, image.rowid, change_type, unit.version, status, message, image.layout, image.payload
-        )
+        is_delivered = outcome is DELIVERED_OUTCOME or outcome.is_delivered
+        change_type, (rowid, layout, payload) = row
+        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key or str(rowid)
+        status = SUCCEEDED if is_delivered else REJECTED
+        settled = SettledRow(key, rowid, change_type, unit.version, status, message, layout, payload)
         kind = DELETED if change_type is ChangeType.DELETE else UPDATED
         self._ended.setdefault(kind, []).append(settled)
-        if status is SUCCEEDED:
+        if is_delivered:
             self._count(self.settled.succeeded, row)
         else:
             self._count(self.settled.rejected, row)

@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
-from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
+from ondatra_dagster.delivery.deliver import AHEAD, Course, Delivery, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
-from ondatra_dagster.delivery.queue.claim import frozen_batches
+from ondatra_dagster.delivery.queue.claim import claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
@@ -110,7 +110,7 @@ def test_journals_are_used_again_and_leave_no_file(queue, path):
     api = Api(meet=lambda keys: files.update(each.name for each in path.parent.glob("*.journal*")))
     fill(queue, "abcdefghijklmnopqrstuvwxyz")
     send(queue, api, threads=3)
-    assert 3 <= len(files) <= 3 + 3
+    assert 3 <= len(files) <= 3 + AHEAD
     assert [] == list(path.parent.glob("*.journal*"))
 
 
@@ -186,7 +186,7 @@ def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_a
     finally:
         signal.signal(signal.SIGINT, before)
     never.set()
-    assert [0, 0, 0] == [batch.crashes for batch in frozen_batches(queue)]
+    assert [0, 0, 0, 0] == [batch.crashes for batch in frozen_batches(queue)]
     api = Api()
     send(queue, api, threads=2)
     assert sorted("abcd") == sorted(api.got)
@@ -207,3 +207,46 @@ def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):
     with contextlib.suppress(PoisonError):
         send(queue, api, threads=2)
     assert ["b"] == api.got
+
+
+def test_what_came_back_before_a_failing_push_is_settled(queue):
+    """Several that have ended share a commit; one that failed must not take the others with it."""
+    fill(queue, "abcd")
+    c_is_sent = threading.Event()
+
+    def meet(keys: list[str]) -> None:
+        if keys == ["c"]:
+            c_is_sent.set()
+            raise PoisonError
+
+    api = Api(meet=meet)
+    with pytest.raises(PoisonError):
+        send(queue, api, threads=1, on_settled=lambda batch, settled: c_is_sent.wait(SECONDS))
+    assert ["a", "b"] == api.got  # and d, which was claimed ahead, stays here
+    assert [("c",), ("d",)] == queue.store.rows("select key from unit order by key")
+
+
+def test_what_was_claimed_ahead_of_a_kill_is_sent_as_if_nothing_had_been(queue):
+    """Push has never seen it: it is held against nobody, and needs not go alone."""
+    fill(queue, "abcd")
+    seen, *_ = [claim(queue, size=1, number=number) for number in (1, 2, 3, 4)]
+    journal = Journal.open(queue.store.path.with_suffix(".journal"), seen.seed)
+    journal.begin_batch(seen.seed, seen.id)
+    journal.close()
+    api = Api()
+    crashes: list[int] = []
+    send(queue, api, threads=1, on_settled=lambda batch, settled: crashes.append(batch.crashes))
+    assert (list("abcd"), [1, 0, 0, 0]) == (api.got, crashes)
+
+
+def test_an_interrupt_amid_settling_is_no_crash_of_the_batch(queue):
+    """The commit didn't happen, so the batch is still on its way, and is forgiven like the others."""
+
+    def interrupt(attempts: int) -> float:
+        raise KeyboardInterrupt
+
+    fill(queue, "ab")
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            send(queue, Api(is_down=True), threads=1, wait=interrupt)
+    assert [0, 0] == [batch.crashes for batch in frozen_batches(queue)]
