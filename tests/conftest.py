@@ -1,7 +1,8 @@
 """What all tests share: one Spark session a run, which starts when the first test asks for it."""
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,3 +65,10 @@ def api(running_api: "DemoApi") -> "DemoApi":
     """The demo API, as good as new."""
     running_api.clear()
     return running_api
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """Asked once: all that was logged, at every level, and printed since the test began."""
+    caplog.set_level(logging.DEBUG)
+    return lambda: "\n".join([caplog.text, *capfd.readouterr()])

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 from support.kind_tables import KindTable
 from support.real_syncs import the_ports, the_sync
-from support.shelf import Made, Shelf, running_shelf
 
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.testing import Answer, Request, State, running_fake_api
+from ondatra_dagster.testing.fake_api import Answering, FakeApi
 
 API = """
 API = {
     "base_url": "%s/v3",
-    "auth": {"env": "SHELF_KEY"},
+    "auth": {"env": "API_KEY"},
     "retry": 3,
     "backoff": 2,
     "rate_limit": {"requests": 1000, "per": "10s"},
@@ -168,10 +169,10 @@ JOB_SETTINGS = '"batch_mode": "async", "poll_interval": "1ms", "poll_timeout": "
 
 @dataclasses.dataclass
 class Desk:
-    """One sync of one table to one shelf."""
+    """One sync of one table to one API."""
 
     state: Path
-    shelf: Shelf
+    api: FakeApi
     kind: str
     now: float = 1_800_000_000.0
 
@@ -180,7 +181,7 @@ class Desk:
 
     def sink(self, push: str, settings: str = '"batch_size": 100, "batch_mode": "sync"') -> None:
         (self.state / "lib").mkdir(exist_ok=True)
-        text = API % (self.shelf.url, settings) + HELPERS + push
+        text = API % (self.api.url, settings) + HELPERS + push
         (self.state / "lib" / "api.star").write_text(text, encoding="utf-8")
 
     def write(self, **values: list[int]) -> None:
@@ -192,49 +193,56 @@ class Desk:
 
     def run(self, *arguments: str) -> RunSummary:
         sync = the_sync(self.state, self.kind, *arguments)
-        ports = the_ports(sync, self.table, {"SHELF_KEY": "s3cr3t"}, now=self.now)
+        ports = the_ports(sync, self.table, {"API_KEY": "s3cr3t"}, now=self.now)
         ports = dataclasses.replace(ports, clock=lambda: self.now, sleep=self.sleep)
         return run_sync(sync, ports, Occasion(trigger="test"))
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
-    with running_shelf() as shelf:
-        yield shelf
+def api() -> Iterator[FakeApi]:
+    with running_fake_api() as api:
+        yield api
 
 
-def a_desk(kind: str, tmp_path: Path, shelf: Shelf) -> Desk:
-    return Desk(tmp_path, shelf, kind)
+def calls_of(api: FakeApi) -> list[tuple[str, str]]:
+    """Methods and paths since the last time, sorted: the order of keys isn't promised."""
+    calls = sorted((call.method, call.path) for call in api.calls)
+    api.calls.clear()
+    return calls
 
 
-def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, shelf: Shelf) -> None:
+def a_desk(kind: str, tmp_path: Path, api: FakeApi) -> Desk:
+    return Desk(tmp_path, api, kind)
+
+
+def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None:
     """All of them at first, then the changed ones; nothing when nothing changed."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE)
     desk.write(ada=[1], ben=[2])
     desk.run()
-    assert [("POST", "/v3/people")] * 2 == shelf.calls()
+    assert [("POST", "/v3/people")] * 2 == calls_of(api)
     desk.write(ada=[3], cyn=[4])
     desk.run()
-    assert [("PATCH", "/v3/people/ada"), ("POST", "/v3/people")] == shelf.calls()
+    assert [("PATCH", "/v3/people/ada"), ("POST", "/v3/people")] == calls_of(api)
     desk.run()
 
-    assert [] == shelf.calls()
-    assert {"ada": 3, "ben": 2, "cyn": 4} == {row["id"]: row["value"] for row in shelf.kept.values()}
+    assert [] == calls_of(api)
+    assert {"ada": 3, "ben": 2, "cyn": 4} == {row["id"]: row["value"] for row in api.state.values()}
 
 
-def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, shelf: Shelf) -> None:
+def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi) -> None:
     """Whole when any of its lines changed, gone when it has none."""
-    desk = a_desk("tracked", tmp_path, shelf)
+    desk = a_desk("tracked", tmp_path, api)
     desk.sink(BY_GROUP)
     desk.write(a=[1, 2], b=[3])
     desk.run()
-    assert [("PUT", "/v3/orders/a"), ("PUT", "/v3/orders/b")] == shelf.calls()
+    assert [("PUT", "/v3/orders/a"), ("PUT", "/v3/orders/b")] == calls_of(api)
     desk.write(a=[1, 5], b=[])
     desk.run()
 
-    assert [("DELETE", "/v3/orders/b"), ("PUT", "/v3/orders/a")] == shelf.calls()
-    (order,) = shelf.kept.values()
+    assert [("DELETE", "/v3/orders/b"), ("PUT", "/v3/orders/a")] == calls_of(api)
+    (order,) = api.state.values()
     assert ("a", "tracked", [1, 5]) == (
         order["order"],
         order["kind"],
@@ -242,150 +250,153 @@ def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, shelf: Shelf
     )
 
 
-def test_new_rows_only_of_an_append(tmp_path: Path, shelf: Shelf) -> None:
+def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
     """Each in one batch, which has one status."""
-    desk = a_desk("append", tmp_path, shelf)
+    desk = a_desk("append", tmp_path, api)
     desk.sink(BY_BATCH)
     desk.write(a=[1], b=[2])
     desk.run()
     desk.write(a=[1, 3])
     desk.run()
 
-    sent = [[row["value"] for row in batch["rows"]] for batch in shelf.kept.values()]
+    sent = [[row["value"] for row in batch["rows"]] for batch in api.state.values()]
     assert [[1, 2], [3]] == sent
 
 
 @pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
-def test_a_sheet_that_is_written_anew(tmp_path: Path, shelf: Shelf, settings: str) -> None:
+def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: str) -> None:
     """The deletes are those of the rows before; whoever replaces all has no use for them."""
-    desk = a_desk("table", tmp_path, shelf)
+    desk = a_desk("table", tmp_path, api)
     desk.sink(WHOLE, settings)
     desk.write(north=[1], south=[2])
     desk.run()
     desk.write(north=[5])
     desk.run()
 
-    assert [("north", 5), ("south", 2)] == [(row["id"], row["value"]) for row in shelf.kept["/v3/sheet"]]
+    assert [("north", 5), ("south", 2)] == [(row["id"], row["value"]) for row in api.state["/v3/sheet"]]
 
 
-def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, shelf: Shelf) -> None:
+def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None:
     """The one that is closed comes with its end, the one that follows it as new."""
-    desk = a_desk("scd2", tmp_path, shelf)
+    desk = a_desk("scd2", tmp_path, api)
     desk.sink(VERSIONS)
     desk.write(lamp=[10])
     desk.run()
     desk.write(lamp=[12])
     desk.run()
 
-    kept = [(row["value"], row["is_current"]) for row in shelf.kept.values()]
+    kept = [(row["value"], row["is_current"]) for row in api.state.values()]
     assert [(10, False), (12, True)] == kept
-    closed, current = shelf.kept.values()
+    closed, current = api.state.values()
     assert closed["valid_to_snapshot"] == current["valid_from_snapshot"]
 
 
-def test_a_region_whose_rows_are_replaced(tmp_path: Path, shelf: Shelf) -> None:
+def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
     """What goes goes first."""
-    desk = a_desk("partition", tmp_path, shelf)
+    desk = a_desk("partition", tmp_path, api)
     desk.sink(
         BY_CHANGE.replace('str(r["id"])', 'str(r["value"])').replace("json=own(r)", 'json={"id": r["value"]}')
     )
     desk.write(north=[1, 2], south=[3])
     desk.run()
-    shelf.calls()
+    calls_of(api)
     desk.write(north=[2, 4])
     desk.run()
 
-    assert {2, 3, 4} == {row["id"] for row in shelf.kept.values()}
-    assert ("DELETE", "/v3/people/3") not in shelf.calls()
+    assert {2, 3, 4} == {row["id"] for row in api.state.values()}
+    assert ("DELETE", "/v3/people/3") not in calls_of(api)
 
 
-def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, shelf: Shelf) -> None:
+def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi) -> None:
     """Delivered, delivered with a warning, not now, never."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     push = BY_CHANGE.replace("= said(answer)", "= judged(answer)") + JUDGED
     desk.sink(push, '"max_attempts": 2')
     statuses = {"a": 201, "b": 202, "c": 409, "d": 422}
 
-    def answer(made: Made) -> tuple[int, object]:
-        return statuses[made.body["id"]], {"why": made.body["id"]}
+    def answer(request: Request, _state: State) -> Answer:
+        return Answer(statuses[request.body["id"]], {"why": request.body["id"]})
 
-    shelf.answer = answer
+    api.answer = answer
     desk.write(a=[1], b=[1], c=[1], d=[1])
     summary = desk.run()
 
     assert summary.queue
     assert (1, 1) == (summary.queue.waiting, summary.queue.dead)
     assert ["d"] == [sample.key for sample in summary.samples]
-    shelf.calls()
+    calls_of(api)
     statuses["c"] = 201
     desk.now += 3600
     desk.run()
-    assert [("POST", "/v3/people")] == shelf.calls()
+    assert [("POST", "/v3/people")] == calls_of(api)
 
 
-def test_the_sinks_strings_are_given_by_name(tmp_path: Path, shelf: Shelf) -> None:
+def test_the_sinks_strings_are_given_by_name(tmp_path: Path, api: FakeApi) -> None:
     """In the order of "args", whatever the order in which push declares them."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_PLACE, '"args": ["place", "team"]')
     desk.write(ada=[1])
     desk.run("people", "red")
 
-    assert [("PUT", "/v3/red/people/ada")] == shelf.calls()
+    assert [("PUT", "/v3/red/people/ada")] == calls_of(api)
 
 
-def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, shelf: Shelf) -> None:
+def refusing(status: int) -> Answering:
+    return lambda request, _: Answer(status, {"why": "no"}) if "666" in str(request.body) else None
+
+
+def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi) -> None:
     """No status is a success; what fail() says is of every row."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "batch_size": 2')
     desk.write(a=[1], b=[2], c=[666])
-    shelf.answer = lambda made: (400, {"why": "no"}) if "666" in str(made.body) else None
+    api.answer = refusing(400)
     summary = desk.run()
 
-    assert [["a", "b"]] == [[row["id"] for row in batch["rows"]] for batch in shelf.kept.values()]
+    assert [["a", "b"]] == [[row["id"] for row in batch["rows"]] for batch in api.state.values()]
     assert summary.queue
     assert 1 == summary.queue.waiting
-    assert 'the batch failed: {"why": "no"}' in summary.errors[0]
+    assert 'the batch failed: {"why":"no"}' in summary.errors[0]
 
 
-def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, shelf: Shelf) -> None:
+def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
     """By halves: it alone is refused, and all others arrive."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     desk.sink(ATOMIC, '"batch_mode": "atomic", "on_batch_error": "bisect"')
     desk.write(**{f"row{number}": [666 if number == 5 else number] for number in range(16)})
-    shelf.answer = lambda made: (422, {"why": "no"}) if "666" in str(made.body) else None
+    api.answer = refusing(422)
     summary = desk.run()
 
     assert ["row5"] == [sample.key for sample in summary.samples]
-    arrived = {row["id"] for batch in shelf.kept.values() for row in batch["rows"]}
+    arrived = {row["id"] for batch in api.state.values() for row in batch["rows"]}
     assert {f"row{number}" for number in range(16)} - {"row5"} == arrived
 
 
 class Jobs:
-    """The jobs of a shelf: each is asked about once before it is done, unless it fails."""
+    """The jobs of an API: each is asked about once before it is done, unless it fails."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, api: FakeApi) -> None:
         self.asked: dict[str, int] = {}
         self.failing = False
-        self._shelf = shelf
-        shelf.answer = self.answer
+        api.answer = self.answer
 
-    def answer(self, made: Made) -> tuple[int, object] | None:
-        if made.method != "GET":
+    def answer(self, request: Request, state: State) -> Answer | None:
+        if request.method != "GET":
             return None
-        self.asked[made.path] = self.asked.get(made.path, 0) + 1
+        self.asked[request.path] = self.asked.get(request.path, 0) + 1
         if self.failing:
-            return 200, {"state": "failed", "why": "no room"}
-        if self.asked[made.path] == 1:
-            return 200, {"state": "running"}
-        names = [row["name"].split(":") for row in self._shelf.kept[made.path]["rows"]]
-        return 200, {"state": "done", "results": names}
+            return Answer(200, {"state": "failed", "why": "no room"})
+        if self.asked[request.path] == 1:
+            return Answer(200, {"state": "running"})
+        names = [row["name"].split(":") for row in state[request.path]["rows"]]
+        return Answer(200, {"state": "done", "results": names})
 
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
-def test_a_job_that_is_asked_about(tmp_path: Path, shelf: Shelf, push: str) -> None:
+def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> None:
     """Its rows are delivered when it says so."""
-    desk = a_desk("merge", tmp_path, shelf)
-    jobs = Jobs(shelf)
+    desk = a_desk("merge", tmp_path, api)
+    jobs = Jobs(api)
     desk.sink(push + FINALIZE, JOB_SETTINGS)
     desk.write(a=[1], b=[2])
     summary = desk.run()
@@ -393,39 +404,39 @@ def test_a_job_that_is_asked_about(tmp_path: Path, shelf: Shelf, push: str) -> N
     assert [2] == list(jobs.asked.values())
     assert summary.queue
     assert (0, 0) == (summary.queue.depth, summary.queue.dead)
-    assert {"id": "2", "event": "done"} == shelf.kept["/v3/hooks/2"]
+    assert {"id": "2", "event": "done"} == api.state["/v3/hooks/2"]
 
 
 @pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
-def test_a_job_that_fails(tmp_path: Path, shelf: Shelf, push: str) -> None:
+def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
     """Its rows wait, and go out in another job when they are due."""
-    desk = a_desk("merge", tmp_path, shelf)
-    jobs = Jobs(shelf)
+    desk = a_desk("merge", tmp_path, api)
+    jobs = Jobs(api)
     jobs.failing = True
     desk.sink(push + FINALIZE, JOB_SETTINGS)
     desk.write(a=[1])
     summary = desk.run()
     assert "the job failed: no room" in summary.errors[0]
-    assert "/v3/hooks/1" not in shelf.kept
+    assert "/v3/hooks/1" not in api.state
     jobs.failing = False
-    shelf.kept.clear()
+    api.state.clear()
     desk.now += 3600
     desk.run()
 
-    assert {"id": "1", "event": "done"} == shelf.kept["/v3/hooks/1"]
+    assert {"id": "1", "event": "done"} == api.state["/v3/hooks/1"]
 
 
-def test_the_end_of_a_run_is_told_once(tmp_path: Path, shelf: Shelf) -> None:
+def test_the_end_of_a_run_is_told_once(tmp_path: Path, api: FakeApi) -> None:
     """When nothing of it waits any more, with what became of all of it."""
-    desk = a_desk("merge", tmp_path, shelf)
+    desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_CHANGE + FINALIZE)
     desk.write(a=[1], b=[2], c=[3])
-    shelf.answer = lambda made: (409, {}) if made.body.get("id") == "c" else None
+    api.answer = lambda request, _: Answer(409, {}) if request.body.get("id") == "c" else None
     desk.run()
-    assert [] == [path for path in shelf.kept if "hooks" in path]
-    shelf.answer = lambda made: None
+    assert [] == [path for path in api.state if "hooks" in path]
+    api.answer = None
     desk.now += 3600
     desk.run()
     desk.run()
 
-    assert ["/v3/hooks/3"] == [path for path in shelf.kept if "hooks" in path]
+    assert ["/v3/hooks/3"] == [path for path in api.state if "hooks" in path]

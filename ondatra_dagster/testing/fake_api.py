@@ -73,11 +73,11 @@ class FakeApi:
         id_fields: tuple[str, ...] = ("id",),
         heeds_idempotency_keys: bool = False,
     ) -> None:
+        self.answer = answer  # may be changed between calls
         self.state: State = {}
         self.calls: list[Call] = []
         self.answers: dict[str, Answer] = {}
         self.faults = ChosenFaults()
-        self._own_answer = answer
         self._id_fields = id_fields
         self._heeds_keys = heeds_idempotency_keys
         self._numbers = itertools.count(1)
@@ -107,7 +107,7 @@ class FakeApi:
         request = Request(
             method=http.method, path=path_of(parts), parts=parts, params=dict(http.query_params), body=body
         )
-        own = self._own_answer(request, self.state) if self._own_answer else None
+        own = self.answer(request, self.state) if self.answer else None
         return own or getattr(self, f"_{request.method.lower()}")(request)
 
     def _get(self, request: Request) -> Answer:

@@ -1,6 +1,6 @@
 """What a whole run leaves behind, from SQL to the API, has no secret in it: files, events, output."""
 
-import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,14 +41,8 @@ def push(rows):
 SECRETS = {"SECRET": "client/canary+secret", "REFRESH": "refresh canary token", "TEAM": "the canary team"}
 
 
-def test_no_secret_is_left(
-    tmp_path: Path,
-    shared_warehouse: Warehouse,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_no_secret_is_left(tmp_path: Path, shared_warehouse: Warehouse, said: Callable[[], str]) -> None:
     """Though the API gives back what it is sent; only .env and the rotated token's own file hold any."""
-    caplog.set_level(logging.DEBUG)
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     with echoing_api() as url:
         shop.write(
@@ -63,7 +57,7 @@ def test_no_secret_is_left(
         shop.run()
 
     assert 1 == len(shop.workspace.history.runs("sync.echo"))
-    assert [] == canaries_in("\n".join([caplog.text, *capfd.readouterr(), repr(shop.workspace)]))
+    assert [] == canaries_in(said() + repr(shop.workspace))
     found = canaries_below(shop.root)
     assert [".env", "json"] == sorted(
         name if name == ".env" else name.rpartition(".")[2] for name in found

@@ -4,19 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.contact_syncs import ASYNC, OPERATIONS, ContactSync
+from support.contact_syncs import ASYNC, SUBMIT, ContactSync, contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi
 
 PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
-SUBMIT = (
-    OPERATIONS
-    + """
-def push(rows):
-    answer = http.post("/crm/jobs", json={"operations": operations(rows)})
-    return {"job_id": answer.json["id"]}
-"""
-)
 
 
 @pytest.fixture
@@ -24,8 +16,11 @@ def sync(api: DemoApi, tmp_path: Path) -> ContactSync:
     return ContactSync(tmp_path, api, ASYNC, dict(PUSH))
 
 
-def contacts(*bad: int, count: int = 10) -> dict[str, str]:
-    return {f"c{n}": "no address" if n in bad else f"{n}@example.com" for n in range(1, count + 1)}
+def leave_open(sync: ContactSync, *, count: int = 10) -> None:
+    """Hand over so many contacts to jobs that don't end."""
+    sync.api.delay_jobs(99)
+    sync.write(**contacts(count=count))
+    sync.run()
 
 
 def submitted(api: DemoApi) -> int:
@@ -49,7 +44,7 @@ def test_a_job_that_ends_within_the_run_is_settled_in_it(sync, api):
 def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, api):
     """It holds a place that other runs want."""
     api.delay_jobs(7)
-    sync.write(**contacts())
+    sync.write(**contacts(count=10))
     sync.run()
     assert (1, 4, 120.0) == (submitted(api), polled(api), sum(sync.slept))
     standing = sync.standing()
@@ -69,7 +64,7 @@ def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, ap
 def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, api):
     """An hour between two polls is no reason to hold a run for an hour."""
     sync.push["poll_interval"] = "5m"
-    sync.write(**contacts())
+    sync.write(**contacts(count=10))
     sync.run()
     assert ([], 1, 0) == (sync.slept, submitted(api), polled(api))
 
@@ -77,23 +72,18 @@ def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, 
 def test_as_many_jobs_as_allowed_are_open_at_once(sync, api):
     """Bulk APIs count them."""
     sync.push["max_concurrent"] = 3
-    api.delay_jobs(99)
-    sync.write(**contacts(count=50))
-    sync.run()
+    leave_open(sync, count=50)
     assert (3, 20) == (submitted(api), sync.standing().pending)
 
 
 def test_newer_changes_wait_beside_a_job_and_go_when_it_has_ended(sync, api):
     """Two jobs with one key might be worked on in any order."""
-    api.delay_jobs(99)
-    sync.write(**contacts())
-    sync.run()
+    leave_open(sync)
     sync.write(c3="new@example.com")
     sync.run()
     assert 1 == submitted(api)
     api.delay_jobs(0)
-    sync.now += 600
-    sync.run()
+    sync.run_later(600)
     assert (2, "new@example.com", 0) == (submitted(api), sync.held()["C-3"], sync.standing().depth)
 
 
@@ -104,13 +94,11 @@ def test_a_job_that_takes_too_long_is_handed_over_anew_when_it_is_due(sync, api)
     sync.write(c1="1@example.com")
     sync.run()
     assert 1 == sync.standing().open_jobs
-    sync.now += 500
-    sync.run()
+    sync.run_later(500)
     assert (0, 1, 1) == (sync.standing().open_jobs, sync.standing().waiting, submitted(api))
     assert {"job timed out"} == sync.settled[-1].errors
     api.delay_jobs(0)
-    sync.now += 3600
-    sync.run()
+    sync.run_later(3600)
     assert (2, 0) == (submitted(api), sync.standing().depth)
 
 
@@ -120,8 +108,7 @@ def test_a_job_that_ended_while_nobody_looked_is_no_time_out(sync, api):
     sync.write(c1="1@example.com")
     sync.run()
     assert 1 == sync.standing().open_jobs
-    sync.now += 100_000
-    sync.run()
+    sync.run_later(100_000)
     assert (1, 0) == (submitted(api), sync.standing().depth)
 
 
@@ -164,7 +151,7 @@ def test_a_failed_job_fails_its_batch(sync, api):
     sync.functions = SUBMIT + 'def poll(job_ref):\n    fail("job failed: " + job_ref["job_id"])\n'
     sync.write(**contacts(count=3))
     sync.run()
-    assert {"lib/contacts.star:19: job failed: J-1"} == sync.settled[-1].errors
+    assert {"lib/contacts.star:21: job failed: J-1"} == sync.settled[-1].errors
     assert (3, 1) == (sync.standing().waiting, submitted(api))
 
 
@@ -182,16 +169,13 @@ def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
     api.fail(method="GET", status=503, times=3)
     delivery = sync.run()
     assert (True, 1, 3) == (delivery.is_outage, sync.standing().open_jobs, polled(api))
-    sync.now += 600
-    sync.run()
+    sync.run_later(600)
     assert (1, 0) == (submitted(api), sync.standing().depth)
 
 
 def test_a_paused_sync_asks_about_no_job(sync, api):
     """The API is to be left alone."""
-    api.delay_jobs(99)
-    sync.write(**contacts())
-    sync.run()
+    leave_open(sync)
     asked = polled(api)
     sync.now += 600
     sync.run(may_go_on=lambda: False)
@@ -228,20 +212,17 @@ def test_a_process_that_ends_between_two_polls_goes_on_with_the_same_job(sync, a
     def stop(_seconds: float) -> None:
         raise StopError
 
-    sync.write(**contacts())
+    sync.write(**contacts(count=10))
     with pytest.raises(StopError):
         sync.run(sleep=stop)
     assert 1 == sync.standing().open_jobs
-    sync.now += 60
-    sync.run()
+    sync.run_later(60)
     assert (1, 0) == (submitted(api), sync.standing().depth)
 
 
 def test_a_queue_that_was_lost_goes_on_with_the_job_of_its_frontier(sync, api):
     """And with the change that waits beside it."""
-    api.delay_jobs(99)
-    sync.write(**contacts(count=25))
-    sync.run()
+    leave_open(sync, count=25)
     sync.write(c3="new@example.com")
     sync.keep_frontier()
     shutil.rmtree(sync.queue.parent)
@@ -249,7 +230,6 @@ def test_a_queue_that_was_lost_goes_on_with_the_job_of_its_frontier(sync, api):
     standing = sync.standing()
     assert (15, 1, 10) == (standing.pending, standing.open_jobs, standing.in_jobs)
     api.delay_jobs(0)
-    sync.now += 60
-    sync.run()
+    sync.run_later(60)
     assert (3, 25, "new@example.com") == (submitted(api), len(sync.held()), sync.held()["C-3"])
     assert 0 == sync.standing().depth

@@ -49,9 +49,7 @@ RECORDED = {
 def test_a_change_goes_out_and_is_recorded_as_the_kind_says(state: Path, kind: str) -> None:
     """A key is its own identifier; rows without one are told apart by their number."""
     desk = KindDesk(state, kind)
-    desk.write(a=[1], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1], b=[5])
     before = desk.records()
     desk.write(a=[2])
     told = [f"{change} {value}" for change, _, value, _ in desk.sends()]
@@ -133,9 +131,7 @@ def test_a_queue_brought_back_from_a_backup_gives_way_to_what_was_left_since(sta
     desk.write(a=[1], b=[5])
     desk.run()
     shutil.copytree(desk.state / "queue", desk.state / "backup")
-    desk.write(a=[2])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[2])
     lose_queue(desk)
     shutil.copytree(desk.state / "backup", desk.state / "queue")
     assert [] == desk.sends()
@@ -173,9 +169,7 @@ def test_a_delete_that_was_refused_is_a_dead_letter_again_when_the_queue_is_lost
 def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None:
     """One call with all that is there; deletes are what it doesn't have."""
     desk = KindDesk(state, kind, batch_size=0)
-    desk.write(a=[1, 2], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1, 2], b=[5])
     desk.write(a=[2, 3])
     rows = [(change, key, value) for change, key, value, _ in desk.sends()]
     beside = [("insert", "b", 5)] if kind == "table" else []
@@ -189,9 +183,7 @@ def test_a_whole_content_goes_out_at_each_change(state: Path, kind: str) -> None
 def test_an_emptied_table_goes_out_as_no_rows(state: Path) -> None:
     """Else the API keeps the last ones."""
     desk = KindDesk(state, "table", batch_size=0)
-    desk.write(a=[1])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1])
     desk.write(a=[])
     desk.run()
     assert [[]] == desk.api.calls
@@ -219,9 +211,7 @@ def test_a_whole_content_that_shrinks_too_much_is_held_back(state: Path, kind: s
     desk = KindDesk(state, kind, batch_size=0, max_deletes=Limit(2))
     desk.write(a=[1, 2, 3, 4], b=[5])
     desk.run()
-    desk.write(b=[6])
-    desk.run()
-    desk.api.take()
+    desk.deliver(b=[6])
     desk.write(a=[7])
     assert [] == desk.sends()
     assert {"insert"} == {change for change, *_ in sent_by(desk, allows_deletes=True)}
@@ -251,9 +241,7 @@ def test_a_changed_definition_keeps_what_waits(state: Path, kind: str) -> None:
 def test_resync_sends_all_rows_in_the_words_of_the_kind(state: Path, kind: str) -> None:
     """A push function knows the changes of its kind and no others."""
     desk = KindDesk(state, kind)
-    desk.write(a=[1], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1], b=[5])
     assert 2 == desk.resync()
     again = {
         "append": ["insert", "insert"],
@@ -269,9 +257,7 @@ def test_resync_sends_all_rows_in_the_words_of_the_kind(state: Path, kind: str) 
 def test_resync_of_a_mirror_sends_it_whole(state: Path, batch_size: int) -> None:
     """With deletes or without: what isn't in it goes."""
     desk = KindDesk(state, "table", batch_size=0)
-    desk.write(a=[1], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1], b=[5])
     assert 1 == desk.resync(removes=bool(batch_size))
     assert ["insert", "insert"] == [change for change, *_ in desk.sends()]
     assert [] == desk.sends()
@@ -281,9 +267,7 @@ def test_resync_of_a_mirror_sends_it_whole(state: Path, batch_size: int) -> None
 def test_a_table_made_anew_is_refused_and_resync_goes_by_the_records(state: Path, kind: str) -> None:
     """Keys are the same in both tables; rows without a key are strangers."""
     desk = KindDesk(state, kind)
-    desk.write(a=[1], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1], b=[5])
     desk.make_table("another")
     desk.write(a=[1], c=[7])
     with pytest.raises(ResyncNeededError, match="was made anew"):
@@ -307,9 +291,7 @@ def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind
     desk = KindDesk(state, kind)
     desk.write(a=[1], b=[5])
     desk.run()
-    desk.write(b=[6])
-    desk.run()
-    desk.api.take()
+    desk.deliver(b=[6])
     kept = {key: values for key, values in desk.table.given.items() if key != "b"}
     version = desk.table.version
     desk.make_table()
@@ -329,9 +311,7 @@ def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind
 def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, kind: str) -> None:
     """What the records tell of the first API says nothing of the second."""
     desk = KindDesk(state, kind)
-    desk.write(a=[1])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1])
     desk.base_url = "https://other.example.com"
     with pytest.raises(ResyncNeededError, match="now sends to"):
         desk.run()
@@ -345,9 +325,7 @@ def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, k
 def test_a_resync_that_is_cut_off_has_not_happened(state: Path, kind: str) -> None:
     """Half a table as inserts that the API has already would be conflicts by the thousand."""
     desk = KindDesk(state, kind)
-    desk.write(a=[1], b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1], b=[5])
     desk.make_table("another")
     desk.write(a=[1], c=[7])
     segments = desk.table.segments
@@ -373,9 +351,7 @@ def test_a_table_put_back_is_resynced_by_the_records(state: Path) -> None:
     desk = KindDesk(state, "merge")
     desk.write(a=[1])
     desk.run()
-    desk.write(b=[5])
-    desk.run()
-    desk.api.take()
+    desk.deliver(b=[5])
     desk.make_table()
     desk.write(a=[1])
     with pytest.raises(ResyncNeededError, match="was put back"):
@@ -401,9 +377,7 @@ def test_a_resync_outlives_its_queue(state: Path) -> None:
 def test_what_is_forgotten_asks_for_a_resync_and_its_records_help(state: Path) -> None:
     """The journal and the frontier go, too: both are what a queue would be made of."""
     desk = KindDesk(state, "merge")
-    desk.write(a=[1])
-    desk.run()
-    desk.api.take()
+    desk.deliver(a=[1])
     (desk.state / "queue" / "sync.things.journal-1").write_text("x")
     forget(desk.sync, desk.tracking)
     left = {path.name for path in (desk.state / "queue").iterdir()}

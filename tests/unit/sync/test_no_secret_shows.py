@@ -1,9 +1,8 @@
 """A canary secret in each form of auth is in no log, record, message, repr or file of a run."""
 
 import dataclasses
-import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
+from ondatra_dagster.sync.sync import Sync
 
 SECRETS = {
     "KEY": "a key/with canary+in it",
@@ -72,6 +72,16 @@ def echo() -> Iterator[str]:
         yield url
 
 
+def echoing_sync(folder: Path, push: str, *, values: Iterable[int]) -> tuple[Sync, Table]:
+    """A sync with this push function, and its table: a row for each value."""
+    (folder / "lib").mkdir()
+    (folder / "lib" / "api.star").write_text(push, encoding="utf-8")
+    table = Table(Shape.ROW)
+    for value in values:
+        table.write(f"row {value}", [value])
+    return the_sync(folder, "merge"), table
+
+
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 @pytest.mark.parametrize("size", [1, 100])
 def test_no_secret_shows(
@@ -79,18 +89,11 @@ def test_no_secret_shows(
     size: int,
     echo: str,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    said: Callable[[], str],
 ) -> None:
     """Though the API gives back all that it is sent, and push() puts it wherever it can."""
-    caplog.set_level(logging.DEBUG)
-    (tmp_path / "lib").mkdir()
     text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", str(size))
-    (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
-    sync = the_sync(tmp_path, "merge")
-    table = Table(Shape.ROW)
-    for number in range(1, 8):
-        table.write(f"row {number}", [number])
+    sync, table = echoing_sync(tmp_path, text, values=range(1, 8))
 
     shown = []
     for hour in range(2):
@@ -98,9 +101,10 @@ def test_no_secret_shows(
         summary = run_sync(sync, ports, Occasion(trigger="test"))
         shown += [repr(summary), str(summary.to_json()), repr(sync), repr(ports.history.runs("sync.api"))]
 
-    assert "***" in caplog.text
+    logged = said()
+    assert "***" in logged
     assert "***" in "".join(shown)
-    assert [] == canaries_in("\n".join([caplog.text, *capfd.readouterr(), *shown]))
+    assert [] == canaries_in("\n".join([logged, *shown]))
     allowed = {f"tokens/{file.name}" for file in tmp_path.glob("tokens/*.json")}
     assert allowed == set(canaries_below(tmp_path))
     assert bool(allowed) == ("REFRESH" in auth)
@@ -147,16 +151,11 @@ def finalize(succeeded, failed):
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 @pytest.mark.parametrize("values", [(1, 2, 3, 4, 5), (5,)])
 def test_no_secret_shows_in_a_job(
-    auth: str, values: tuple[int, ...], echo: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    auth: str, values: tuple[int, ...], echo: str, tmp_path: Path, said: Callable[[], str]
 ) -> None:
     """Its reference is kept; whatever poll and finalize say is told."""
-    caplog.set_level(logging.DEBUG)
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "api.star").write_text(JOBS.replace("AUTH", auth).replace("BASE", echo))
-    sync = the_sync(tmp_path, "merge")
-    table = Table(Shape.ROW)
-    for number in values:
-        table.write(f"row {number}", [number])
+    text = JOBS.replace("AUTH", auth).replace("BASE", echo)
+    sync, table = echoing_sync(tmp_path, text, values=values)
     clock = [1_800_000_000.0]
 
     def later(seconds: float) -> None:
@@ -169,20 +168,17 @@ def test_no_secret_shows_in_a_job(
         summary = run_sync(sync, ports, Occasion(trigger="test"))
         shown += [repr(summary), str(summary.to_json()), repr(ports.history.runs("sync.api"))]
 
-    assert "***" in "".join([caplog.text, *shown])
-    assert [] == canaries_in("\n".join([caplog.text, *shown]))
+    told = "\n".join([said(), *shown])
+    assert "***" in told
+    assert [] == canaries_in(told)
     assert not {name for name in canaries_below(tmp_path) if not name.startswith("tokens/")}
 
 
 @pytest.mark.parametrize("auth", AUTHS.values(), ids=AUTHS)
 def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo: str, tmp_path: Path) -> None:
     """The sync fails with a sentence before anything is sent; nothing of the others' values is in it."""
-    (tmp_path / "lib").mkdir()
     text = PUSH.replace("AUTH", auth).replace("BASE", echo).replace("SIZE", "1")
-    (tmp_path / "lib" / "api.star").write_text(text, encoding="utf-8")
-    sync = the_sync(tmp_path, "merge")
-    table = Table(Shape.ROW)
-    table.write("row", [1])
+    sync, table = echoing_sync(tmp_path, text, values=[1])
     missing = sync.config.variables[-1]
     secrets = {name: value for name, value in SECRETS.items() if name != missing}
 

@@ -1,16 +1,12 @@
 """Batches that an API takes whole or not at all, and the search for the rows it refuses them for."""
 
 import pytest
-from support.contact_syncs import ATOMIC, ContactSync
+from support.contact_syncs import ATOMIC, ContactSync, contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi
 
 BISECT = {"batch_mode": "atomic", "on_batch_error": "bisect", "batch_size": 100, "max_attempts": 2}
 KEEP = {"batch_mode": "atomic", "batch_size": 100, "max_attempts": 2}
-
-
-def contacts(*bad: int, count: int = 20) -> dict[str, str]:
-    return {f"c{n}": "no address" if n in bad else f"{n}@example.com" for n in range(1, count + 1)}
 
 
 def posts(api: DemoApi) -> list[int]:
@@ -21,7 +17,7 @@ def posts(api: DemoApi) -> list[int]:
 def test_a_batch_that_is_taken_is_delivered_whole(api, tmp_path):
     """push says nothing, and that is success."""
     sync = ContactSync(tmp_path, api, ATOMIC, KEEP)
-    sync.write(**contacts())
+    sync.write(**contacts(count=20))
     sync.run()
     assert 20 == len(sync.held())
     assert [] == sync.rows("select * from unit")
@@ -30,7 +26,7 @@ def test_a_batch_that_is_taken_is_delivered_whole(api, tmp_path):
 def test_a_batch_that_fails_is_kept_whole_for_its_next_try(api, tmp_path):
     """Nobody knows better: one bad row may not be all that is wrong."""
     sync = ContactSync(tmp_path, api, ATOMIC, KEEP)
-    sync.write(**contacts(7))
+    sync.write(**contacts(7, count=20))
     sync.run()
     assert ({}, 20, [20]) == (sync.held(), sync.standing().waiting, posts(api))
     (error,) = sync.settled[0].errors
@@ -57,7 +53,7 @@ def test_the_bad_rows_are_found_and_rejected_and_all_others_arrive(api, tmp_path
 def test_an_answer_that_says_nothing_of_the_rows_halves_nothing(api, tmp_path, status):
     """A wrong key would reject a whole table row by row."""
     sync = ContactSync(tmp_path, api, ATOMIC, BISECT)
-    sync.write(**contacts())
+    sync.write(**contacts(count=20))
     api.fail(status=status, times=1)
     delivery = sync.run()
     assert ([20], 20, {}) == (posts(api), sync.standing().waiting, sync.dead())
@@ -67,7 +63,7 @@ def test_an_answer_that_says_nothing_of_the_rows_halves_nothing(api, tmp_path, s
 def test_a_half_that_meets_an_outage_waits_while_the_other_arrives(api, tmp_path):
     """What is known of one half doesn't depend on the other."""
     sync = ContactSync(tmp_path, api, ATOMIC, BISECT)
-    sync.write(**contacts(19))
+    sync.write(**contacts(19, count=20))
     api.fail(status=422, times=1)
     api.fail(status=503, times=1)
     sync.run()
@@ -79,7 +75,7 @@ def test_a_half_that_meets_an_outage_waits_while_the_other_arrives(api, tmp_path
 def test_an_update_s_pair_is_rejected_as_one(api, tmp_path):
     """Halves are made between units: no image goes without the other."""
     sync = ContactSync(tmp_path, api, ATOMIC, BISECT)
-    sync.write(**contacts())
+    sync.write(**contacts(count=20))
     sync.run()
     sync.write(c3="no address", c4="new@example.com", c5=None)
     sync.run()
