@@ -26,7 +26,7 @@ from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.warehouse.model_run import evaluate, write_model
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
-REPETITIONS = 3
+REPETITIONS = 6  # Java has compiled what both need by the fourth
 LIMITS = {"merge": 1.2, "table": 1.4, "partition": 1.4, "tracked": 1.6, "scd2": 1.6, "append": 2.0}
 PAGE = Path(__file__).parents[1] / "docs" / "bench-kinds.md"
 KEYS = {"merge": ("id",), "tracked": ("doc",), "scd2": ("id",), "partition": ("day",)}
@@ -210,10 +210,11 @@ class Bench:
             )
         times: dict[str, list[float]] = {name: [] for name in runs}
         told = {}
-        for _ in range(REPETITIONS):
+        for turn in range(REPETITIONS):
             for name, run in runs.items():
                 times[name].append(self.seconds(run))
-                told[name] = self.changes()
+                if turn == 0:
+                    told[name] = self.changes()
         shutil.rmtree(self.warehouse.table_path("mart.rows"))
         shutil.rmtree(self.warehouse.table_path(SOURCE))
         return Contest(kind=kind, seconds={name: min(found) for name, found in times.items()}, told=told)

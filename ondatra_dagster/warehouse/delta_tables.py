@@ -118,21 +118,24 @@ class Target:
             rows = rows.withColumn(name, F.lit(None).cast("string"))
         return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
-    def merge(self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = ()) -> None:
+    def merge(
+        self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = (), inserts: bool = True
+    ) -> None:
         """Insert the rows without a rowid; of the others delete those that go, set `updates` in the rest.
 
-        Without `updates`, all columns of the rest are set.
+        Without `updates`, all columns of the rest are set. Told that there is nothing to insert, Delta sends
+        the rows to where the table's are, which else have to move.
         """
         names = [name for name in rows.columns if name not in (ROWID, GOES)]
         values = ", ".join(f"s.{quoted(name)}" for name in names)
         changes = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in updates or names)
         goes = f" when matched and s.{GOES} then delete" if GOES in rows.columns else ""
+        new = f" when not matched then insert ({', '.join(map(quoted, names))}) values ({values})"
         rows.createOrReplaceTempView(MERGED)
         with _commit_metadata(self.session, note):
             self.session.sql(
                 f"merge into {path_table(self.path)} t using {MERGED} s on t.{ROWID} = s.{ROWID}"
-                f"{goes} when matched then update set {changes}"
-                f" when not matched then insert ({', '.join(map(quoted, names))}) values ({values})"
+                f"{goes} when matched then update set {changes}{new if inserts else ''}"
             ).collect()
 
 

@@ -19,7 +19,7 @@ def write_difference(source: DataFrame, target: Target, note: CommitNote) -> Eff
     try:
         inserted, deleted = changes.agg(F.count_if(F.isnull(ROWID)), F.count(ROWID)).collect()[0]
         if deleted:
-            target.merge(changes, note)
+            target.merge(changes, note, inserts=inserted > 0)
         elif inserted:
             target.append(changes.drop(ROWID, GOES), note)
         return Effect(inserted=inserted, deleted=deleted, rows=note.rows or 0)

@@ -17,7 +17,7 @@ def write(work: Work) -> Effect:
         work.set_aside(found.to_set_aside, found.invalid)
         told = work.told(rows=rows_before(work.target) + found.new - found.gone)
         if found.changed or found.gone:
-            work.target.merge(found.to_write, told)
+            work.target.merge(found.to_write, told, inserts=found.new > 0)
         elif found.new:
             work.target.append(found.to_write.drop(ROWID, GOES), told)
         return Effect(inserted=found.new, updated=found.changed, deleted=found.gone, rows=told.rows or 0)
