@@ -15,12 +15,18 @@ if TYPE_CHECKING:
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
 WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
+WITH_JVMS_OF_THEIR_OWN = ("tests/faults/test_killed_", "tests/soak/test_where_")
 
 
 class SparkFilesFirst(LoadScopeScheduling):
-    """Shares tests out one by one, but those that use Spark by the file, and first: they take longest."""
+    """Shares tests out one by one, but those that use Spark by the file, and first: they take longest.
+
+    Tests that start JVMs of their own follow each other: there is memory and time for one.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(WITH_JVMS_OF_THEIR_OWN):
+            return "JVMs"
         return nodeid.partition("::")[0] if nodeid.startswith(WITH_SPARK) else nodeid
 
 

@@ -5,6 +5,7 @@ Each worker has a session of its own in it: settings and temporary views don't m
 
 import contextlib
 import fcntl
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,7 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         known = _Door(*orjson.loads(door.read_bytes())) if door.exists() else None
         guest = _locked(folder / "guests.lock", fcntl.LOCK_SH)
         warehouse = Warehouse(settings)
+        warehouse.expect(math.inf)  # it is going to live for minutes
         if known:
             guest.__enter__()
             warehouse._session = _guest_session(known)
