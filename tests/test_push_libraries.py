@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.testing import PushCase, problems_of
+from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
 
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "lib"
@@ -38,6 +38,32 @@ def line(invoice: int, number: int, **other: object) -> dict[str, object]:
     }
 
 
+def product(number: int, **other: object) -> dict[str, object]:
+    return {
+        "product_id": f"P-{number}",
+        "name": f"thing {number}",
+        "category": "things",
+        "unit_price": "9.90",
+        **other,
+    }
+
+
+def step(order: int, status: str) -> dict[str, object]:
+    return {"order_id": f"5000{order}", "customer_id": "C-1", "status": status}
+
+
+def imports(request: Request, state: State) -> Answer | None:
+    """A job for many entries, which is done when it is asked about; its id tells what it was given."""
+    if request.parts[:2] != ("crm", "imports"):
+        return None
+    if request.method == "POST":
+        for operation in request.body["operations"]:
+            state["/crm/timeline/" + operation["upsert"]["entry_id"]] = operation["upsert"]
+        return Answer(202, {"id": " ".join(each["key"] for each in request.body["operations"])})
+    keys = request.parts[2].split()
+    return Answer(200, {"status": "complete", "results": [[key, "ok"] for key in keys]})
+
+
 CASES = {
     "crm_push": PushCase(
         library=LIB / "crm_push.star",
@@ -59,6 +85,18 @@ CASES = {
             [line(1, 1), line(1, 2, quantity=3), line(3, 1)],
             [line(1, 1), line(3, 1), line(2, 1)],
         ],
+    ),
+    "prices_push": PushCase(
+        library=LIB / "prices_push.star",
+        kind="table",
+        versions=[[product(1), product(2)], [product(1, unit_price="10.90"), product(3)], [product(3)]],
+    ),
+    "timeline_push": PushCase(
+        library=LIB / "timeline_push.star",
+        kind="append",
+        versions=[[step(1, "open"), step(2, "open")], [step(1, "shipped"), step(3, "open")]],
+        answer=imports,
+        never_null=["order_id", "status"],
     ),
 }
 

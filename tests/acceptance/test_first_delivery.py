@@ -28,8 +28,20 @@ SELECT invoice_id, customer_id, issued_on, CAST(line_no AS int) AS line_no, prod
     CAST(quantity AS int) AS quantity, CAST(unit_price AS decimal(10, 2)) AS unit_price
 FROM csv.`data/lines.csv` WITH ('header' = 'true')
 """
+PRICES = """
+-- @kind: table
+-- @sink: prices_push
+SELECT * FROM csv.`data/products.csv` WITH ('header' = 'true')
+"""
+STEPS = """
+-- @kind: append
+-- @sink: timeline_push
+SELECT * FROM csv.`data/orders.csv` WITH ('header' = 'true')
+"""
 CUSTOMERS = ("customer_id", "name", "email")
 LINES = ("invoice_id", "customer_id", "issued_on", "line_no", "product", "quantity", "unit_price")
+PRODUCTS = ("product_id", "name", "unit_price")
+ORDERS = ("order_id", "customer_id", "status")
 ADA, BEN, CYN = (("C-1", "Ada", "ada@x.org"), ("C-2", "Ben", "ben@x.org"), ("C-3", "Cyn", "cyn@x.org"))
 
 
@@ -39,13 +51,14 @@ def line(invoice: str, number: int, quantity: int = 1) -> tuple[object, ...]:
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProject:
-    """The example's two push functions over tables of a test."""
+    """The example's push functions over tables of a test."""
     shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
     libraries = {
         f"lib/{name}.star": (ROOT / "lib" / f"{name}.star")
         .read_text()
         .replace('"http://127.0.0.1:8321",', f'"{api.url}", "retry": 1, "backoff": 0,')
-        for name in ("crm_push", "erp_push")
+        .replace('"poll_interval": "1s"', '"poll_interval": "1ms"')
+        for name in ("crm_push", "erp_push", "prices_push", "timeline_push")
     }
     shop.write({"pyproject.toml": "[tool.ondatra]\n", ".env": f"DEMO_API_KEY={DEMO_KEY}\n", **libraries})
     return shop
@@ -100,6 +113,35 @@ def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
     assert [("DELETE", "/erp/invoices/I-2")] == took(api)
     assert [1, 5] == [row["quantity"] for row in api.invoices()["I-1"]["lines"]]
     assert ["I-1"] == list(api.invoices())
+
+
+def test_a_price_list_goes_out_whole_and_is_taken_whole(shop: SparkProject, api: DemoApi) -> None:
+    """One call whatever differs; one that the ERP refuses leaves it with the list that it has."""
+    shop.write({"models/raw/products.sql": PRICES})
+    pen, ink = ("P-1", "Pen", "34.00"), ("P-2", "Ink", "11.50")
+    shop.write_rows("products", PRODUCTS, [pen, ink])
+    assert 0 == shop.run()
+    assert ["P-1", "P-2"] == sorted(api.prices())
+    shop.write_rows("products", PRODUCTS, [pen, ("P-3", "Paper", "free")])
+    assert 1 == shop.run()
+    assert ["P-1", "P-2"] == sorted(api.prices())
+    shop.write_rows("products", PRODUCTS, [pen, ("P-3", "Paper", "12.75")])
+    assert 0 == shop.run()
+    assert ["P-1", "P-3"] == sorted(api.prices())
+    assert [("PUT", "/erp/prices")] * 3 == took(api)
+
+
+def test_new_steps_of_orders_go_out_as_a_job(shop: SparkProject, api: DemoApi) -> None:
+    """It is asked about until it has ended; what isn't new isn't sent."""
+    shop.write({"models/mart/order_steps.sql": STEPS})
+    shop.write_rows("orders", ORDERS, [("1", "C-1", "open"), ("2", "C-2", "open")])
+    assert 0 == shop.run()
+    assert ["1 open", "2 open"] == sorted(api.timeline())
+    shop.write_rows("orders", ORDERS, [("1", "C-1", "shipped"), ("2", "C-2", "open")])
+    assert 0 == shop.run()
+    assert ["1 open", "1 shipped", "2 open"] == sorted(api.timeline())
+    jobs = [("GET", f"/crm/imports/J-{number}") for number in (1, 1, 2, 2)]
+    assert [*jobs, *[("POST", "/crm/imports")] * 2] == took(api)
 
 
 def test_a_reject_is_mended_at_its_source_and_arrives_as_new(shop: SparkProject, api: DemoApi) -> None:

@@ -92,8 +92,9 @@ def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
         click.echo(line.rstrip(), err=True)
     if len(shown) < len(calls):
         click.echo(f"  {'and ' if shown else ''}{len(calls) - len(shown)} more", err=True)
-    held = f"{_count(len(api.contacts()), 'contact')} and {_count(len(api.invoices()), 'invoice')}"
-    click.echo(f"It holds {held}.", err=True)
+    crm = f"{_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
+    erp = f"{_count(len(api.invoices()), 'invoice')} and {_count(len(api.prices()), 'price')}"
+    click.echo(f"The CRM holds {crm}; the ERP holds {erp}.", err=True)
 
 
 def is_ours(port: int, state: Path | None) -> bool:

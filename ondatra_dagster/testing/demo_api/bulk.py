@@ -1,4 +1,4 @@
-"""The CRM's doors for many contacts at once: a batch, which is taken whole or not at all, and a job.
+"""The CRM's doors for many records at once: a batch, which is taken whole or not at all, and a job.
 
 Both take {"operations": [{"key": …, "upsert": {…}}, {"key": …, "delete": "C-1"}, …]}, where a key is what the
 caller calls an operation. A job is done when it has been asked about often enough, and then tells what became
@@ -70,19 +70,17 @@ class Bulk:
     def _fault(self, operation: Any) -> str | None:
         if "delete" in operation:
             return None
-        contact = operation["upsert"]
-        if contact.get(self._collection.id_field) in (None, ""):
-            return f"a {self._collection.noun} needs its {self._collection.id_field}"
-        return self._collection.fault_of(contact)
+        record = operation["upsert"]
+        return self._collection.nameless(record) or self._collection.fault_of(record)
 
     def _do(self, operation: Any) -> None:
         records = self._collection.records
         if "delete" in operation:
             records.pop(str(operation["delete"]), None)
         else:
-            contact = operation["upsert"]
-            record_id = str(contact[self._collection.id_field])
-            records[record_id] = {**records.get(record_id, {}), **contact}
+            record = operation["upsert"]
+            record_id = str(record[self._collection.id_field])
+            records[record_id] = {**records.get(record_id, {}), **record}
 
 
 def _is_operation(operation: object) -> bool:

@@ -17,14 +17,12 @@ SHOWN_CALLS = 25
 
 def render_page(state: DemoState) -> str:
     """The page as it is now."""
-    contacts, invoices = state.destination.contacts.records, state.destination.invoices.records
+    held = state.destination.held()
     calls = state.calls[: -SHOWN_CALLS - 1 : -1]
     template = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     blocks = {
-        "contact_count": str(len(contacts)),
-        "contacts": _table(list(contacts.values())),
-        "invoice_count": str(len(invoices)),
-        "invoices": _table([_flat(invoice) for invoice in invoices.values()]),
+        **{f"{name}_count": str(len(records)) for name, records in held.items()},
+        **{name: _table([_flat(record) for record in records.values()]) for name, records in held.items()},
         "call_count": str(len(state.calls)),
         "refused_count": str(sum(call.status >= 400 for call in state.calls)),
         "calls": "".join(map(_call_row, calls)) or '<tr><td colspan="4" class="none">none yet</td></tr>',
@@ -34,13 +32,13 @@ def render_page(state: DemoState) -> str:
     return template
 
 
-def _flat(invoice: Record) -> Mapping[str, Json]:
-    """An invoice in one row: its lines as text."""
-    lines = invoice.get("lines")
+def _flat(record: Record) -> Mapping[str, Json]:
+    """A record in one row: an invoice's lines as text."""
+    lines = record.get("lines")
     if not isinstance(lines, list):
-        return invoice
+        return record
     texts = [f"{line.get('quantity')} {line.get('product')}" for line in lines if isinstance(line, dict)]
-    return {**invoice, "lines": ", ".join(texts)}
+    return {**record, "lines": ", ".join(texts)}
 
 
 def _table(records: Sequence[Mapping[str, Json]]) -> str:

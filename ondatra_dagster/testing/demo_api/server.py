@@ -42,6 +42,14 @@ class DemoApi:
         """What the ERP holds, by invoice_id."""
         return dict(self._state.destination.invoices.records)
 
+    def timeline(self) -> dict[str, Record]:
+        """What the CRM's timeline holds, by entry_id."""
+        return dict(self._state.destination.timeline.records)
+
+    def prices(self) -> dict[str, Record]:
+        """The ERP's price list, by product_id."""
+        return dict(self._state.destination.prices.records)
+
     def jobs(self) -> tuple[str, ...]:
         """The ids of the jobs that were begun."""
         return tuple(self._state.destination.bulk.jobs)

@@ -18,7 +18,7 @@ KEPT_ANSWERS = 500
 
 
 class DemoState:
-    """Contacts, invoices, the calls that made them, and the answers that idempotency keys stand for."""
+    """What is held, the calls that made it, and the answers that idempotency keys stand for."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file.absolute() if file else None
@@ -37,9 +37,7 @@ class DemoState:
             self._save(self.file)
 
     def clear(self) -> None:
-        self.destination.contacts.records.clear()
-        self.destination.invoices.records.clear()
-        self.destination.bulk.clear()
+        self.destination.clear()
         self.calls.clear()
         self.answers.clear()
 
@@ -47,16 +45,14 @@ class DemoState:
         """What is held, as GET /state tells it."""
         return {
             "state_file": str(self.file) if self.file else None,
-            "contacts": dict(self.destination.contacts.records),
-            "invoices": dict(self.destination.invoices.records),
+            **{name: dict(records) for name, records in self.destination.held().items()},
             "calls": len(self.calls),
         }
 
     def _load(self, kept: Any) -> None:
         """Take up what `_save` wrote."""
-        self.destination.contacts.records.update(kept["contacts"])
-        self.destination.invoices.records.update(kept["invoices"])
-        self.destination.bulk.jobs.update(kept.get("jobs", {}))
+        for name, there in (*self.destination.held().items(), *self.destination.jobs().items()):
+            there.update(kept.get(name, {}))  # an older file hasn't all of them
         self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
         self.calls = [
             Call(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]
@@ -65,9 +61,8 @@ class DemoState:
     def _save(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         kept = {
-            "contacts": self.destination.contacts.records,
-            "invoices": self.destination.invoices.records,
-            "jobs": self.destination.bulk.jobs,
+            **self.destination.held(),
+            **self.destination.jobs(),
             "answers": {key: list(answer) for key, answer in list(self.answers.items())[-KEPT_ANSWERS:]},
             "calls": [call._asdict() for call in self.calls[-KEPT_CALLS:]],
         }

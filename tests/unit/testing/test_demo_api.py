@@ -17,6 +17,8 @@ import pytest
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
 
 ADA = {"customer_id": "C-1", "email": "ada@example.com"}
+PEN = {"product_id": "P-1", "name": "Pen", "unit_price": "9.90"}
+STEP = {"entry_id": "50001 open", "order_id": "50001", "status": "open"}
 INVOICE = {"invoice_id": "INV-1", "lines": [{"product": "Ink", "quantity": 2}]}
 
 
@@ -63,7 +65,7 @@ def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client)
             {"customer_id": "C-2", "email": "ada"},
             (422, "email 'ada' isn't an address"),
         ),
-        ("POST", "/crm/contacts", {"email": "a@b.c"}, (400, "a new contact needs its customer_id")),
+        ("POST", "/crm/contacts", {"email": "a@b.c"}, (400, "a contact needs its customer_id")),
         ("POST", "/crm/contacts", ["C-2"], (400, "the body isn't a JSON object")),
         ("POST", "/crm/contacts", ADA, (409, "contact C-1 exists already")),
         ("PATCH", "/crm/contacts/C-9", {"name": "Nobody"}, (404, "there is no contact C-9")),
@@ -71,6 +73,7 @@ def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client)
         ("DELETE", "/crm/contacts/C-9", None, (404, "there is no contact C-9")),
         ("PUT", "/erp/invoices/INV-1", {"lines": []}, (422, "an invoice needs at least one line")),
         ("PUT", "/erp/invoices/INV-1", {"lines": [{}]}, (422, "line 1 has no quantity of 1 or more")),
+        ("PUT", "/erp/prices", {"prices": ["P-1"]}, (400, "the body needs a list of prices")),
         ("PUT", "/crm/contacts/C-1", ADA, (404, "there is no PUT /crm/contacts/C-1 here")),
     ],
 )
@@ -82,6 +85,30 @@ def test_what_breaks_a_rule_is_refused_with_the_reason(
     status, reason = expected
     assert (status, {"error": reason}) == answer_of(client.request(method, path, json=body))
     assert ({"C-1": ADA}, {}) == (api.contacts(), api.invoices())
+
+
+def test_a_price_list_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client) -> None:
+    """What is missing in the new one is gone; of one with a fault nothing is kept."""
+    client.put("/erp/prices", json={"prices": [PEN, PEN | {"product_id": "P-2"}]})
+    client.put("/erp/prices", json={"prices": [PEN]})
+    for wrong in ({"product_id": "P-3", "unit_price": "0"}, {"product_id": "P-4"}):
+        refused = answer_of(client.put("/erp/prices", json={"prices": [wrong, PEN]}))
+        assert (422, {"error": f"{wrong['product_id']} has no price above 0"}) == refused
+    refused = answer_of(client.put("/erp/prices", json={"prices": [{"unit_price": "1"}]}))
+    assert (422, {"error": "a price needs its product_id"}) == refused
+    assert {"P-1": PEN} == api.prices()
+
+
+def test_an_import_tells_of_each_entry_when_it_is_done(api: DemoApi, client: httpx.Client) -> None:
+    """The first time it is asked about, it isn't."""
+    operations = [{"key": "1:insert", "upsert": STEP}, {"key": "2:insert", "upsert": {"status": "open"}}]
+    status, job = answer_of(client.post("/crm/imports", json={"operations": operations}))
+    assert (202, "running") == (status, job["status"])
+    told = [client.get(f"/crm/imports/{job['id']}").json() for _ in range(2)]
+    assert ["running", "complete"] == [each["status"] for each in told]
+    nameless = "reject: a timeline entry needs its entry_id"
+    assert [["1:insert", "ok"], ["2:insert", nameless]] == told[1]["results"]
+    assert {"50001 open": STEP} == api.timeline()
 
 
 def test_an_id_may_have_any_character(api: DemoApi, client: httpx.Client) -> None:
@@ -200,9 +227,13 @@ def test_the_state_file_brings_everything_back(tmp_path: Path) -> None:
     with running_demo_api(state=file) as api, a_client(api) as client:
         client.post("/crm/contacts", json=ADA, headers=headers)
         client.put("/erp/invoices/INV-1", json=INVOICE)
+        client.put("/erp/prices", json={"prices": [PEN]})
+        job = client.post("/crm/imports", json={"operations": [{"key": "1:insert", "upsert": STEP}]})
         before = api.calls
     with running_demo_api(state=file) as api, a_client(api) as client:
         assert ({"C-1": ADA}, {"INV-1": INVOICE}, before) == (api.contacts(), api.invoices(), api.calls)
+        assert ({"P-1": PEN}, {"50001 open": STEP}) == (api.prices(), api.timeline())
+        assert 200 == client.get(f"/crm/imports/{job.json()['id']}").status_code
         assert 201 == client.post("/crm/contacts", json=ADA, headers=headers).status_code
 
 
@@ -260,7 +291,8 @@ def test_it_serves_while_a_command_runs_and_tells_what_arrived(tmp_path: Path) -
     with a_demo("--port", str(port), "--state", tmp_path / "state.json", "--", *command) as demo:
         out, err = demo.communicate(timeout=30)
     assert (1, "") == (demo.returncode, out)  # stdout is the command's own
-    assert "The demo API got 1 call:\n  POST /crm/contacts → 201\nIt holds 1 contact and 0 invoices." in err
+    assert "The demo API got 1 call:\n  POST /crm/contacts → 201\n" in err
+    assert "The CRM holds 1 contact with 0 timeline entries; the ERP holds 0 invoices and 0 prices." in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
