@@ -7,11 +7,11 @@ from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.removals import Removals
+from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
-from ondatra_dagster.store.database import read_only
 from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.hold import hold
@@ -127,14 +127,14 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
 
 def _waiting(workspace: Workspace, sync: Sync) -> tuple[list[Waiting], Removals | None]:
     """What is still to be delivered, and what of it somebody has to let go."""
-    if not sync.queue.exists():
-        return [], None
 
     def rows() -> int | None:
         source = source_state(workspace, sync)
         return source.rows if source else None
 
-    with read_only(sync.queue) as store:
+    with looking_at(sync.queue) as store:
+        if store is None:
+            return [], None
         return oldest(store, limit=SAMPLES), standing_removals(store, sync, rows=rows)
 
 

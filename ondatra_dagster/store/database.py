@@ -117,12 +117,16 @@ def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_thr
     return Store(connection, path)
 
 
-def read_only(path: Path) -> Store:
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[Store]:
     """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed."""
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None
-    )
-    return Store(connection, path)
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        with Store(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None), path) as store:
+            yield store
+    except sqlite3.DatabaseError as error:
+        remedy = "try again, and if that doesn't help move it away to start it anew"
+        raise StateError(f"{path} can't be read ({error}); {remedy}") from error
 
 
 def _create_private(path: Path) -> None:

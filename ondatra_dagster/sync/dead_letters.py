@@ -4,13 +4,13 @@ from datetime import datetime
 
 from ondatra_dagster.delivery.queue import letters
 from ondatra_dagster.delivery.queue.letters import DeadLetter
-from ondatra_dagster.store.database import read_only
+from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.sync.sync import Sync
 
 
 def dead_letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:
     """All of them, oldest first, or the first `limit` of those that died since then."""
-    if not sync.queue.exists():
-        return []
-    with read_only(sync.queue) as store:
+    with looking_at(sync.queue) as store:
+        if store is None:
+            return []
         return list(letters.dead_letters(store, sync.shape, limit=limit, since=since))

@@ -55,7 +55,6 @@ class CallLog:
         return 0 < self.calls == self.outages
 
     def count(self, answer: Answer) -> None:
-        self.calls += 1
         self.last_status = answer.status_code
         self.unanswered += answer.uncertain
         if not answer.refused:
@@ -170,6 +169,7 @@ class BatchCalls:
 
     def call(self, call: Call) -> Answer:
         """The final answer; whatever goes wrong is in it."""
+        self.log.calls += 1  # first: of one that is cut off nobody knows what became of it
         try:
             prepared = self._api.prepare(call)
         except RefusedError as error:

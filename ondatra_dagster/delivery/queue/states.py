@@ -1,6 +1,8 @@
 """How a queue stands, for those who only look: the plan, the status, the sensors."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.tables import OWED
 from ondatra_dagster.store.database import Store, read_only
 
+# a process that was killed between making the file and its tables leaves it so, until the next one writes it
+HAS_TABLES = "select 1 from sqlite_master where name = 'meta'"
 META = "select name, value from meta"
 COUNTS = "select state, count(*), min(since), min(due_at) from unit group by state"
 JOBS = """
@@ -59,11 +63,21 @@ class QueueState:
         return self.pending > 0 or self.due > 0 or self.polls_due > 0
 
 
+@contextlib.contextmanager
+def looking_at(path: Path) -> Iterator[Store | None]:
+    """The queue at `path` for looking only; None when there is none, or it has no tables yet."""
+    if not path.exists():
+        yield None
+        return
+    with read_only(path) as store:
+        yield store if store.rows(HAS_TABLES) else None
+
+
 def queue_state(path: Path, *, now: float) -> QueueState | None:
     """How the queue at `path` stands; None when there is none."""
-    if not path.exists():
-        return None
-    with read_only(path) as store:
+    with looking_at(path) as store:
+        if store is None:
+            return None
         return dataclasses.replace(look(store, now=now), is_paused=pause_flag(path).exists())
 
 

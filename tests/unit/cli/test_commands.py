@@ -144,6 +144,18 @@ def test_status_of_waiting_rows_says_when_they_go_again(shop: Shop, api: DemoApi
     assert "next retry" in ondatra("status").out
 
 
+def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """The plan looks at the queue before anybody makes it whole."""
+    queue = shop.root / ".ondatra" / "queue" / "sync.crm.sqlite"
+    queue.parent.mkdir(parents=True)
+    queue.touch()
+    assert [0, 0] == [ondatra("status").code, ondatra("dead", "sync.crm").code]
+    assert 0 == ondatra.run(shop).code
+    assert {"a1", "b2"} == set(api.contacts())
+
+
 def test_history_has_each_run_the_newest_first(shop: Shop, ondatra: Terminal) -> None:
     """Who started it, over which versions, and what came of it."""
     assert "no sync has run yet" in ondatra("history").err

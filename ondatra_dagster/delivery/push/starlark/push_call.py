@@ -25,6 +25,8 @@ _NO_JSON, _EASY_JSON, _READ_JSON = 0, 1, 2
 # Starlark's decoder makes floats of integers of more than 64 bits, and gives up at 128 levels
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
 _DEEPEST = 120
+# what a value can make of Python's functions; a full disk or Ctrl-C isn't the .star file's doing
+_OF_VALUES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class PushCall:
@@ -152,13 +154,18 @@ def _in_a_call(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kept(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with what it raises kept: of an exception Starlark hands on no more than its text."""
+    """The function, with what it raises kept: of an exception Starlark hands on no more than its text.
+
+    What comes of a value that nobody thought of is an error of the .star file's line.
+    """
 
     def kept(*arguments: Any) -> Any:
         try:
             return function(*arguments)
         except WrongUseError:
             raise
+        except _OF_VALUES as error:
+            raise WrongUseError(f"this can't be done: {error} ({type(error).__name__})") from error
         except BaseException as error:
             if call := current.get():
                 call.raised = error

@@ -4,7 +4,6 @@ Pure functions of what the .star file hands over; WrongUseError becomes an error
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
@@ -55,7 +54,7 @@ def base64_decode(text: object) -> str:
     """The text that was encoded; one that holds bytes can't be had here."""
     try:
         return base64.b64decode(_text(text, "base64.decode"), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:  # what isn't ASCII, isn't base64, or isn't UTF-8 then
         raise WrongUseError(f"base64.decode: {error}") from error
 
 

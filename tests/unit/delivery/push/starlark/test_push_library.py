@@ -45,6 +45,7 @@ def push(
     library: PushLibrary,
     *,
     server: Callable[[httpx.Request], httpx.Response] = an_ok_server,
+    calls: BatchCalls | None = None,
     batch: str | None = None,
     arguments: tuple[str, ...] = (),
     **options: Any,
@@ -56,7 +57,7 @@ def push(
         key_columns=["id"],
         columns=COLUMNS,
         arguments=arguments,
-        http=calls_of(library, server),
+        http=calls or calls_of(library, server),
         **options,
     )
 
@@ -259,6 +260,7 @@ def test_the_words_at_hand(lib: Lib, expression: str, expected: object) -> None:
     [
         ('env("HOME")', "env('HOME') may not be read: name it in API's \"env\""),
         ('base64.decode("%")', "base64.decode: "),
+        ('base64.decode("é")', "base64.decode: "),
         ('sha256("a", encoding = "hax")', "encoding is 'hax'; it can be 'hex' or 'base64'"),
         ("sha256(3)", "sha256 takes a text, not a value of type int"),
         ('time.parse("soon")', "time.parse: "),
@@ -390,6 +392,20 @@ def test_what_the_host_raises_comes_out_as_itself(lib: Lib, raised: BaseExceptio
     with pytest.raises(type(raised)) as error:
         result_of(lib, text, server=server)
     assert raised is error.value
+
+
+def test_a_value_that_the_host_can_not_take_is_an_error_of_its_line(lib: Lib) -> None:
+    """Nobody has thought of it: still one batch waits, not the whole sync; and the call may have been made."""
+    path = lib(crm='API = {"base_url": "https://x.test"}\ndef push(rows):\n    http.post("/")')
+
+    def server(_: httpx.Request) -> httpx.Response:
+        raise ValueError("odd value")
+
+    library = load_library(path)
+    calls = calls_of(library, server)
+    with pytest.raises(PushContractError, match=r"^lib/crm.star:3: .*odd value"):
+        push(library, calls=calls)
+    assert (1, 0) == (calls.log.calls, calls.log.outages)
 
 
 def test_ctrl_c_ends_a_computation_as_itself(lib: Lib) -> None:
