@@ -97,7 +97,8 @@ class EarlierResults:
         if lowest is None:
             return self.target.rows.where(value.isNull())
         # by way of text: Python's own dates and times know other zones and calendars
-        bound = F.lit(lowest).cast(self.now.schema[self.column].dataType)
+        of = self.now.select(value).schema[0].dataType
+        bound = F.lit(lowest).cast(of)
         return self.target.rows.where((value >= bound) | value.isNull())
 
 

@@ -56,6 +56,15 @@ def test_rows_as_new_as_the_newest_are_neither_lost_nor_doubled(lake: ModelTable
     assert expected == rows_of(lake, model)
 
 
+def test_the_column_may_be_spelled_with_other_capitals(lake: ModelTables) -> None:
+    """As everywhere in SQL; the second run is the first to look for it in the table."""
+    model = dataclasses.replace(a_query("append"), incremental=Incremental(column="At", initial=None))
+    write_file(lake, "1,2024-01-01,10")
+    lake.write(model)
+    write_file(lake, "1,2024-01-01,10", "2,2024-01-02,20")
+    assert 1 == lake.write(model).inserted
+
+
 def test_a_merge_looks_only_at_what_is_newer(lake: ModelTables) -> None:
     model = a_query("merge")
     write_file(lake, "1,2024-01-01,10", "2,2024-01-02,20")

@@ -395,7 +395,7 @@ def test_what_the_host_raises_comes_out_as_itself(lib: Lib, raised: BaseExceptio
 
 
 def test_a_value_that_the_host_can_not_take_is_an_error_of_its_line(lib: Lib) -> None:
-    """Nobody has thought of it: still one batch waits, not the whole sync; and the call may have been made."""
+    """Nobody has thought of it: still one batch waits, not the whole sync. Its call may have been made."""
     path = lib(crm='API = {"base_url": "https://x.test"}\ndef push(rows):\n    http.post("/")')
 
     def server(_: httpx.Request) -> httpx.Response:
