@@ -23,7 +23,17 @@ def is_by_key(kind: Kind, shape: Shape) -> bool:
     return kind.delivers_by_key or (shape is Shape.MIRROR and kind.needs_key)
 
 
+def is_whole(kind: Kind, shape: Shape) -> bool:
+    """Whether there is one unit, the content of the table."""
+    return shape is Shape.MIRROR and not kind.needs_key
+
+
 def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.AbstractContextManager[Queue]:
     """The queue at `path`, to be written; BusyError when another process does."""
     shape = shape_of(kind, batch_size=batch_size)
-    return open_queue(path, shape=shape, replaces_rows=kind.replaces_rows and shape is not Shape.MIRROR)
+    return open_queue(
+        path,
+        shape=shape,
+        replaces_rows=kind.replaces_rows and shape is not Shape.MIRROR,
+        is_whole_table=is_whole(kind, shape),
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.shapes import is_by_key, open_queue_of, shape_of
+from ondatra_dagster.delivery.shapes import is_by_key, is_whole, open_queue_of, shape_of
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.verdicts import Limits
@@ -51,7 +51,7 @@ class Sync:
 
     @property
     def is_whole_table(self) -> bool:
-        return self.shape is Shape.MIRROR and not self.model.kind.needs_key
+        return is_whole(self.model.kind, self.shape)
 
     @property
     def operation(self) -> Operation:

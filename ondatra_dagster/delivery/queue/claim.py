@@ -33,20 +33,20 @@ with first as (
     select id, outages, belongs_to from unit
     where state = 'pending' and phase = 0 and version <= :watermark and not exists (
         select 1 from unit as other
-        where other.belongs_to = unit.belongs_to and other.belongs_to != '' and other.state = 'claimed'
+        where other.belongs_to = unit.belongs_to and other.state = 'claimed'
     )
     order by outages, id limit :size
 ),
 together as (
     select unit.belongs_to, min(unit.outages) as outages, min(unit.id) as first_id, sum(rows) as rows
     from unit join (select distinct belongs_to from first) as due
-        on unit.belongs_to = due.belongs_to and unit.belongs_to != ''
+        on unit.belongs_to = due.belongs_to
     where state = 'pending' and version <= :watermark group by unit.belongs_to
 )
 select {_CLAIMED} from unit join (
     select belongs_to, rows, sum(rows) over (order by outages, first_id rows unbounded preceding) as total
     from together
-) as key on unit.belongs_to = key.belongs_to and unit.belongs_to != ''
+) as key on unit.belongs_to = key.belongs_to
 where (total <= :size or total = key.rows) and state = 'pending' and version <= :watermark
 order by unit.outages, unit.id
 """
@@ -79,7 +79,7 @@ class BatchUnit(NamedTuple):
     base: str
     tried: str | None
     sent: Sequence[SentRow]
-    belongs_to: str = ""  # units of the same are never parted
+    belongs_to: str | None = None  # units of the same are never parted
     is_context: bool = False  # a delete beside inserts that take the row's place
 
     @property
@@ -200,9 +200,9 @@ def _to_send(queue: Queue, base: str, tried: str | None, target: Image) -> list[
     return to_send(Standing(load_image(base), target, _load_tried(tried)), queue.shape, queue.layouts)
 
 
-def _together(queue: Queue, belongs_to: str) -> str:
+def _together(queue: Queue, belongs_to: str) -> str | None:
     # a partition's rows, which belong to one, too, may go in different batches
-    return belongs_to if queue.shape is Shape.VERSION else ""
+    return belongs_to if queue.shape is Shape.VERSION else None
 
 
 def _load_tried(tried: str | None) -> Image | None:
@@ -308,7 +308,7 @@ def by_key(units: Sequence[BatchUnit]) -> list[list[BatchUnit]]:
     """The units that may not be parted from each other, in their order."""
     keys: list[list[BatchUnit]] = []
     for unit in units:
-        if keys and unit.belongs_to and unit.belongs_to == keys[-1][-1].belongs_to:
+        if keys and unit.belongs_to is not None and unit.belongs_to == keys[-1][-1].belongs_to:
             keys[-1].append(unit)
         else:
             keys.append([unit])

@@ -60,7 +60,7 @@ update unit set is_context = 1 where phase = 0 and version > :watermark and belo
 # A new version of a key takes along what is left of those before it.
 GO_ALONG = """
 update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
-where state in ('waiting', 'dead') and belongs_to != ''
+where state in ('waiting', 'dead')
     and belongs_to in (select belongs_to from unit where version > :watermark)
 """
 

@@ -263,7 +263,8 @@ class _Settlement:
             message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
         is_delivered = outcome is DELIVERED_OUTCOME or outcome.is_delivered
         change_type, (rowid, layout, payload) = row
-        key = unit.belongs_to if self._queue.shape is Shape.VERSION else unit.key or str(rowid)
+        named_by_row = str(rowid) if self._queue.is_whole_table else unit.key
+        key = named_by_row if unit.belongs_to is None else unit.belongs_to
         status = SUCCEEDED if is_delivered else REJECTED
         settled = SettledRow(key, rowid, change_type, unit.version, status, message, layout, payload)
         kind = DELETED if change_type is ChangeType.DELETE else UPDATED

@@ -28,7 +28,8 @@ SCHEMA = Schema(
             "first",
             """
             create table meta (name text primary key, value) without rowid;
-            create table layout (id integer primary key, columns text not null unique);
+            -- the newest has the highest number: columns that come back are numbered anew
+            create table layout (id integer primary key, columns text not null);
             -- base, tried and target are images, see delivery/target.py
             -- a version above the watermark is not visible yet
             create table unit (
@@ -51,7 +52,6 @@ SCHEMA = Schema(
                 died_at real
             );
             create index unit_next on unit (state, phase, outages, id);
-            create index unit_belongs_to on unit (belongs_to) where belongs_to != '';
             -- the newest target of keys that have a unit already, until its version becomes visible
             create table staged (key text primary key, version integer not null, target text not null);
             -- what was handed to push, just as it was: a crash sends exactly this again
@@ -92,6 +92,8 @@ OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/final
 
 # by what people know a unit: a version of a key by that key
 IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
+# only versions are looked for by their key, so only they pay for it
+INDEX_KEYS = "create index if not exists unit_of_key on unit (belongs_to)"
 READ_META = "select value from meta where name = ?"
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
 READ_LAYOUTS = "select id, columns from layout"
@@ -101,11 +103,14 @@ ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
 class Queue:
     """An open queue file. Only its owner has one."""
 
-    def __init__(self, store: Store, *, shape: Shape, replaces_rows: bool) -> None:
+    def __init__(self, store: Store, *, shape: Shape, replaces_rows: bool, is_whole_table: bool) -> None:
         self.store = store
         self.shape = shape
         self.replaces_rows = replaces_rows
+        self.is_whole_table = is_whole_table
         self.reload_layouts()
+        if shape is Shape.VERSION:
+            store.run(INDEX_KEYS)
         if self.meta("queue_id") is None:
             self.set_meta("queue_id", str(uuid.uuid4()))
         if self.meta("shape") != shape.value:
@@ -138,25 +143,27 @@ class Queue:
 
     def reload_layouts(self) -> None:
         self._layouts = read_layouts(self.store)
-        self._layout_ids = {layout: number for number, layout in self._layouts.items()}
 
     def layout_id(self, layout: Layout) -> int:
-        """The number under which the images name this layout; it is kept when it is new."""
-        if layout not in self._layout_ids:
-            number = int(self.store.rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
-            self._layout_ids[layout] = number
-            self._layouts[number] = layout
-        return self._layout_ids[layout]
+        """The number under which the images name this layout, the newest from now on."""
+        newest = max(self._layouts, default=0)
+        if self._layouts.get(newest) != layout:
+            newest = int(self.store.rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
+            self._layouts[newest] = layout
+        return newest
 
 
 @contextlib.contextmanager
-def open_queue(path: Path, *, shape: Shape, replaces_rows: bool = False) -> Iterator[Queue]:
+def open_queue(
+    path: Path, *, shape: Shape, replaces_rows: bool = False, is_whole_table: bool = False
+) -> Iterator[Queue]:
     """The queue file at `path`, this process being the one that writes it; BusyError when another is.
 
-    Where new rows replace old ones, deletes go before inserts.
+    Where new rows replace old ones, deletes go before inserts. The content of a whole table is a unit that no
+    key names.
     """
     with FileLock(path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
-        yield Queue(store, shape=shape, replaces_rows=replaces_rows)
+        yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
         store.checkpoint()
 
 

@@ -307,6 +307,26 @@ def test_resync_with_deletes_removes_what_was_sent_and_is_gone(state: Path, kind
     assert not [row for row in desk.sends() if row[1] == "b"]
 
 
+@pytest.mark.parametrize("kind", ["merge", "tracked", "scd2"])
+def test_the_empty_text_is_a_key_like_any_other(state: Path, kind: str) -> None:
+    """Its record has to name it, or a resync deletes what the table has."""
+    desk = KindDesk(state, kind)
+    desk.write(**{"": [1], "a": [2]})
+    assert {"", "a"} == {key for _, key, *_ in desk.sends()}
+    assert {"", "a"} == {identifier for identifier, *_ in desk.records()}
+    assert 2 == desk.resync(removes=True)
+    assert {1, 2} == {
+        value for change, _, value, _ in desk.sends() if change != "delete" or kind == "tracked"
+    }
+
+
+def test_a_partition_without_a_name_is_recorded_as_that(state: Path) -> None:
+    """Only the content of a whole table has nothing but its rows' numbers to be named by."""
+    desk = KindDesk(state, "partition", batch_size=0)
+    desk.deliver(**{"": [1]})
+    assert [("", "mirror", "insert", "succeeded")] == desk.records()
+
+
 @pytest.mark.parametrize("kind", QUERIED)
 def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, kind: str) -> None:
     """What the records tell of the first API says nothing of the second."""

@@ -10,7 +10,7 @@ from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel
 from ondatra_dagster.delivery.queue.backlog import oldest
-from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
+from ondatra_dagster.delivery.queue.claim import Batch, by_key, claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten, replay
 from ondatra_dagster.delivery.queue.settle import Settled, settle
@@ -160,6 +160,21 @@ def test_a_change_across_an_alter_tells_both_images_in_the_new_columns(tmp_path)
     assert [["a", 10, "x"], ["b", 20, None], ["b", 21, None]] == [row[:-2] for row in rows]
 
 
+def test_a_column_that_came_back_is_sent_while_rows_of_the_time_without_it_wait(tmp_path):
+    """Its values would count as delivered, and nothing would ever send them."""
+    without = Layout(LAYOUT.columns[:1])
+    with open_queue(tmp_path / "merge.sqlite", shape=Shape.ROW) as queue:
+        take_in(queue, a_row(1, of="a"))
+        go(queue)
+        old = Change("2", 2, INSERT, 2, '["b"]')
+        enqueue(queue, Segment(1, 2, [FeedPage(without, [old])]), now=1.0)
+        take_in(queue, a_row(3, of="c"))
+        batch = claim(queue, size=9, number=1)
+        parcel = Parcel.of(batch, queue.layouts)
+    assert LAYOUT == parcel.layout
+    assert [["b", None], ["c", 30]] == [row[:-2] for row in orjson.loads(parcel.text)["rows"]]
+
+
 def test_versions_of_a_key_go_in_one_batch_what_ends_before_what_begins(versions):
     """An API that gets the new version first has two current ones, or refuses."""
     take_in(versions, a_row(1, of="a"), a_row(2, of="b"), a_row(3, of="c"))
@@ -199,6 +214,19 @@ def test_a_key_of_which_a_version_is_on_its_way_waits(versions):
     assert [] == go(versions)
     end(versions, first)
     assert ["1:update_preimage", "1:update_postimage", "3:insert"] == go(versions)
+
+
+def test_versions_of_the_empty_key_go_as_all_others_do(versions):
+    """A text without characters is a value, too."""
+    take_in(versions, a_row(1, of=""), a_row(2, of="b"))
+    assert ["1:insert", "2:insert"] == go(versions, i1="error: later")
+    closed = [a_row(1, change, of="") for change in (BEFORE, AFTER)]
+    take_in(versions, *closed, a_row(3, of=""))
+    first = claim(versions, size=2, number=1)
+    assert ["1:insert", "3:insert"] == sent(first)
+    assert [2] == [len(units) for units in by_key(first.units)]
+    end(versions, first)
+    assert [] == versions.store.rows("select * from unit")
 
 
 def test_a_whole_content_goes_in_one_batch_and_replaces_what_waits(mirror):
