@@ -10,7 +10,6 @@ from ondatra_dagster.cli.letters import put_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
-from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
@@ -40,8 +39,7 @@ def command(
         return 0
     revived, hastened = _revive(chosen, limit, died_since)
     say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")
-    plan = workspace.plan({chosen.model.id})
-    return run(workspace, Plan(models=(), syncs=plan.syncs), as_json=as_json, trigger="ondatra replay")
+    return run(workspace, workspace.sync_plan(chosen), as_json=as_json, trigger="ondatra replay")
 
 
 def _revive(sync: Sync, limit: int | None, since: datetime | None) -> tuple[int, int]:

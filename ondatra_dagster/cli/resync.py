@@ -8,7 +8,6 @@ from ondatra_dagster.cli.run import run
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.sync_runs import begin_anew
 from ondatra_dagster.orchestration.workspace import Workspace
-from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.sync.resync import Way
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
@@ -50,7 +49,5 @@ def resync(
         say(f"{sync.id} takes its table as delivered; only what changes from now on is sent")
         return 0
     say(f"{count(keys, 'key')} of {sync.id} go out again")
-    plan = workspace.plan({sync.model.id})
-    return run(
-        workspace, Plan(models=(), syncs=plan.syncs), as_json=as_json, trigger="ondatra resync", opened=opened
-    )
+    plan = workspace.sync_plan(sync)
+    return run(workspace, plan, as_json=as_json, trigger="ondatra resync", opened=opened)

@@ -50,6 +50,9 @@ def command(
     chosen = select(workspace.project, selection) if selection else None
     allowed = [workspace.sync(name).id for name in allow_deletes]
     plan = workspace.plan(chosen, is_full=is_full)
+    for sync_id in allowed:
+        if why := _lets_nothing_go(workspace, plan, sync_id):
+            say(f"--allow-deletes {sync_id} lets nothing go: {why}")
     return run(workspace, plan, as_json=as_json, allow_deletes=allowed)
 
 
@@ -79,6 +82,16 @@ def run(
         progress.failed("Dagster", failure)
     progress.ended(end.run_id, is_good=end.is_good)
     return 0 if end.is_good else 1
+
+
+def _lets_nothing_go(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
+    """Why the leave to delete is of no use to this run; None when it is."""
+    if sync_id not in {step.sync_id for step in plan.syncs}:
+        return "it isn't selected"
+    if workspace.settings.sinks == "off":
+        return "sinks are off"
+    held = hold(workspace.syncs[sync_id], workspace.settings)
+    return f"{held}; then say it again" if held else None
 
 
 def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool) -> None:

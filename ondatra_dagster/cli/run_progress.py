@@ -80,7 +80,7 @@ class TextProgress:
         said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
         self._line(sign, sync.id, said)
         self._warnings(result.verdicts, told=summary.message)
-        for sample in summary.samples[:SHOWN_SAMPLES]:
+        for sample in (*summary.samples[:SHOWN_SAMPLES], *summary.warnings[:SHOWN_SAMPLES]):
             self._line(" ", "", f"{sample.key}: {sample.reason}")
         for error in summary.errors[:SHOWN_SAMPLES]:
             self._line(" ", "", error)
@@ -147,6 +147,7 @@ class JsonProgress:
                 "run": summary.run_id,
                 "message": summary.message,
                 "counts": summary.counts(),
+                "warned": summary.warned,
                 "depth": summary.queue.depth if summary.queue else 0,
                 "dead": summary.queue.dead if summary.queue else 0,
                 "checks": _severities(result.verdicts),
@@ -183,6 +184,8 @@ def _told(result: SyncResult) -> str:
     for cell in (Cell.REJECTED, Cell.FAILED, Cell.INVALID):
         if grid.count(cell):
             parts.append(f"{grid.count(cell)} {cell.value}")
+    if result.summary.warned:
+        parts.append(f"{result.summary.warned} with a warning")
     if queue and queue.depth:
         parts.append(f"{queue.depth} wait")
     return "; ".join(parts)

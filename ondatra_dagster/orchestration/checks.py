@@ -13,7 +13,7 @@ from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import JUDGES, CheckVerdict, Severity
 
 DESCRIPTIONS = {
-    "rejects": "Rows that the API refused for good, and dead letters",
+    "rejects": "Rows that the API refused for good, dead letters, and rows delivered with a warning",
     "undelivered": "Rows that wait, and why nothing came of them",
     "deletes_guard": "What the change would remove from the destination, and whether it may",
     "invalid_records": "Rows that were set aside before the write: their key is null, or comes twice",

@@ -8,6 +8,7 @@ import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
 from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.private_folder import keep_private
 
 # what steps print goes where the user sees it, not through files and processes of Dagster's
 NO_COMPUTE_LOGS = {
@@ -23,6 +24,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     folder = Path(home) if home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
     base = folder if home or is_configured else settings.state / "dagster"
+    keep_private(settings.state)
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:

@@ -12,6 +12,7 @@ from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.run_locks import lock_run
 from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.store.private_folder import keep_private
 
 ENGINE = "ondatra"  # the resource's key, and the prefix of our other keys
 
@@ -21,6 +22,7 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
 
     @dg.resource(description="The project's engine: one a run, with at most one Spark session")
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
+        keep_private(workspace.settings.state)
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))

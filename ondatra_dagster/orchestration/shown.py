@@ -63,11 +63,13 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
         )
     for cell in Cell:
         shown[cell.value] = dg.MetadataValue.int(summary.grid.count(cell))
-    if summary.samples:
-        shown["sample rejects"] = samples_table(
-            {"key": sample.key, "change": sample.change_type, "reason": sample.reason}
-            for sample in summary.samples
-        )
+    shown["warned"] = dg.MetadataValue.int(summary.warned)
+    for name, samples in (("sample rejects", summary.samples), ("sample warnings", summary.warnings)):
+        if samples:
+            shown[name] = samples_table(
+                {"key": sample.key, "change": sample.change_type, "reason": sample.reason}
+                for sample in samples
+            )
     if summary.waiting:
         shown["sample waiting"] = samples_table(
             {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}

@@ -16,7 +16,7 @@ from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
 from ondatra_dagster.planning.known_columns import known_columns
 from ondatra_dagster.planning.noop_cache import NoopCache
-from ondatra_dagster.planning.plan import NEVER, Look, Plan, make_plan, plan_sync
+from ondatra_dagster.planning.plan import NEVER, Look, Plan, SyncStep, make_plan, plan_sync
 from ondatra_dagster.planning.versions import table_version, tables_of
 from ondatra_dagster.project.lineage import Lineage
 from ondatra_dagster.project.load import Reading, read_project
@@ -107,12 +107,19 @@ class Workspace:
     def sync_work(self, sync: Sync) -> SyncWork:
         """What the sync has to do now, when its model isn't computed first."""
         look = self.look()
-        step = plan_sync(self.project, sync.model, sync.sink, look)
+        step = self._step(sync, look)
         table, queue = look.tables(sync.model.id), look.queues(sync.id)
         version = table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
         name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(is_there=step.will_run, reason=step.reason, name=name, is_new=step.reads_table)
+
+    def sync_plan(self, sync: Sync) -> Plan:
+        """What a run of just the sync has to do, with its table as it is: no model is looked at."""
+        return Plan(models=(), syncs=(self._step(sync, self.look()),))
+
+    def _step(self, sync: Sync, look: Look) -> SyncStep:
+        return plan_sync(self.project, sync.model, sync.sink, look)
 
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
         """What a run of the whole project, or of the selected model ids, has to do."""

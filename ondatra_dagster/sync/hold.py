@@ -1,6 +1,7 @@
 """Why nothing of a sync is sent for now, and how a person begins and ends that."""
 
 from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.private_folder import keep_private
 from ondatra_dagster.sync.sync import Sync
 
 
@@ -15,7 +16,8 @@ def hold(sync: Sync, settings: Settings) -> str | None:
 
 def pause(sync: Sync) -> None:
     """Hold the sync: its rows are taken into the queue, and none is sent."""
-    sync.pause.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_private(sync.state)
+    sync.pause.parent.mkdir(mode=0o700, exist_ok=True)
     sync.pause.touch(mode=0o600)
 
 

@@ -133,6 +133,8 @@ class _SyncRun:
             removals=self._removals,
             waiting=tuple(oldest(self._queue.store, limit=SAMPLES)),
             samples=self._tally.rejects,
+            warned=self._tally.warned,
+            warnings=self._tally.warnings,
             invalid=self._tally.set_aside(self._start),
             errors=self._tally.errors,
             died=self._tally.died,

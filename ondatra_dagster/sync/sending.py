@@ -1,5 +1,7 @@
 """Sends what the queue holds, as far as guard, hold and API let it; what of it is counted and kept."""
 
+import logging
+
 from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.push.push_port import Push
@@ -10,7 +12,10 @@ from ondatra_dagster.delivery.queue.states import QueueState, look
 from ondatra_dagster.sync.planned import planned
 from ondatra_dagster.sync.run_account import RunAccount
 from ondatra_dagster.sync.start import Start
+from ondatra_dagster.sync.summary import SAMPLES
 from ondatra_dagster.sync.tally import Tally
+
+log = logging.getLogger(__name__)
 
 
 class Sending:
@@ -50,9 +55,22 @@ class Sending:
             sleep=self._ports.sleep,
         )
 
-    def _note(self, _batch: Batch, settled: Settled) -> None:
+    def _note(self, batch: Batch, settled: Settled) -> None:
+        self._log_warnings(batch, settled)
         self._tally.add_settled(settled)
         self._account.publisher.note(settled.records, now=self._ports.clock())
+
+    def _log_warnings(self, batch: Batch, settled: Settled) -> None:
+        """What push() said of rows that were delivered all the same, each message once a batch."""
+        keys: dict[str, list[str]] = {}
+        for row in settled.warned:
+            keys.setdefault(row.message or "", []).append(row.key)
+        for message, of in list(keys.items())[:SAMPLES]:
+            told = "sync=%s batch=%d rows=%d first=%s delivered with a warning: %s"
+            log.warning(told, self._sync.id, batch.number, len(of), of[0], message)
+        if len(keys) > SAMPLES:
+            told = "sync=%s batch=%d %d more messages of rows that were delivered with a warning"
+            log.warning(told, self._sync.id, batch.number, len(keys) - SAMPLES)
 
     def _finalize(self, push: Push) -> None:
         """Tell the API's side that all has come to its end, if it has."""

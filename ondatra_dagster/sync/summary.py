@@ -76,7 +76,7 @@ class Grid:
 
 
 class Sample(NamedTuple):
-    """One row that was refused or set aside, without its payload."""
+    """One row that was refused, warned of or set aside, without its payload."""
 
     key: str
     change_type: str
@@ -94,7 +94,9 @@ class RunSummary:
     grid: Grid
     queue: QueueState | None  # as the run left it
     set_aside: int = 0  # rows of the model that its table doesn't have, for their keys
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[Sample, ...] = ()  # of rows that were rejected
+    warned: int = 0  # rows that were delivered with a warning
+    warnings: tuple[Sample, ...] = ()  # some of them
     invalid: tuple[Sample, ...] = ()  # some of those that were set aside
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
@@ -133,13 +135,19 @@ class RunSummary:
             "died": self.died,
             "is_outage": self.is_outage,
             "invalid": [list(sample) for sample in self.invalid],
+            "warned": self.warned,
+            "warnings": [list(sample) for sample in self.warnings],
         }
 
 
 def invalid_of(run: PastRun) -> tuple[Sample, ...]:
     """The samples of set aside rows that to_json() wrote."""
+    return _samples(run, "invalid")
+
+
+def _samples(run: PastRun, name: str) -> tuple[Sample, ...]:
     counts: Mapping[str, Any] = run.counts
-    return tuple(Sample(*fields) for fields in counts.get("invalid", ()))
+    return tuple(Sample(*fields) for fields in counts.get(name, ()))
 
 
 def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
@@ -174,6 +182,8 @@ def summary_of(
         queue=queue,
         set_aside=set_aside,
         samples=tuple(samples[:SAMPLES]),
+        warned=counts.get("warned", 0),
+        warnings=_samples(run, "warnings"),
         invalid=invalid_of(run),
         errors=run.first_errors,
         died=counts.get("died", 0),

@@ -16,13 +16,19 @@ class Tally:
     def __init__(self) -> None:
         self.grid = Grid()
         self.died = 0  # units that ran out of attempts
+        self.warned = 0  # rows that were delivered with a warning
         self._rejects: list[Sample] = []
+        self._warnings: list[Sample] = []
         self._invalid: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
 
     @property
     def rejects(self) -> tuple[Sample, ...]:
         return tuple(self._rejects)
+
+    @property
+    def warnings(self) -> tuple[Sample, ...]:
+        return tuple(self._warnings)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -36,8 +42,10 @@ class Tally:
         """What became of a batch."""
         self.grid.add_settled(settled)
         self.died += settled.died
-        for row in settled.rejects[: SAMPLES - len(self._rejects)]:
-            self._rejects.append(Sample(row.key, row.change_type, row.message or ""))
+        self.warned += len(settled.warned)
+        for samples, rows in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
+            for row in rows[: SAMPLES - len(samples)]:
+                samples.append(Sample(row.key, row.change_type, row.message or ""))
         for error in sorted(settled.errors):
             self.add_error(error)
 

@@ -9,7 +9,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.project.model import Limit
-from ondatra_dagster.sync.summary import Cell, RunSummary
+from ondatra_dagster.sync.summary import SAMPLES, Cell, RunSummary
 from ondatra_dagster.wording import count, set_aside
 
 HOUR_SECONDS = 3600.0
@@ -54,11 +54,17 @@ class Limits:
 
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
-    """WARN at any reject or dead letter; ERROR when nothing but rejects came of the run, or too many."""
+    """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many."""
     rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
     dead = run.queue.dead if run.queue else 0
-    samples = tuple({"key": s.key, "change": s.change_type, "reason": s.reason} for s in run.samples)
-    counts: dict[str, Json] = {"rejected": rejected, "attempted": attempted, "dead_letters": dead}
+    shown = (*run.samples, *run.warnings)[:SAMPLES]
+    samples = tuple({"key": s.key, "change": s.change_type, "reason": s.reason} for s in shown)
+    counts: dict[str, Json] = {
+        "rejected": rejected,
+        "attempted": attempted,
+        "dead_letters": dead,
+        "warned": run.warned,
+    }
 
     def verdict(severity: Severity, description: str) -> CheckVerdict:
         return CheckVerdict(
@@ -69,10 +75,11 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
         return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
     if rejected > limits.allowed_rejects(attempted):
         return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
-    if rejected or dead:
+    if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
         now = f"{count(rejected, 'row')} rejected now" if rejected else ""
-        return verdict(Severity.WARN, "; ".join(filter(None, (now, letters))))
+        warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
+        return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
     return verdict(Severity.PASS, "no row was rejected")
 
 

@@ -10,7 +10,7 @@ import decimal
 import logging
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import orjson
@@ -55,8 +55,7 @@ def _values(column: pa.ChunkedArray, field: pa.Field) -> list[Json]:
         return _texts(column)
     if pa.types.is_decimal(of) and 0 <= of.scale <= PLAIN_SCALE:
         return _texts(column)
-    if pa.types.is_floating(of):
-        _warn_of_lost_numbers(column, field.name)
+    _warn_of_lost_numbers(column, field.name)
     converter = _converter(of)
     values = _python_values(column)
     if converter is None:
@@ -91,9 +90,28 @@ def _timestamps(column: pa.ChunkedArray, of: pa.TimestampType) -> list[Json]:
 
 
 def _warn_of_lost_numbers(column: pa.ChunkedArray, name: str) -> None:
-    lost = len(column) - column.null_count - (pc.sum(pc.is_finite(column)).as_py() or 0)
+    lost = sum(
+        len(numbers) - numbers.null_count - (pc.sum(pc.is_finite(numbers)).as_py() or 0)
+        for chunk in column.chunks
+        for numbers in _floats(chunk)
+    )
     if lost:
-        logger.warning("column=%s rows=%d: NaN and infinities go out as null", name, lost)
+        logger.warning("column=%s values=%d: NaN and infinities go out as null", name, lost)
+
+
+def _floats(values: pa.Array) -> Iterator[pa.Array]:
+    """The floating point numbers among the values and within them."""
+    if pa.types.is_floating(values.type):
+        yield values
+    elif pa.types.is_struct(values.type):
+        for part in values.flatten():
+            yield from _floats(part)
+    elif pa.types.is_map(values.type):
+        begin, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        for part in (values.keys, values.items):
+            yield from _floats(part.slice(begin, end - begin))
+    elif pa.types.is_nested(values.type):
+        yield from _floats(values.flatten())
 
 
 def _converter(of: pa.DataType) -> Converter | None:

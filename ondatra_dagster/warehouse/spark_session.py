@@ -20,6 +20,7 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.settings.s3_access import SPARK as S3A
 from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.private_folder import keep_private
 from ondatra_dagster.warehouse.class_archive import archive_path
 from ondatra_dagster.warehouse.jars import delta_jars, s3a_jars
 from ondatra_dagster.warehouse.java import find_java
@@ -148,7 +149,7 @@ class Warehouse:
 
     def _start(self) -> SparkSession:
         _silence_pyspark()
-        self.settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keep_private(self.settings.state)
         if self.settings.spark.remote:
             return connect(self.settings.spark.remote, {**self.settings.spark.conf, **RESULTS})
         return self._start_driver()

@@ -3,12 +3,13 @@
 import dataclasses
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 
 MAX_BYTES = 50_000_000
 _PIECE_BYTES = 1_000_000
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
+_GZIPS_FIRST_BYTE = 0x1F
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,18 +53,31 @@ def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise UnreadableError(f"the answer is packed as {encoding!r}, which was not asked for")
+    is_whole = yield from _inflated(chunks)
+    if not is_whole and encoding != "deflate":
+        raise UnreadableError("the answer ends in the middle of what was packed")
+
+
+def _inflated(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
+    """What was packed, in pieces, and whether all of it came.
+
+    Several gzips may stand one after the other; what comes after them and is none is dropped, as browsers do.
+    """
     unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
         for chunk in chunks:
             # in pieces: one small chunk may hold a thousand times its size
             rest = chunk
             while rest:
+                if unpack.eof:
+                    if rest[0] != _GZIPS_FIRST_BYTE:
+                        return True
+                    unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
                 yield unpack.decompress(rest, _PIECE_BYTES)
-                rest = unpack.unconsumed_tail
+                rest = unpack.unconsumed_tail or unpack.unused_data
     except zlib.error as error:
         raise UnreadableError(f"the answer can't be unpacked: {error}") from error
-    if not unpack.eof and encoding != "deflate":
-        raise UnreadableError("the answer ends in the middle of what was packed")
+    return unpack.eof
 
 
 def _decoded(body: bytes, content_type: str) -> str:

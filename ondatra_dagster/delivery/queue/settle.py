@@ -62,6 +62,7 @@ class Settled:
     records: int = 0  # that were kept
     died: int = 0  # units that ran out of attempts
     rejects: list[SettledRow] = dataclasses.field(default_factory=list)
+    warned: list[SettledRow] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
 
 
 Outcomes = Mapping[str, Outcome]  # by result key
@@ -271,6 +272,8 @@ class _Settlement:
         self._ended.setdefault(kind, []).append(settled)
         if is_delivered:
             self._count(self.settled.succeeded, row)
+            if outcome.verdict is Verdict.WARN:
+                self.settled.warned.append(settled)
         else:
             self._count(self.settled.rejected, row)
             self.settled.rejects.append(settled)

@@ -1,5 +1,6 @@
 """What the verbs that only look say, and how they end."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,14 @@ def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: 
     assert "1 dead letter and 0 waiting keys of sync.crm go again" in said.err
     assert calls + 1 == len(api.calls)
     assert 1 == said.code  # refused again, and nothing else was attempted
+
+
+def test_a_replay_needs_no_model_to_be_fit_to_run(shop: Shop, ondatra: Terminal) -> None:
+    """The table of one that its model reads may be gone: what is sent again is in the queue."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    shutil.rmtree(shop.root / ".ondatra" / "warehouse" / "raw")
+    said = ondatra("replay", "sync.crm")
+    assert (1, True) == (said.code, "1 rejected" in said.err)  # as without that, and not 2
 
 
 def test_a_replay_of_what_died_since_then_leaves_older_ones(

@@ -1,8 +1,10 @@
 """Commands that hold a sync back, or let it go: pause, resume, `run --allow-deletes`."""
 
+from pathlib import Path
+
 import pytest
 from support.shop import Shop, write_contacts
-from support.terminal import Terminal
+from support.terminal import Said, Terminal
 
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
@@ -65,6 +67,38 @@ def test_deletes_over_the_limit_fail_the_run_until_they_are_let_go(
     assert 1 == ondatra("run").code
     assert 0 == ondatra("run", "--allow-deletes", "sync.crm").code
     assert {"a1"} == set(api.contacts())
+
+
+def test_a_leave_that_lets_nothing_go_says_so(shop: Shop, ondatra: Terminal) -> None:
+    """Else somebody waits for deletes that were never meant to go."""
+    ondatra.run(shop)
+    said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
+    assert (0, "--allow-deletes sync.crm lets nothing go: it isn't selected") == (said.code, first_line(said))
+    ondatra("pause", "sync.crm")
+    said = ondatra("run", "--allow-deletes", "sync.crm")
+    assert "--allow-deletes sync.crm lets nothing go: sync.crm is paused, `ondatra resume" in first_line(said)
+
+
+def first_line(said: Said) -> str:
+    return said.err.partition("\n")[0]
+
+
+def test_a_pause_of_a_new_project_keeps_its_state_private(shop: Shop, ondatra: Terminal) -> None:
+    """It is the first to write there, and customers' rows come after it."""
+    ondatra("pause", "sync.crm")
+    assert 0o700 == mode(shop.root / ".ondatra") == mode(shop.root / ".ondatra" / "queue")
+
+
+def test_a_run_takes_state_back_that_others_could_read(shop: Shop, ondatra: Terminal) -> None:
+    """Dagster makes the folder for its own history as it makes any other."""
+    state = shop.root / ".ondatra"
+    state.mkdir(mode=0o755)
+    ondatra.run(shop)
+    assert 0o700 == mode(state)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 @pytest.mark.parametrize("words", [["pause", "crmm"], ["resume", "crmm"], ["run", "--allow-deletes", "crmm"]])

@@ -35,6 +35,13 @@ def test_every_row_goes_again_as_an_update(shop: Shop, api: DemoApi, delivered: 
     assert ["PATCH", "PATCH"] == [call.method for call in api.calls[delivered:]]
 
 
+def test_a_resync_looks_at_no_model(shop: Shop, api: DemoApi, delivered: int) -> None:
+    """The table of one that its model reads may be gone."""
+    shutil.rmtree(shop.root / ".ondatra" / "warehouse" / "raw")
+    assert 0 == again(shop, assume_delivered=False)
+    assert delivered + 2 == len(api.calls)
+
+
 def test_lost_state_is_refused_and_resync_goes_on(
     shop: Shop, ondatra: Terminal, api: DemoApi, delivered: int
 ) -> None:

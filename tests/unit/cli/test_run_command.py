@@ -85,6 +85,21 @@ def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> N
     assert "1 set aside" in said.err
 
 
+def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal) -> None:
+    """They arrived, so the run is good, but somebody should look at them."""
+    (shop.root / "lib" / "crm_push.star").write_text(
+        "def push(rows):\n"
+        '    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
+    )
+    said = ondatra.run(shop)
+    assert 0 == said.code
+    assert "delivered 2 inserts; 2 with a warning" in said.err
+    assert "a1: phone dropped" in said.err
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
+    sync = next(each for each in ondatra.run(shop, as_json=True).objects if "sync" in each)
+    assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]
+
+
 @pytest.mark.parametrize("selection", ["nope", "raw.contact", "+"])
 def test_a_selection_of_nothing_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, selection: str) -> None:
     """A typing error must not pass for "nothing to do"."""

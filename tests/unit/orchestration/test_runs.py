@@ -10,6 +10,7 @@ from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES
+from ondatra_dagster.orchestration.sync_runs import standing_verdicts
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
@@ -108,6 +109,14 @@ def test_a_failure_that_nobody_foresaw_is_a_sentence_and_its_trace_is_kept(
     assert "Traceback" in log.read_text()
 
 
+def test_what_dagster_made_for_all_is_private_before_rows_come(materialize: Materialize, shop: Shop) -> None:
+    """`dagster dev` makes the folder for its own history as it makes any other."""
+    state = shop.root / ".ondatra"
+    state.mkdir(mode=0o755)
+    materialize(shop)
+    assert 0o700 == state.stat().st_mode & 0o777
+
+
 def test_an_api_that_is_down_fails_the_run_and_its_check(
     materialize: Materialize, shop: Shop, api: DemoApi
 ) -> None:
@@ -126,6 +135,27 @@ def test_all_rejected_is_never_green(materialize: Materialize, shop: Shop, api: 
     assert not result.success
     assert (False, "ERROR") == checks(result)["rejects"]
     assert {"rejects", "undelivered", "invalid_records", "deletes_guard"} == set(checks(result))
+
+
+def test_rows_delivered_with_a_warning_are_a_warning_with_samples(
+    materialize: Materialize, shop: Shop
+) -> None:
+    """On the sink's page, and in its check."""
+    (shop.root / "lib" / "crm_push.star").write_text(
+        "def push(rows):\n"
+        '    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
+    )
+    result = materialize(shop)
+    assert (True, (False, "WARN")) == (result.success, checks(result)["rejects"])
+    (push,) = result.asset_materializations_for_node("push__sync__crm")
+    assert 2 == push.metadata["warned"].value
+    assert "phone dropped" == push.metadata["sample warnings"].records[0].data["reason"]
+    (standing,) = (
+        verdict
+        for verdict in standing_verdicts(shop.workspace, shop.workspace.sync("sync.crm"))
+        if verdict.check == "rejects"
+    )
+    assert ("2 rows delivered with a warning", 2) == (standing.description, len(standing.samples))
 
 
 def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop, api: DemoApi) -> None:

@@ -57,6 +57,19 @@ def test_a_bad_row_takes_no_other_with_it(desk):
     assert 1 == summary.queue.dead
 
 
+def test_a_row_delivered_with_a_warning_is_in_log_and_check(desk, caplog):
+    """Nobody looks at the records of what arrived."""
+    desk.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
+    desk.api.answer = lambda row: Outcome.parse("ok" if row["id"] == 1 else "warn: phone dropped")
+    summary = desk.run()
+    verdict = next(verdict for verdict in judge(summary, desk.sync.limits) if verdict.check == "rejects")
+    assert (Severity.WARN, "2 rows delivered with a warning") == (verdict.severity, verdict.description)
+    assert (2, 0) == (verdict.counts["warned"], verdict.counts["rejected"])
+    assert {"key": "2", "change": "insert", "reason": "phone dropped"} == verdict.samples[0]
+    (told,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
+    assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
+
+
 def test_a_rejected_row_that_changes_arrives_as_an_insert_with_its_new_values(desk):
     """The API never had it, so an update would go nowhere."""
     desk.contacts.write(a1="")

@@ -47,8 +47,28 @@ def test_decimals_are_exact_texts_without_exponents() -> None:
 def test_numbers_that_json_lacks_are_null_and_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert [None, None, 1.5, None] == said([float("nan"), float("inf"), 1.5, None], pa.float64())
-    assert "column=c rows=2" in caplog.text
-    assert [[None]] == said([[float("-inf")]], pa.list_(pa.float32()))
+    assert "column=c values=2" in caplog.text
+
+
+def test_they_are_told_of_within_nested_values_too(caplog: pytest.LogCaptureFixture) -> None:
+    """There nobody sees by the column's type that a number may be missing."""
+    odd = float("nan")
+    of = pa.struct(
+        [("l", pa.list_(pa.float32())), ("m", pa.map_(pa.string(), pa.float64())), ("f", pa.float64())]
+    )
+    rows: list[object] = [
+        {"l": [odd, 1.0], "m": {"a": odd, "b": 2.0}, "f": odd},
+        {"l": None, "m": None, "f": None},
+        None,
+    ]
+    with caplog.at_level(logging.WARNING):
+        first, *_ = said(rows, of)
+    assert {"l": [None, 1.0], "m": {"a": None, "b": 2.0}, "f": None} == first
+    assert "column=c values=3" in caplog.text
+    caplog.clear()
+    said([{"l": [1.0], "m": {}, "f": 1.0}, *rows][:1], of)
+    json_columns(pa.table({"c": pa.array(rows, of)}).slice(1))
+    assert "" == caplog.text
 
 
 def test_floats_are_as_short_as_people_write_them() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ondatra_dagster.delivery.http.http_answer import read_text
 from ondatra_dagster.delivery.http.http_api import BatchCalls, CallLog, HttpApi
 from ondatra_dagster.delivery.http.http_request import Call
 from ondatra_dagster.delivery.journal import Journal
@@ -359,6 +360,16 @@ def test_a_packed_answer_is_unpacked() -> None:
     assert "größe" == calls_of(server).call(a_post()).text
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("after", [b"", b"\n", bytes(9)])
+def test_an_answer_may_be_packed_in_several_parts(chunk: int, after: bytes) -> None:
+    """As servers do that pack while they write; the first part alone passes for the whole."""
+    body = gzip.compress(b"hello ") + gzip.compress(b"wor") + gzip.compress(b"ld") + after
+    chunks = [body[begin : begin + chunk] for begin in range(0, len(body), chunk)]
+
+    assert "hello world" == read_text(chunks, {"content-encoding": "gzip"})
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "expected"),
     [
@@ -381,6 +392,7 @@ def test_an_answer_is_always_a_text(content_type: str, body: bytes, expected: st
     [
         ({"Content-Encoding": "gzip"}, b"not gzip"),
         ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000, mtime=0)[:-9]),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x") + gzip.compress(b"y")[:-9]),
         ({"Content-Encoding": "br"}, b"x"),
     ],
 )
