@@ -392,7 +392,7 @@ def test_an_answer_is_always_a_text(content_type: str, body: bytes, expected: st
     [
         ({"Content-Encoding": "gzip"}, b"not gzip"),
         ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000, mtime=0)[:-9]),
-        ({"Content-Encoding": "gzip"}, gzip.compress(b"x") + gzip.compress(b"y")[:-9]),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x", mtime=0) + gzip.compress(b"y", mtime=0)[:-9]),
         ({"Content-Encoding": "br"}, b"x"),
     ],
 )
