@@ -23,7 +23,7 @@ check: ## format, lint, types, unit tests
 	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
 bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
-bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (15 minutes)
+bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (5 to 10 minutes)
 	@sh setup.sh && .venv/bin/python -m bench.kinds
 pin: ## pin the newest releases that pyproject.toml allows
 	@sh setup.sh pin

@@ -1,6 +1,6 @@
 """A million rows through each kind, beside the best statement by hand that gives the same table and feed.
 
-`python -m bench.kinds [ROWS [KIND…]]`, by itself: it takes a quarter of an hour. For all kinds, it writes
+`python -m bench.kinds [ROWS [KIND…]]`, by itself: it takes up to ten minutes. For all kinds, it writes
 docs/bench-kinds.md. What is timed is a second run, in which one row in a hundred differs; both start from
 copies of one table, in turns, in one session.
 """
@@ -253,6 +253,7 @@ row in a hundred), beside the best statement by hand that gives the same table a
 Best of {REPETITIONS}, in turns, from copies of one table, in one session of `local[2]`.
 Only the ratios mean something.
 The statements are in `bench/kinds.py`.
+An append's by hand names the rows that are new, which nobody knows beforehand.
 
 | | s | times by hand (append: its query) | at most | the feed then tells |
 |---|---:|---:|---:|---|
