@@ -11,6 +11,7 @@ from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
 from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.form_check import refuse_another_form
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
 
@@ -47,4 +48,5 @@ def _revive(sync: Sync, limit: int | None, since: datetime | None) -> tuple[int,
     if not sync.queue.exists():
         return 0, 0
     with sync.open_queue() as queue:
+        refuse_another_form(queue, sync)
         return replay(queue, now=time.time(), limit=limit, since=since), hasten(queue)

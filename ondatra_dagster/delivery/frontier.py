@@ -42,3 +42,4 @@ class Frontier:
     units: Iterable[FrontierUnit]
     known_since: str = ""  # the run after which the records are about what this base_url's API holds
     layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what else the queue's file says

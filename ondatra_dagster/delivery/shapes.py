@@ -1,12 +1,16 @@
-"""Which shape the delivery keys of a kind have: what its queue is opened with."""
+"""Which shape the delivery keys of a kind have, and how they are named: what its queue is opened with."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
+
+import orjson
 
 from ondatra_dagster.delivery.push.push_config import WHOLE
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.project.kinds import Kind
+from ondatra_dagster.project.kinds import KINDS, Kind
 
 
 def shape_of(kind: Kind, *, batch_size: int) -> Shape:
@@ -26,6 +30,53 @@ def is_by_key(kind: Kind, shape: Shape) -> bool:
 def is_whole(kind: Kind, shape: Shape) -> bool:
     """Whether there is one unit, the content of the table."""
     return shape is Shape.MIRROR and not kind.needs_key
+
+
+class Form(NamedTuple):
+    """What decides how the units of a queue are named and shaped."""
+
+    kind: str
+    key: tuple[str, ...]
+    batch_size: int
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        kind, key, batch_size = orjson.loads(text)
+        return cls(kind, tuple(key), batch_size)
+
+    def dump(self) -> str:
+        return orjson.dumps(tuple(self)).decode()
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(KINDS[self.kind], batch_size=self.batch_size)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns whose values name a unit; none where it is the rowid, or there is one unit."""
+        return self._folded_key if is_by_key(KINDS[self.kind], self.shape) else ()
+
+    def has_units_of(self, other: Self) -> bool:
+        """Whether a unit of either is one of both."""
+        return self._units == other._units
+
+    def told_beside(self, other: Self) -> str:
+        """What of it makes other units of it than the other's are."""
+        told = {
+            f"kind {self.kind}": self.kind != other.kind,
+            f"the key {', '.join(self.key) or 'of no column'}": self._folded_key != other._folded_key,
+            f"batch_size {self.batch_size}": (self.batch_size == WHOLE) != (other.batch_size == WHOLE),
+        }
+        return " and ".join(text for text, is_another in told.items() if is_another)
+
+    @property
+    def _folded_key(self) -> tuple[str, ...]:
+        return tuple(column.casefold() for column in self.key)
+
+    @property
+    def _units(self) -> tuple[Shape, Sequence[str]]:
+        # a version is named by its rowid, and goes out with those of its key
+        return self.shape, self._folded_key if self.shape is Shape.VERSION else self.names
 
 
 def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.AbstractContextManager[Queue]:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import KeyEnd, Recovered, frontier_of, take_over
-from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
@@ -21,31 +22,36 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    recovered = Recovered(())
-    if queue.meta("table_id") is None or _is_older(queue, frontier):
-        recovered = _begin(queue, sync, ports, source, frontier)
+    is_lost = queue.meta("table_id") is None or _is_older(queue, frontier)
+    if is_lost and frontier:
+        refuse_form_of(frontier, sync)
+        take_over(queue, frontier, now=ports.clock())
+    elif is_lost:
+        _begin(queue, sync, ports, source)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
-    return recovered
+    settle_form(queue, sync, ports)
+    return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
 
 
 def _is_older(queue: Queue, frontier: Frontier | None) -> bool:
     return frontier is not None and (queue.meta("last_run") or BEFORE_ALL_RUNS) < frontier.run_id
 
 
-def _begin(
-    queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier | None
-) -> Recovered:
-    if frontier is None:
-        _refuse_if_known(sync, ports)
-        with queue.store.immediate():
-            queue.set_meta("table_id", source.table_id)
-            queue.set_meta("base_url", sync.config.base_url or "")
-        before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
-        ports.tracking.write_frontier(before)
-        return Recovered(())
-    take_over(queue, frontier, now=ports.clock())
-    ends = ports.tracking.delivered_since(sync.id, frontier.run_id)
+def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
+    _refuse_if_known(sync, ports)
+    with queue.store.immediate():
+        queue.set_meta("table_id", source.table_id)
+        queue.set_meta("base_url", sync.config.base_url or "")
+        take_form(queue, sync.form, named_since="")
+    before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
+    ports.tracking.write_frontier(before)
+
+
+def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Recovered:
+    """What the records of later runs say of the units that the frontier left."""
+    named_since = queue.meta(NAMED_SINCE) or "" if sync.delivers_by_key else ""
+    ends = ports.tracking.delivered_since(sync.id, max(frontier.run_id, named_since))
     recovered = Recovered(
         [
             KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
@@ -62,7 +68,7 @@ def key_of(sync: Sync, end: Delivered) -> str:
     """The unit that a record is of."""
     if sync.is_whole_table:
         return KEY
-    return str(end.rowid) if sync.shape is Shape.VERSION else end.identifier
+    return end.identifier if sync.delivers_by_key else str(end.rowid)
 
 
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:

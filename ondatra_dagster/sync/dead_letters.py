@@ -5,6 +5,7 @@ from datetime import datetime
 from ondatra_dagster.delivery.queue import letters
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.states import looking_at
+from ondatra_dagster.delivery.queue.tables import read_shape
 from ondatra_dagster.sync.sync import Sync
 
 
@@ -13,4 +14,4 @@ def dead_letters(sync: Sync, *, limit: int | None = None, since: datetime | None
     with looking_at(sync.queue) as store:
         if store is None:
             return []
-        return list(letters.dead_letters(store, sync.shape, limit=limit, since=since))
+        return list(letters.dead_letters(store, read_shape(store), limit=limit, since=since))

@@ -7,12 +7,14 @@ import dataclasses
 
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
+from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.sent import Sent
 from ondatra_dagster.sync.sync import Sync
@@ -23,7 +25,7 @@ FORGET = (
     "delete from staged",
     "delete from batch",
     # without these two the queue says nothing: cut off, a resync is one that never began
-    "delete from meta where name in ('table_id', 'watermark', 'removals_upto')",
+    "delete from meta where name in ('table_id', 'watermark', 'removals_upto', 'size')",
 )
 
 
@@ -59,6 +61,7 @@ class _Resync:
         self._source = source
         self._now = ports.clock()
         self._only_adds = sync.model.kind.only_adds
+        self._named_since = _named_since(queue, sync, ports)
 
     def go(self, way: Way) -> int:
         is_elsewhere = known_address(self._queue, self._sync, self._ports) != (
@@ -89,7 +92,7 @@ class _Resync:
         sent = self._sent()
         with self._queue.store.immediate():
             self._forget()
-        is_held = None if self._only_adds else sent.is_held
+        is_held = None if self._only_adds else sent.holds
         keys = enqueue(self._queue, self._content(), now=self._now, is_held=is_held)
         self._begin_anew(self._source.version, forgets=False)
         return keys
@@ -110,7 +113,13 @@ class _Resync:
 
     def _sent(self) -> Sent:
         since = self._queue.meta("known_since")
-        return Sent(self._sync, self._ports.tracking, self._source.table_id, since=since or None)
+        return Sent(
+            self._sync,
+            self._ports.tracking,
+            self._source.table_id,
+            since=since or None,
+            named_since=self._named_since,
+        )
 
     def _begin_anew(self, watermark: int, *, forgets: bool = True) -> None:
         with self._queue.store.immediate():
@@ -119,10 +128,18 @@ class _Resync:
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
             self._queue.set_meta("watermark", watermark)
+            take_form(self._queue, self._sync.form, named_since=self._named_since)
 
     def _forget(self) -> None:
         for statement in FORGET:
             self._queue.store.run(statement)
+
+
+def _named_since(queue: Queue, sync: Sync, ports: Ports) -> str:
+    frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
+    if frontier is None:
+        return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", sync, ports)
+    return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), sync, ports)
 
 
 def _leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:

@@ -2,37 +2,61 @@
 
 import collections
 from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
 
 import orjson
 
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, known_keys
+from ondatra_dagster.delivery.queue.fold import Folded
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.delivery.target import Shape, load_image
 from ondatra_dagster.sync.ports import SourceState
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.record import Delivered, Operation, RecordStatus
 from ondatra_dagster.tracking.store import TrackingStore
 
-Mark = tuple[str, int, bool]  # the run in which it was acknowledged, its version, whether the key stays
+Name = TypeVar("Name")
+
+
+class Mark(NamedTuple):
+    """One acknowledged change; the newest is the greatest."""
+
+    run_id: str
+    version: int
+    stays: bool  # the API has the key or the row after it
 
 
 class Sent:
     """The newest acknowledged change of each key."""
 
-    def __init__(self, sync: Sync, tracking: TrackingStore, table_id: str, *, since: str | None) -> None:
+    def __init__(
+        self, sync: Sync, tracking: TrackingStore, table_id: str, *, since: str | None, named_since: str
+    ) -> None:
         self._sync = sync
         self._tracking = tracking
         self._table_id = table_id
         self._since = since
         self._newest: dict[str, Mark] = {}
+        # of records that call their keys otherwise, the rows are what can be found again
+        self._rows: dict[int | None, Mark] = {}
         for end in self._ends():
-            key, mark = self._key(end), _mark(end)
-            self._newest[key] = max(mark, self._newest.get(key, mark))
+            if sync.delivers_by_key and end.run_id <= named_since:
+                if end.table_id == table_id:
+                    _keep_newest(self._rows, end.rowid, _mark(end))
+            else:
+                _keep_newest(self._newest, self._key(end), _mark(end))
+
+    def holds(self, each: Folded) -> bool:
+        """Whether the newest acknowledged change of the key, or of a row that it has, wasn't its end."""
+        if each.key in self._newest or not self._rows:
+            return self.is_held(each.key)
+        marks = (self._rows.get(row.rowid) for row in load_image(each.target))
+        return any(mark.stays for mark in marks if mark)
 
     def is_held(self, key: str) -> bool:
         """Whether its newest acknowledged change wasn't its end."""
-        return key in self._newest and self._newest[key][2]
+        return key in self._newest and self._newest[key].stays
 
     def gone(self, queue: Queue, source: SourceState) -> Segment:
         """Deletes of what the API has and the queue doesn't know, all of the table being in the queue."""
@@ -66,7 +90,11 @@ class Sent:
 
 
 def _mark(end: Delivered) -> Mark:
-    return end.run_id, end.table_version, end.operation != Operation.DELETE
+    return Mark(end.run_id, end.table_version, end.operation != Operation.DELETE)
+
+
+def _keep_newest(newest: dict[Name, Mark], name: Name, mark: Mark) -> None:
+    newest[name] = max(mark, newest.get(name, mark))
 
 
 def _known(queue: Queue, keys: set[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.states import pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.shapes import is_by_key, is_whole, open_queue_of, shape_of
+from ondatra_dagster.delivery.shapes import Form, is_by_key, is_whole, open_queue_of, shape_of
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.project.model import Model, SinkUse
 from ondatra_dagster.sync.verdicts import Limits
@@ -38,6 +38,12 @@ class Sync:
     def open_queue(self) -> AbstractContextManager[Queue]:
         """The sync's queue, to be written; BusyError when another process does."""
         return open_queue_of(self.model.kind, self.queue, batch_size=self.config.push.batch_size)
+
+    @property
+    def form(self) -> Form:
+        """What decides how its units are named and shaped."""
+        model = self.model
+        return Form(model.kind.name, model.key_columns, self.config.push.batch_size)
 
     @property
     def shape(self) -> Shape:

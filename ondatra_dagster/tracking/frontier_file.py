@@ -61,6 +61,7 @@ def write_frontier(file: BinaryIO, frontier: Frontier) -> None:
             **{name: getattr(frontier, name) for name in _SCALARS},
             "written_at": frontier.written_at,
             "layouts": {str(layout_id): layout for layout_id, layout in frontier.layouts.items()},
+            "notes": dict(frontier.notes),
         }
     )
     parquet_files.write(file, _SCHEMA, batches, repetitive=_REPETITIVE, notes={_NOTE: note.decode()})
@@ -76,6 +77,7 @@ def read_frontier(opened: Opener, address: str) -> Frontier:
         **{name: note[name] for name in _SCALARS},
         written_at=datetime.fromisoformat(note["written_at"]),
         layouts={int(layout_id): layout for layout_id, layout in note["layouts"].items()},
+        notes=note.get("notes", {}),
         units=StoredUnits(opened),
     )
 

@@ -57,6 +57,7 @@ class KindDesk:
     base_url: str = "https://api.example.com"
     max_deletes: Limit | None = None
     definition: str = "one"
+    key: tuple[str, ...] = ("id",)
     api: Api = dataclasses.field(default_factory=Api)
     now: float = 1_800_000_000.0
     table: KindTable = dataclasses.field(init=False)
@@ -85,7 +86,7 @@ class KindDesk:
             sql="select 1",
             sql_line=4,
             definition=self.definition,
-            key_columns=("id",) if KINDS[self.kind].needs_key else (),
+            key_columns=self.key if KINDS[self.kind].needs_key else (),
             sink=sink,
         )
         push = PushSettings(batch_size=self.batch_size, max_attempts=3)

@@ -69,6 +69,10 @@ class KindTable:
             self._change(ChangeType(change_type), tuple(row))
         self.past.append(self.by_part())
 
+    def rename(self, **names: str) -> None:
+        """Let delivery keys be called otherwise, as by another key of the model."""
+        self.feed = [change._replace(key=names[change.key]) for change in self.feed]
+
     def _change(self, change_type: ChangeType, row: Row) -> None:
         if change_type in GOES:
             rowid = self._rowids[row].pop()

@@ -66,12 +66,12 @@ where state in ('waiting', 'dead')
 
 
 def enqueue(
-    queue: Queue, segment: Segment, *, now: float, is_held: Callable[[str], bool] | None = None
+    queue: Queue, segment: Segment, *, now: float, is_held: Callable[[Folded], bool] | None = None
 ) -> int:
     """Make a segment's changes visible and move the watermark to its end; the number of keys it touched.
 
-    Enqueueing the same versions again changes nothing. Keys that `is_held` names are with the API already, in
-    some form: their rows go out as updates.
+    Enqueueing the same versions again changes nothing. What `is_held` says so of is with the API already, in
+    some form: its rows go out as updates.
     """
     if segment.upto <= queue.watermark:
         return 0
@@ -117,7 +117,7 @@ def chunks(keys: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
         yield chunk
 
 
-def _stage(queue: Queue, chunk: list[Folded], now: float, is_held: Callable[[str], bool] | None) -> None:
+def _stage(queue: Queue, chunk: list[Folded], now: float, is_held: Callable[[Folded], bool] | None) -> None:
     known = known_keys(queue, [each.key for each in chunk])
     new = (each for each in chunk if each.key not in known)
     queue.store.run_many(ADD_UNIT, _new_units(queue, new, now, is_held))
@@ -135,12 +135,12 @@ def known_keys(queue: Queue, keys: Collection[str]) -> set[str]:
 
 
 def _new_units(
-    queue: Queue, folded: Iterable[Folded], now: float, is_held: Callable[[str], bool] | None
+    queue: Queue, folded: Iterable[Folded], now: float, is_held: Callable[[Folded], bool] | None
 ) -> Iterator[NewUnit]:
     is_mirror, is_row = queue.shape is Shape.MIRROR, queue.shape in ONE_ROW
     for each in folded:
         key, version, base, target, belongs_to = each
-        if is_held and is_held(key):
+        if is_held and is_held(each):
             yield held_unit(queue, each, now)
             continue
         if is_mirror:

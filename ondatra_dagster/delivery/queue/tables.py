@@ -96,6 +96,7 @@ IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', bel
 INDEX_KEYS = "create index if not exists unit_of_key on unit (belongs_to)"
 READ_META = "select value from meta where name = ?"
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
+FORGET_META = "delete from meta where name = ?"
 READ_LAYOUTS = "select id, columns from layout"
 ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
 
@@ -113,7 +114,7 @@ class Queue:
             store.run(INDEX_KEYS)
         if self.meta("queue_id") is None:
             self.set_meta("queue_id", str(uuid.uuid4()))
-        if self.meta("shape") != shape.value:
+        if self.meta("shape") is None:  # else it stays that of the units, see form
             self.set_meta("shape", shape.value)
 
     def meta(self, name: str) -> str | None:
@@ -122,6 +123,9 @@ class Queue:
 
     def set_meta(self, name: str, value: str | int) -> None:
         self.store.run(WRITE_META, (name, value))
+
+    def forget_meta(self, *names: str) -> None:
+        self.store.run_many(FORGET_META, [(name,) for name in names])
 
     @property
     def id(self) -> str:
@@ -173,6 +177,11 @@ def dump_layout(layout: Layout) -> str:
 
 def load_layout(text: str) -> Layout:
     return Layout(tuple(Column(name, kind) for name, kind in orjson.loads(text)))
+
+
+def read_shape(store: Store) -> Shape:
+    """What the units are that lie in the file."""
+    return Shape(store.rows(READ_META, ("shape",))[0][0])
 
 
 def read_layouts(store: Store) -> dict[int, Layout]:

@@ -13,9 +13,12 @@ import orjson
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
+from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
 from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
+
+NOTES = (FORM, NAMED_SINCE)  # what of a queue's meta goes into its frontier as it is
 
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
@@ -63,6 +66,7 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
         written_at=written_at,
         units=_units(queue),
         layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
+        notes={name: note for name in NOTES if (note := queue.meta(name))},
     )
 
 
@@ -83,7 +87,9 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("known_since", frontier.known_since)
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
-        queue.store.run("delete from meta where name = 'removals_upto'")
+        queue.forget_meta(*NOTES, "removals_upto")
+        for name, note in frontier.notes.items():
+            queue.set_meta(name, note)
     queue.reload_layouts()
     in_jobs: list[tuple[str, str]] = []
     with queue.store.immediate():

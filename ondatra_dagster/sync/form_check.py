@@ -1,0 +1,62 @@
+"""Before anything is taken in or sent: have the queue's units the form in which this sync would send them?
+
+A dead letter is a unit, too: a replay would send it, and a newer change of its row goes on from it.
+"""
+
+from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE, Left, known_form, take_form, units_left
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.shapes import Form
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.ports import Ports
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.wording import count
+
+
+def settle_form(queue: Queue, sync: Sync, ports: Ports) -> None:
+    """Make units in this sync's form from now on; ResyncNeededError when some of another are left."""
+    if known_form(queue) == sync.form:
+        return
+    refuse_another_form(queue, sync)
+    since = named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", sync, ports)
+    with queue.store.immediate():
+        take_form(queue, sync.form, named_since=since)
+
+
+def refuse_another_form(queue: Queue, sync: Sync) -> None:
+    """ResyncNeededError when units are left that have another form than the sync's."""
+    known = known_form(queue)
+    if known and not known.has_units_of(sync.form):
+        _refuse(units_left(queue), known, sync)
+
+
+def refuse_form_of(frontier: Frontier, sync: Sync) -> None:
+    """The same, of the units that a lost queue would be made of."""
+    known = form_of(frontier)
+    if known and not known.has_units_of(sync.form):
+        left = [unit for unit in frontier.units if unit.version <= frontier.watermark]
+        _refuse(Left(len(left), sum(unit.state == "dead" for unit in left)), known, sync)
+
+
+def _refuse(left: Left, known: Form, sync: Sync) -> None:
+    if not left.units:
+        return
+    dead = f" ({count(left.dead, 'dead letter')} among them)" if left.dead else ""
+    raise ResyncNeededError(
+        f"{sync.id} has {sync.form.told_beside(known)} now, but {count(left.units, 'key')} in its queue{dead}"
+        f" came in with {known.told_beside(sync.form)} and can't go out otherwise; put that back until"
+        f" nothing is left of them, or run `ondatra resync {sync.id}`"
+    )
+
+
+def form_of(frontier: Frontier) -> Form | None:
+    """In which its units are."""
+    text = frontier.notes.get(FORM)
+    return Form.load(text) if text else None
+
+
+def named_since(known: Form | None, before: str, sync: Sync, ports: Ports) -> str:
+    """The run after which the records name keys as this sync does; `before` holds for the known form."""
+    if known is None or known.names == sync.form.names:
+        return before
+    return max(ports.tracking.runs(sync.id), default="")

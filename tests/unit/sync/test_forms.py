@@ -1,0 +1,163 @@
+"""Units that are still in the queue when batch_size, kind or key change: none goes out in another form."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.kind_desk import KindDesk
+
+from ondatra_dagster.delivery.queue.states import queue_state
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.form_check import refuse_another_form
+
+
+def sends_whole(desk: KindDesk) -> None:
+    desk.batch_size = 0
+
+
+def sends_rows(desk: KindDesk) -> None:
+    desk.batch_size = 100
+
+
+def becomes_tracked(desk: KindDesk) -> None:
+    desk.kind = "tracked"
+
+
+def gets_another_key(desk: KindDesk) -> None:
+    desk.key = ("id", "part")
+
+
+CHANGES = [
+    ("table", 100, sends_whole, "has batch_size 0 now, but 2 keys in its queue came in with batch_size 100"),
+    ("table", 0, sends_rows, "has batch_size 100 now, but 1 key in its queue came in with batch_size 0"),
+    ("merge", 100, becomes_tracked, "has kind tracked now, but 2 keys in its queue came in with kind merge"),
+    (
+        "scd2",
+        100,
+        gets_another_key,
+        "has the key id, part now, but 2 keys in its queue came in with the key id",
+    ),
+    (
+        "merge",
+        100,
+        gets_another_key,
+        "has the key id, part now, but 2 keys in its queue came in with the key id",
+    ),
+]
+Change = Callable[[KindDesk], None]
+
+
+def a_desk_that_waits(state: Path, kind: str, batch_size: int, *, answer: str = "error: later") -> KindDesk:
+    """Two rows were taken in and didn't arrive."""
+    desk = KindDesk(state, kind, batch_size=batch_size)
+    desk.api.answer = lambda row: answer
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.take()
+    desk.api.answer = lambda row: "ok"
+    return desk
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_units_in_another_form_are_neither_sent_nor_added_to(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str, *, is_lost: bool
+) -> None:
+    """A row in a whole content's call, a key that its newer change doesn't meet: nobody could mend that."""
+    desk = a_desk_that_waits(tmp_path, kind, batch_size)
+    desk.write(c=[7])
+    before = desk.batch_size, desk.kind, desk.key
+    change(desk)
+    if is_lost:
+        shutil.rmtree(desk.state / "queue")
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError) as refused:
+            desk.run()
+        assert told in str(refused.value)
+        assert "put that back until nothing is left of them, or run `ondatra resync" in str(refused.value)
+    assert [] == desk.api.take()
+    desk.batch_size, desk.kind, desk.key = before
+    desk.run()
+    assert [1, 5, 7] == sorted(value for _, _, value, _ in desk.api.take())
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_resync_is_the_way_on_and_takes_the_new_form(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
+) -> None:
+    """The message names it."""
+    desk = a_desk_that_waits(tmp_path, kind, batch_size)
+    change(desk)
+    desk.resync()
+    assert [("insert", 1), ("insert", 5)] == sorted((each, value) for each, _, value, _ in desk.sends())
+    state = queue_state(desk.sync.queue, now=desk.now)
+    assert (0, 0) == (state.depth, state.dead)
+    assert [] == desk.sends()
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_with_nothing_left_the_new_form_is_taken_without_a_word(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
+) -> None:
+    """Everything has arrived: the API has the table, whatever its rows are called."""
+    desk = KindDesk(tmp_path, kind, batch_size=batch_size)
+    desk.deliver(a=[1], b=[5])
+    change(desk)
+    assert [] == desk.sends()
+    desk.api.answer = lambda row: "error: later"
+    desk.write(b=[6])
+    desk.run()
+    desk.api.take()
+    shutil.rmtree(desk.state / "queue")
+    desk.api.answer = lambda row: "ok"
+    assert 6 in {value for _, _, value, _ in desk.sends()}
+
+
+def test_dead_letters_are_units_too(tmp_path: Path) -> None:
+    """A replay would send them in the wrong form, and dropping them silently would lose them."""
+    desk = a_desk_that_waits(tmp_path, "table", 100, answer="reject: no")
+    sends_whole(desk)
+    with pytest.raises(
+        ResyncNeededError, match=r"2 keys in its queue \(2 dead letters among them\) came in with"
+    ):
+        desk.run()
+    with desk.sync.open_queue() as queue, pytest.raises(ResyncNeededError, match="2 dead letters"):
+        refuse_another_form(queue, desk.sync)
+    assert ["insert", "insert"] == [change for each in dead_letters(desk.sync) for change, _ in each.sends]
+
+
+def test_another_batch_size_is_no_other_form(tmp_path: Path) -> None:
+    """Nor are capitals in the name of a key column."""
+    desk = a_desk_that_waits(tmp_path, "merge", 100)
+    desk.batch_size, desk.key = 1, ("ID",)
+    assert 2 == len(desk.sends())
+
+
+def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path) -> None:
+    """The records call them otherwise, but a row keeps its number."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1], b=[5])
+    desk.api.answer = lambda row: "error: later"
+    desk.write(c=[7])
+    desk.run()
+    desk.api.take()
+    gets_another_key(desk)
+    desk.api.answer = lambda row: "ok"
+    desk.table.rename(a="a-p", b="b-p", c="c-p")
+    desk.resync()
+    assert [("insert", 7), ("update_postimage", 1), ("update_postimage", 5)] == sorted(
+        (change, value) for change, _, value, _ in desk.sends() if change != "update_preimage"
+    )
+
+
+def test_records_under_another_name_delete_nothing(tmp_path: Path) -> None:
+    """A key that the records call otherwise isn't gone."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1], b=[5])
+    gets_another_key(desk)
+    desk.run()
+    desk.table.rename(a="a-p", b="b-p")
+    desk.resync(removes=True)
+    assert not [change for change, *_ in desk.sends() if change == "delete"]
