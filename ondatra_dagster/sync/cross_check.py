@@ -7,7 +7,14 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import KeyEnd, Recovered, frontier_of, take_over
+from ondatra_dagster.delivery.queue.takeover import (
+    KeyEnd,
+    Recovered,
+    end_takeover,
+    frontier_of,
+    is_taking_over,
+    take_over,
+)
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
@@ -22,7 +29,7 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    is_lost = queue.meta("table_id") is None or _is_older(queue, frontier)
+    is_lost = queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, frontier)
     if is_lost and frontier:
         refuse_form_of(frontier, sync)
         take_over(queue, frontier, now=ports.clock())
@@ -110,12 +117,14 @@ def known_address(queue: Queue, sync: Sync, ports: Ports) -> str:
 
 
 def take_in(queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: Recovered) -> None:
-    """Bring the queue up to the table as it is."""
+    """Bring the queue up to the table as it is, and end a takeover that was begun."""
     now = ports.clock()
     if source.version > queue.watermark:
         for segment in segments_to_enqueue(queue, sync, ports.feed, source, recovered):
             enqueue(queue, segment, now=now)
-    recovered.bury_refused(queue, now)
+    with queue.store.immediate():
+        recovered.bury_refused(queue, now)
+        end_takeover(queue)
 
 
 def segments_to_enqueue(

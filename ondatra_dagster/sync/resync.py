@@ -10,7 +10,7 @@ from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import frontier_of
+from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
@@ -125,6 +125,7 @@ class _Resync:
         with self._queue.store.immediate():
             if forgets:
                 self._forget()
+            end_takeover(self._queue)
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
             self._queue.set_meta("watermark", watermark)

@@ -71,6 +71,7 @@ class _SyncRun:
 
     def go(self, recovered: Recovered) -> RunSummary:
         if not self._has_work():
+            self._take_in(recovered)
             self._look_at_removals()
             return self._summary(None, message=self._held() or "nothing is new, and nothing is due")
         account = RunAccount.begin(self._start)
@@ -97,12 +98,15 @@ class _SyncRun:
         )
 
     def _enqueue(self, recovered: Recovered, account: RunAccount) -> None:
-        take_in(self._queue, self._sync, self._ports, self._source, recovered)
+        self._take_in(recovered)
         now, upto = self._ports.clock(), self._source.invalid_version
         if upto > self._queue.invalid_watermark:
             rows = self._tally.watched(self._ports.feed.invalid(self._queue.invalid_watermark, upto))
             attempt = Attempt(run_id=account.run_id, started_at=now, ended_at=now, max_attempts=0)
             self._tally.add_invalid(keep_invalid(self._queue, rows, attempt, upto=upto))
+
+    def _take_in(self, recovered: Recovered) -> None:
+        take_in(self._queue, self._sync, self._ports, self._source, recovered)
 
     def _look_at_removals(self) -> None:
         self._removals = look_at_removals(

@@ -13,7 +13,7 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import frontier_of
+from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.sync.run_id import new_run_id
@@ -61,8 +61,9 @@ class RunAccount:
             self._metadata(), version_to=summary.version_to, counts=summary.counts()
         )
         ports.tracking.finish_run(sync.id, self.run_id, metadata)
-        frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
-        ports.tracking.write_frontier(frontier)
+        if not is_taking_over(queue):  # else it doesn't say all that the last one and the records do
+            frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
+            ports.tracking.write_frontier(frontier)
         past = dataclasses.replace(
             self._past_run(),
             ended_at=summary.ended_at,

@@ -20,6 +20,8 @@ from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
 
 NOTES = (FORM, NAMED_SINCE)  # what of a queue's meta goes into its frontier as it is
 
+TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
+
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
 from unit order by id
@@ -77,10 +79,16 @@ def _units(queue: Queue) -> Iterator[FrontierUnit]:
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
-    """Make the queue go on from a frontier, in place of whatever it says itself."""
+    """Make the queue go on from a frontier, in place of whatever it says itself.
+
+    To be done again until end_takeover(): what the records say beside the frontier is in memory only.
+    """
+    # a run that was cut off in the middle of it has still to be closed
+    past = () if is_taking_over(queue) else ("settled", "run")
     with queue.store.immediate():
-        for table in ("unit", "staged", "batch", "settled", "run", "layout"):
+        for table in ("unit", "staged", "batch", "layout", *past):
             queue.store.run(f"delete from {table}")
+        queue.set_meta(TAKING_OVER, frontier.run_id)
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
         queue.set_meta("base_url", frontier.base_url)
@@ -95,6 +103,19 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
     with queue.store.immediate():
         queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now, in_jobs) for unit in frontier.units))
         restore_jobs(queue, in_jobs)
+
+
+def is_taking_over(queue: Queue) -> bool:
+    """Whether a takeover was begun and hasn't come to its end."""
+    return queue.meta(TAKING_OVER) is not None
+
+
+def end_takeover(queue: Queue) -> None:
+    """The queue knows all that frontier and records say; the caller has the transaction."""
+    frontier = queue.meta(TAKING_OVER)
+    if frontier is not None:
+        queue.set_meta("last_run", max(queue.meta("last_run") or "", frontier))
+        queue.forget_meta(TAKING_OVER)
 
 
 def _unit(

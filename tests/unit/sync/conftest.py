@@ -38,6 +38,7 @@ class Contacts:
     version: int = 0
     table_id: str = "table"
     next_rowid: int = 1
+    dies: BaseException | None = None  # who reads its changes
 
     def write(self, **names: str) -> None:
         """One version: a1="Ada" gives contact 1 that name."""
@@ -72,6 +73,8 @@ class Contacts:
         )
 
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        if self.dies:
+            raise self.dies
         changes = [change for change in self.feed if (after or 0) < change.version <= upto]
         if after is None:
             last = {change.key: change for change in changes}

@@ -5,9 +5,12 @@ import shutil
 import pytest
 
 from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.delivery.queue.states import queue_state
 from ondatra_dagster.delivery.queue.tables import open_queue
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.errors import ResyncNeededError, WarehouseError
+from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.verdicts import Severity, judge
 
@@ -212,6 +215,77 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(desk):
         ("update_preimage", 1, "Ada"),
     ] == sorted(desk.api.take())
     assert 1 == summary.queue.dead
+
+
+@pytest.mark.parametrize("dies", [Killed(), WarehouseError("no Spark")])
+def test_a_takeover_that_is_cut_off_is_begun_again(desk, dies):
+    """What the records say is in memory until all changes are taken in."""
+    desk.batch_size = 1
+    desk.contacts.write(a1="Ada", a2="Ben", a3="Cyn")
+
+    def answer(row):
+        if row["id"] == 3:
+            raise Killed
+        return Outcome.parse("ok" if row["id"] == 1 else "reject: no")
+
+    desk.api.answer = answer
+    for _ in range(2):  # the second one publishes what the first had settled
+        with pytest.raises(Killed):
+            desk.run()
+    desk.api.take()
+    shutil.rmtree(desk.state / "queue")
+    desk.api.answer = lambda row: Outcome.parse("ok")
+    desk.contacts.dies = dies
+    for _ in range(2):
+        with pytest.raises(type(dies)):
+            desk.run()
+    desk.contacts.dies = None
+    summary = desk.run()
+    assert [("insert", 3, "Cyn")] == desk.api.take()
+    assert (1, 0) == (summary.queue.dead, summary.queue.depth)
+    assert not queue_state(desk.sync.queue, now=desk.now).has_open_run
+    assert not desk.run().has_done_something
+
+
+def test_a_lost_queue_is_taken_over_once(desk):
+    """Else each run that does nothing undoes a replay, and dead letters die anew."""
+    desk.contacts.write(a1="Ada")
+    desk.api.answer = lambda row: Outcome.parse("reject: no")
+    desk.run()
+    shutil.rmtree(desk.state / "queue")
+    desk.run()
+    (before,) = dead_letters(desk.sync)
+    assert not desk.run().has_done_something
+    assert [before] == dead_letters(desk.sync)
+    with desk.sync.open_queue() as queue:
+        replay(queue, now=desk.now)
+    desk.api.take()
+    desk.api.answer = lambda row: Outcome.parse("ok")
+    desk.run()
+    assert [("insert", 1, "Ada")] == desk.api.take()
+
+
+def test_what_the_records_refuse_is_dead_also_when_nothing_is_new(desk):
+    """A row that waits in the frontier may have been refused since."""
+    desk.contacts.write(a1="Ada", a2="Ben")
+    desk.api.answer = lambda row: Outcome.parse("error: later")
+    desk.run()
+
+    def answer(row):
+        if row["id"] == 2:
+            raise Killed
+        return Outcome.parse("reject: no")
+
+    desk.now += HOUR
+    desk.batch_size = 1
+    desk.api.answer = answer
+    for _ in range(2):
+        with pytest.raises(Killed):
+            desk.run()
+    shutil.rmtree(desk.state / "queue")
+    desk.now -= HOUR  # nothing is due
+    summary = desk.run()
+    assert (False, 1, 1) == (summary.has_done_something, summary.queue.dead, summary.queue.waiting)
 
 
 def test_without_queue_and_records_nothing_is_sent(desk):
