@@ -11,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.changes import ChangeType, Column
-from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.journal import Journal, seed_at
 from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.tables import OWED, Queue
@@ -28,9 +28,14 @@ class Owed(NamedTuple):
 
 def owe(queue: Queue, settled: Settled) -> None:
     """A batch has ended, so finalize() is to be called some time; the caller has the transaction."""
-    before = owed(queue) or Owed(0, 0, uuid.uuid4().hex)
-    succeeded = before.succeeded + _rows(settled.succeeded)
-    _keep(queue, before._replace(succeeded=succeeded, failed=before.failed + _rows(settled.rejected)))
+    owe_rows(queue, succeeded=_rows(settled.succeeded), failed=_rows(settled.rejected))
+
+
+def owe_rows(queue: Queue, *, succeeded: int, failed: int) -> None:
+    """So many rows more have ended; the caller has the transaction."""
+    before = owed(queue) or Owed(0, 0, _new_seed())
+    succeeded, failed = before.succeeded + succeeded, before.failed + failed
+    _keep(queue, before._replace(succeeded=succeeded, failed=failed))
 
 
 def _rows(counts: Mapping[str, int]) -> int:
@@ -47,17 +52,36 @@ def _keep(queue: Queue, owed: Owed | None) -> None:
     queue.set_meta(OWED, orjson.dumps(tuple(owed)).decode() if owed else "")
 
 
+def renew_debt(queue: Queue, *, journal: Path) -> None:
+    """What a lost queue owed is told by a call of its own, unless the journal of the one before is left."""
+    debt = owed(queue)
+    if debt and not _is_of(_journal(journal), debt.seed):
+        _keep(queue, debt._replace(seed=_new_seed()))
+
+
+def _is_of(journal: Path, seed: str) -> bool:
+    return journal.exists() and seed_at(journal) == seed
+
+
+def _journal(journal: Path) -> Path:
+    return journal.with_name(f"{journal.name}-finalize")
+
+
+def _new_seed() -> str:
+    return uuid.uuid4().hex
+
+
 def finalize(queue: Queue, push: Push, *, journal: Path) -> str | None:
     """Call finalize() when it is owed; why it failed, and is owed on, or None."""
     debt = owed(queue)
     if debt is None:
         return None
-    calls = Journal.open(journal.with_name(f"{journal.name}-finalize"), debt.seed)
+    calls = Journal.open(_journal(journal), debt.seed)
     try:
         push.finalize(debt.succeeded, debt.failed, columns=_columns(queue), journal=calls)
     except PushContractError as error:
         # the next go makes its calls anew: what they were answered now is no answer to them
-        _keep(queue, debt._replace(seed=uuid.uuid4().hex))
+        _keep(queue, debt._replace(seed=_new_seed()))
         calls.discard()
         return str(error)
     _keep(queue, None)

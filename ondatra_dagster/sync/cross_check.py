@@ -1,11 +1,13 @@
 """Before anything is sent: does the queue still tell what the API holds, and if not, what do the records?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ondatra_dagster.changes import Segment
+from ondatra_dagster.changes import ChangeType, Segment
+from ondatra_dagster.delivery.finalizing import owe_rows, renew_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
     KeyEnd,
@@ -33,6 +35,7 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     if is_lost and frontier:
         refuse_form_of(frontier, sync)
         take_over(queue, frontier, now=ports.clock())
+        renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
     _refuse_another_table(queue, sync, source)
@@ -58,17 +61,26 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
 def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Recovered:
     """What the records of later runs say of the units that the frontier left."""
     named_since = queue.meta(NAMED_SINCE) or "" if sync.delivers_by_key else ""
-    ends = ports.tracking.delivered_since(sync.id, max(frontier.run_id, named_since))
+    ends = list(ports.tracking.delivered_since(sync.id, frontier.run_id))
+    if ends and "finalize" in sync.config.functions:
+        _owe(queue, ends)
     recovered = Recovered(
         [
             KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
             for end in ends
-            if end.table_id == frontier.table_id
+            if end.table_id == frontier.table_id and end.run_id > named_since
         ],
         replaces_rows=queue.replaces_rows,
     )
     recovered.drop_delivered(queue)
     return recovered
+
+
+def _owe(queue: Queue, ends: Sequence[Delivered]) -> None:
+    """Nobody knows whether finalize() was told of them; once too often is better than never."""
+    told = [end.status == SUCCEEDED for end in ends if end.change_type != ChangeType.UPDATE_PREIMAGE]
+    with queue.store.immediate():
+        owe_rows(queue, succeeded=sum(told), failed=len(told) - sum(told))
 
 
 def key_of(sync: Sync, end: Delivered) -> str:

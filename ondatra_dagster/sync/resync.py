@@ -6,6 +6,7 @@ It only prepares the queue; the next run delivers as always.
 import dataclasses
 
 from ondatra_dagster.changes import Segment
+from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
@@ -61,7 +62,10 @@ class _Resync:
         self._source = source
         self._now = ports.clock()
         self._only_adds = sync.model.kind.only_adds
-        self._named_since = _named_since(queue, sync, ports)
+        frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
+        table_id = frontier.table_id if frontier else queue.meta("table_id")
+        self._is_another_table = table_id != source.table_id
+        self._named_since = _named_since(queue, sync, ports, frontier)
 
     def go(self, way: Way) -> int:
         is_elsewhere = known_address(self._queue, self._sync, self._ports) != (
@@ -129,6 +133,9 @@ class _Resync:
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
             self._queue.set_meta("watermark", watermark)
+            if self._is_another_table:
+                # the rows that were set aside beside it are others, too, and counted from its first version
+                self._queue.forget_meta("invalid_watermark")
             take_form(self._queue, self._sync.form, named_since=self._named_since)
 
     def _forget(self) -> None:
@@ -136,8 +143,7 @@ class _Resync:
             self._queue.store.run(statement)
 
 
-def _named_since(queue: Queue, sync: Sync, ports: Ports) -> str:
-    frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
+def _named_since(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> str:
     if frontier is None:
         return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", sync, ports)
     return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), sync, ports)

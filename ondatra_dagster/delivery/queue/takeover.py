@@ -15,10 +15,12 @@ from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
 from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
+from ondatra_dagster.delivery.queue.removals import CONTENTS, LET_THROUGH
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
-from ondatra_dagster.delivery.queue.tables import Queue, dump_layout
+from ondatra_dagster.delivery.queue.tables import OWED, Queue, dump_layout
 
-NOTES = (FORM, NAMED_SINCE)  # what of a queue's meta goes into its frontier as it is
+# what of a queue's meta goes into its frontier as it is
+NOTES = (FORM, NAMED_SINCE, CONTENTS, LET_THROUGH, OWED)
 
 TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
 
@@ -95,7 +97,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("known_since", frontier.known_since)
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
-        queue.forget_meta(*NOTES, "removals_upto")
+        queue.forget_meta(*NOTES)
         for name, note in frontier.notes.items():
             queue.set_meta(name, note)
     queue.reload_layouts()

@@ -1,10 +1,21 @@
 """finalize() is told once, at the end of all, how much came through; until then it is owed."""
 
+import shutil
+
+import pytest
+
+from ondatra_dagster.delivery.finalizing import owed
+from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.states import queue_state
+from ondatra_dagster.sync.cross_check import cross_check
 from ondatra_dagster.sync.verdicts import Severity, judge
 
 HOUR = 3600
+
+
+class Killed(BaseException):
+    """The process ends here."""
 
 
 def undelivered(desk, summary):
@@ -75,6 +86,60 @@ def test_rows_that_come_meanwhile_are_added_to_what_is_owed(desk):
     desk.contacts.write(a2="Ben")
     desk.run()
     assert (2, 0) == desk.api.ends[-1]
+
+
+def test_a_lost_queue_owes_on(desk):
+    """By its frontier; the call is another one, as nobody knows what became of the one before."""
+    desk.contacts.write(a1="Ada")
+    desk.api.end_fails = True
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        before = owed(queue)
+    shutil.rmtree(desk.state / "queue")
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        assert before.seed != owed(queue).seed
+    desk.api.end_fails = False
+    desk.contacts.write(a2="Ben")
+    desk.run()
+    assert [(1, 0), (1, 0), (2, 0)] == desk.api.ends
+
+
+def test_a_call_of_which_the_journal_is_left_is_gone_on_with(desk):
+    """Only the queue's file is gone: what was answered isn't asked again."""
+    desk.contacts.write(a1="Ada")
+    desk.api.end_fails = True
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        before = owed(queue)
+    journal = desk.sync.journal.with_name(f"{desk.sync.journal.name}-finalize")
+    Journal.open(journal, before.seed).close()
+    desk.sync.queue.unlink()
+    with desk.sync.open_queue() as queue:
+        cross_check(queue, desk.sync, desk.ports(), desk.contacts.source())
+        assert before == owed(queue)
+
+
+def test_a_lost_queue_owes_what_the_records_tell_beside_its_frontier(desk):
+    """The run that was killed may not have come to its end; told twice is better than never."""
+    desk.batch_size = 1
+    desk.contacts.write(a1="Ada", a2="", a3="Cyn")
+
+    def answer(row):
+        if row["id"] == 3:
+            raise Killed
+        return Outcome.parse("ok" if row["name"] else "reject: no name")
+
+    desk.api.answer = answer
+    for _ in range(2):  # the second one publishes what the first had settled
+        with pytest.raises(Killed):
+            desk.run()
+    shutil.rmtree(desk.state / "queue")
+    desk.api.answer = lambda row: Outcome.parse("ok")
+    desk.run()
+    assert [(2, 1)] == desk.api.ends
+    desk.run()
+    assert [(2, 1)] == desk.api.ends
 
 
 def test_a_file_without_it_owes_nothing(desk):

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -207,6 +208,35 @@ def test_what_was_let_go_stays_so_until_it_has_arrived(tmp_path: Path) -> None:
     guarded.status = "ok"
     _, guard = guarded.run()
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+
+
+def test_a_lost_queue_knows_what_was_let_go(tmp_path: Path) -> None:
+    """A person has said yes to it; a file that is gone isn't a reason to ask again."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(5))
+    guarded.status = "error: later"
+    guarded.run(allows_deletes=True)
+    shutil.rmtree(tmp_path / "queue")
+    guarded.now += HOUR
+    guarded.status = "ok"
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Path, kind: str) -> None:
+    """Nothing else tells that a content shrinks."""
+    guarded = Guarded(tmp_path, kind, "20%", batch_size=0)
+    guarded.write({"a": ["p"] * 6, "b": ["q"] * 4})
+    guarded.run()
+    shutil.rmtree(tmp_path / "queue")
+    guarded.write({"a": ["p"] * 2, "b": ["q"] * 4})
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 4, "held_by_api": 10}, []) == (
+        guard.severity,
+        guard.counts,
+        guarded.sent,
+    )
 
 
 def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.resync import Way, resync
+from ondatra_dagster.sync.summary import Cell
 
 
 def test_all_rows_go_again_as_updates_where_the_api_has_them(desk):
@@ -41,6 +42,22 @@ def test_a_table_that_was_made_anew_is_compared_through_the_records(desk):
     assert [("insert", 2, "Ben"), ("update_postimage", 1, "Ada"), ("update_preimage", 1, "Ada")] == sorted(
         desk.api.take()
     )
+
+
+def test_rows_set_aside_beside_another_table_are_recorded_anew(desk):
+    """Its versions begin again: those of the old one's would hide them."""
+    desk.contacts.write(a1="Ada")
+    for _ in range(3):
+        desk.contacts.set_one_aside("NULL")
+    assert 3 == desk.run().grid.count(Cell.INVALID)
+    resync(desk.sync, desk.ports(), Way())
+    assert 0 == desk.run().grid.count(Cell.INVALID)
+    desk.contacts.table_id = "another"
+    desk.contacts.set_aside.clear()
+    desk.contacts.set_one_aside("NULL")
+    resync(desk.sync, desk.ports(), Way())
+    assert 1 == desk.run().grid.count(Cell.INVALID)
+    assert 0 == desk.run().grid.count(Cell.INVALID)
 
 
 def test_another_api_gets_everything_as_new(desk):
