@@ -19,7 +19,7 @@ from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journals import Journals
-from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out
+from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out, unasked
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_port import Parcel, Push, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
@@ -47,6 +47,7 @@ class Course:
     journal: Path
     max_concurrent: int = 1
     makes_jobs: bool = False
+    asks_about_jobs: bool = True  # the file has a poll()
     owes_finalize: bool = False  # the file has one
     poll_interval_seconds: float = 30.0
     poll_timeout_seconds: float = 3600.0
@@ -62,6 +63,7 @@ class Course:
             journal=journal,
             max_concurrent=push.max_concurrent,
             makes_jobs=push.batch_mode == "async",
+            asks_about_jobs="poll" in config.functions,
             owes_finalize="finalize" in config.functions,
             poll_interval_seconds=push.poll_interval_seconds,
             poll_timeout_seconds=push.poll_timeout_seconds,
@@ -181,6 +183,8 @@ class _Delivering:
         started_at = batch.job.submitted_at if batch.job else self._clock()
         if is_given_up(batch):
             return Landed(give_up(batch), started_at, started_at)
+        if batch.job and not self._course.asks_about_jobs:
+            return Landed(unasked(batch), started_at, self._clock())
         try:
             pushed = self._hand_over(flight)
         except BaseException:

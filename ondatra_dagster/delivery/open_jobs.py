@@ -76,5 +76,16 @@ class OpenJobs:
 
 def timed_out(batch: Batch) -> Pushed:
     """The end of a job that took too long: its rows are handed over anew when they are due."""
+    return _ended(batch, "job timed out")
+
+
+def unasked(batch: Batch) -> Pushed:
+    """The end of a job that nobody can be asked about: its rows are handed over anew when they are due."""
+    return _ended(
+        batch, "the push function has no poll() any more to ask about their job: the rows are sent anew"
+    )
+
+
+def _ended(batch: Batch, why: str) -> Pushed:
     # it may be done all the same, some time
-    return Pushed(dict.fromkeys(batch.result_keys, Outcome.unstated("job timed out")), calls=1, unanswered=1)
+    return Pushed(dict.fromkeys(batch.result_keys, Outcome.unstated(why)), calls=1, unanswered=1)

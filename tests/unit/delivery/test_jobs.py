@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.contact_syncs import ASYNC, SUBMIT, ContactSync, contacts
+from support.contact_syncs import ASYNC, ATOMIC, SUBMIT, ContactSync, contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi
 
@@ -180,6 +180,31 @@ def test_a_paused_sync_asks_about_no_job(sync, api):
     sync.now += 600
     sync.run(may_go_on=lambda: False)
     assert (asked, 1) == (polled(api), sync.standing().open_jobs)
+
+
+def test_jobs_that_nobody_can_ask_about_end_and_their_rows_go_anew(sync, api):
+    """Else they hang for ever, and with them all that is to come of their keys."""
+    leave_open(sync)
+    sync.write(c3="new@example.com")
+    sync.push["batch_mode"], sync.functions = "atomic", ATOMIC
+    sync.run_later(60)
+    (told,) = sync.settled[-2].errors
+    assert told.startswith("the push function has no poll() any more")
+    assert "new@example.com" == sync.held()["C-3"]  # what is newer doesn't wait
+    standing = sync.standing()
+    assert (0, 9) == (standing.open_jobs, standing.waiting)
+    assert [(9,)] == sync.rows("select count(tried) from unit")  # nobody knows what was taken
+    sync.run_later(3600)
+    assert (10, "new@example.com", 0) == (len(sync.held()), sync.held()["C-3"], sync.standing().depth)
+
+
+def test_a_file_that_makes_no_jobs_any_more_asks_on_about_those_that_it_made(sync, api):
+    """As long as it has a poll(), nothing has to be sent twice."""
+    leave_open(sync)
+    sync.push["batch_mode"], sync.functions = "atomic", ATOMIC + ASYNC.removeprefix(SUBMIT)
+    api.delay_jobs(0)
+    sync.run_later(60)
+    assert (1, 10, 0) == (submitted(api), len(sync.held()), sync.standing().depth)
 
 
 @pytest.mark.parametrize("returned", ["None", '"J-1"', "[1]"])
