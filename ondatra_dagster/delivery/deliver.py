@@ -102,8 +102,9 @@ def deliver(
     may_go_on: Callable[[], bool] = lambda: True,
     wait: Callable[[int], float] = wait_seconds,
     sleep: Callable[[float], None] = time.sleep,
+    only_asks: bool = False,
 ) -> Delivery:
-    """Send all that may go now."""
+    """Send all that may go now; with `only_asks` none of it, but ask about jobs that are open."""
     make_due(queue, clock())
     frozen = frozen_batches(queue)
     jobs = OpenJobs(
@@ -115,7 +116,8 @@ def deliver(
     )
     journals = Journals(course.journal, {batch.seed for batch in frozen})
     revived = revive(queue, [batch for batch in frozen if not batch.job], journals)
-    runway = Runway(queue, Gate(may_go_on), jobs, revived, places=course.places, batch_size=course.batch_size)
+    places = 0 if only_asks else course.places
+    runway = Runway(queue, Gate(may_go_on), jobs, revived, places=places, batch_size=course.batch_size)
     return _Delivering(queue, push, course, clock, on_settled, runway, journals, wait).go()
 
 

@@ -70,6 +70,7 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         tracking=workspace.tracking,
         history=workspace.history,
         hold=lambda: hold(sync, settings),
+        may_ask=settings.sinks == "on",
         clock=workspace.clock,
     )
 

@@ -26,6 +26,7 @@ from ondatra_dagster.project.project import Project
 
 NAMED = 3  # inputs that a reason names
 WITHOUT_VERSION = {NOT_THERE: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
+JOBS_DUE = "open jobs are to be asked about"
 NEVER = -1  # the watermark of a queue, or the version of a table, that isn't there yet
 
 
@@ -232,7 +233,7 @@ def plan_sync(
     news = next(_news(model, look, queue), None)
     backlog = _backlog(queue) if queue and queue.can_send else None
     held = _held(project, queue)
-    if sure := news or (None if held else backlog):
+    if sure := news or (_jobs_due(project, queue) if held else backlog):
         need, reason = Need.SURE, sure
     elif runs_first:
         need, reason = Need.MAYBE, f"{model.name} may change"
@@ -247,6 +248,11 @@ def _held(project: Project, queue: QueueState | None) -> str | None:
     if project.settings.sinks == "dry":
         return "sinks are dry"
     return "it is paused" if queue and queue.is_paused else None
+
+
+def _jobs_due(project: Project, queue: QueueState | None) -> str | None:
+    """What a held sync has to do all the same: a dry one makes no request at all."""
+    return JOBS_DUE if queue and queue.polls_due and project.settings.sinks == "on" else None
 
 
 def _news(model: Model, look: Look, queue: QueueState | None) -> Iterator[str]:
@@ -278,7 +284,7 @@ def _backlog(queue: QueueState) -> str:
     if parts:
         return " and ".join(parts) + " in the queue"
     if queue.polls_due:
-        return "open jobs are to be asked about"
+        return JOBS_DUE
     return "finalize() is owed" if queue.can_finalize else "an earlier run left records to publish"
 
 

@@ -44,6 +44,7 @@ class Ports:
     tracking: TrackingStore
     history: History
     hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks again
+    may_ask: bool = True  # about open jobs, also while nothing is sent
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)

@@ -94,7 +94,14 @@ class _SyncRun:
         return (
             self._source.version > self._queue.watermark
             or self._source.invalid_version > self._queue.invalid_watermark
-            or (look(self._queue.store, now=self._ports.clock()).can_send and self._ports.may_send())
+            or self._can_go()
+        )
+
+    def _can_go(self) -> bool:
+        """Whether something of the queue may be sent now, or a job asked about."""
+        standing = look(self._queue.store, now=self._ports.clock())
+        return (standing.can_send and self._ports.may_send()) or (
+            standing.polls_due > 0 and self._ports.may_ask
         )
 
     def _enqueue(self, recovered: Recovered, account: RunAccount) -> None:

@@ -29,14 +29,17 @@ class Sending:
         self._tally = tally
 
     def go(self, removals: Removals | None) -> Delivery:
-        """Deliver until nothing more can go now, and tell finalize(); `removals` is what the guard found."""
+        """Deliver until nothing more can go now, and tell finalize(); `removals` is what the guard found.
+
+        Where nothing may be sent, jobs are asked about all the same: their time passes meanwhile.
+        """
         self._tally.add_planned(planned(self._queue))
         standing = self._look()
-        if not (standing.can_deliver or standing.can_finalize) or not self._ports.may_send():
+        if not self._ports.may_send() or (removals and self._sync.limits.are_too_many(removals)):
+            return self._ask() if standing.polls_due and self._ports.may_ask else Delivery()
+        if not (standing.can_deliver or standing.can_finalize):
             return Delivery()
         if removals:
-            if self._sync.limits.are_too_many(removals):
-                return Delivery()
             let_through(self._queue)
         remember_contents(self._queue)
         with self._ports.push() as push:
@@ -44,15 +47,20 @@ class Sending:
             self._finalize(push)
         return delivery
 
-    def _deliver(self, push: Push) -> Delivery:
+    def _ask(self) -> Delivery:
+        with self._ports.push() as push:
+            return self._deliver(push, only_asks=True)
+
+    def _deliver(self, push: Push, *, only_asks: bool = False) -> Delivery:
         return deliver(
             self._queue,
             push,
             Course.of(self._sync.config, run_id=self._account.run_id, journal=self._sync.journal),
             clock=self._ports.clock,
             on_settled=self._note,
-            may_go_on=self._ports.may_send,
+            may_go_on=(lambda: True) if only_asks else self._ports.may_send,
             sleep=self._ports.sleep,
+            only_asks=only_asks,
         )
 
     def _note(self, batch: Batch, settled: Settled) -> None:

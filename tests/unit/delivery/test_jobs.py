@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from support.contact_syncs import ASYNC, ATOMIC, SUBMIT, ContactSync, contacts
 
+from ondatra_dagster.delivery.queue.claim import claim
+from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.testing.demo_api import DemoApi
 
 PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
@@ -173,13 +176,26 @@ def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
     assert (1, 0) == (submitted(api), sync.standing().depth)
 
 
-def test_a_paused_sync_asks_about_no_job(sync, api):
-    """The API is to be left alone."""
+def test_a_run_that_is_let_no_further_asks_about_no_job(sync, api):
+    """Whoever holds a run that goes on wants it to end."""
     leave_open(sync)
     asked = polled(api)
     sync.now += 600
     sync.run(may_go_on=lambda: False)
     assert (asked, 1) == (polled(api), sync.standing().open_jobs)
+
+
+def test_a_run_that_only_asks_hands_nothing_over(sync, api):
+    """Neither what is pending, nor what a dead owner left frozen."""
+    leave_open(sync, count=25)
+    with open_queue(sync.queue, shape=Shape.ROW) as queue:
+        assert claim(queue, size=10, number=2)
+    api.delay_jobs(0)
+    sync.now += 600
+    sync.run(only_asks=True)
+    assert (1, 10, 15) == (submitted(api), len(sync.held()), sync.standing().pending)
+    sync.run()
+    assert (25, 0) == (len(sync.held()), sync.standing().depth)
 
 
 def test_jobs_that_nobody_can_ask_about_end_and_their_rows_go_anew(sync, api):

@@ -289,12 +289,19 @@ def test_sinks_that_are_off_have_no_work(world: World) -> None:
     assert (Need.NONE, "sinks are off") == world.sync()
 
 
+def test_a_paused_sync_asks_about_its_jobs(world: World) -> None:
+    """Their time passes, and to ask sends no row."""
+    world.queues["crm"] = Queue(pending=2, polls_due=1, is_paused=True)
+    assert (Need.SURE, "open jobs are to be asked about") == world.sync()
+
+
 @pytest.mark.parametrize(
     ("sinks", "queue", "told"),
     [
         ("dry", Queue(pending=2), "sinks are dry: 2 pending in the queue"),
         ("on", Queue(pending=2, is_paused=True), "it is paused: 2 pending in the queue"),
         ("on", Queue(is_paused=True), "it is paused: nothing waits"),
+        ("dry", Queue(polls_due=1), "sinks are dry: open jobs are to be asked about"),
     ],
 )
 def test_a_held_sync_takes_what_is_new_and_leaves_what_waits(

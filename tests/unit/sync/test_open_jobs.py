@@ -10,9 +10,11 @@ from support.real_syncs import the_ports, the_sync
 from support.tables import Table
 
 from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import Severity, judge
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
 
@@ -52,19 +54,33 @@ class JobDesk:
     api: DemoApi
     table: Table = dataclasses.field(default_factory=lambda: Table(Shape.ROW))
     now: float = 1_800_000_000.0
+    hold: str | None = None
+    may_ask: bool = True
+    max_deletes: Limit | None = None
+
+    @property
+    def sync(self) -> Sync:
+        sync = the_sync(self.state, "merge")
+        return dataclasses.replace(sync, sink=dataclasses.replace(sync.sink, max_deletes=self.max_deletes))
 
     def run(self) -> RunSummary:
         self.now += 1
-        sync = the_sync(self.state, "merge")
+        sync = self.sync
         ports = the_ports(sync, self.table, {"API_KEY": DEMO_KEY}, now=self.now)
-        ports = dataclasses.replace(ports, clock=lambda: self.now, sleep=self._sleep)
+        ports = dataclasses.replace(
+            ports,
+            clock=lambda: self.now,
+            sleep=self._sleep,
+            hold=lambda: self.hold,
+            may_ask=self.may_ask,
+        )
         return run_sync(sync, ports, Occasion(trigger="test"))
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def undelivered(self, summary: RunSummary) -> tuple[Severity, str]:
-        verdicts = judge(summary, the_sync(self.state, "merge").limits)
+        verdicts = judge(summary, self.sync.limits)
         return next((each.severity, each.description) for each in verdicts if each.check == "undelivered")
 
 
@@ -97,6 +113,57 @@ def test_a_run_with_nothing_due_leaves_a_job_alone(desk):
     desk.now -= 1
     summary = desk.run()
     assert (False, calls) == (summary.has_done_something, len(desk.api.calls))
+
+
+def test_a_paused_sync_asks_about_its_jobs_and_hands_nothing_over(desk):
+    """Their time passes meanwhile; a poll sends no row."""
+    desk.run()
+    desk.hold = "it is paused"
+    desk.table.write("c", [1])
+    desk.api.delay_jobs(0)
+    desk.now += 60
+    summary = desk.run()
+    assert (0, 1, ("J-1",)) == (summary.queue.open_jobs, summary.queue.pending, desk.api.jobs())
+    assert {"a", "b"} == set(desk.api.contacts())
+    calls = len(desk.api.calls)
+    assert not desk.run().has_done_something
+    assert calls == len(desk.api.calls)
+
+
+def test_a_paused_run_is_begun_for_a_poll_alone(desk):
+    """And for nothing else that could be sent."""
+    desk.run()
+    desk.hold = "it is paused"
+    desk.api.delay_jobs(0)
+    desk.now += 60
+    assert (True, 0) == (desk.run().has_done_something, desk.run().queue.depth)
+
+
+def test_a_dry_sync_makes_no_request_at_all(desk):
+    """Who sets sinks to dry expects none."""
+    desk.run()
+    desk.hold, desk.may_ask = "sinks are dry", False
+    calls = len(desk.api.calls)
+    desk.now += 60
+    assert not desk.run().has_done_something
+    desk.table.write("c", [1])
+    assert desk.run().queue.open_jobs
+    assert calls == len(desk.api.calls)
+
+
+def test_a_sync_that_is_held_by_its_guard_asks_about_its_jobs(desk):
+    """Somebody may take a day to say yes."""
+    desk.run()
+    desk.max_deletes = Limit(0)
+    desk.table.write("a", [])
+    desk.api.delay_jobs(0)
+    desk.now += 60
+    summary = desk.run()
+    assert (0, 1, 1) == (summary.queue.open_jobs, summary.queue.pending, summary.removals.removed)
+    assert {"a", "b"} == set(desk.api.contacts())
+    desk.max_deletes = None
+    desk.run()
+    assert ("J-1", "J-2") == desk.api.jobs()
 
 
 def test_a_lost_queue_submits_no_job_that_is_open_again(desk):
