@@ -336,6 +336,17 @@ def test_what_may_be_repeated_anyway_has_no_idempotency_key(method: str, *, expe
     assert expected == (keys[0] != keys[1])
 
 
+@pytest.mark.parametrize("name", ["Idempotency-Key", "idempotency-key"])
+def test_a_key_of_push_s_own_wins(name: str) -> None:
+    """Also at a second try after an answered failure: it is push's word."""
+    server = Server(httpx.Response(500), httpx.Response(200))
+    calls_of(server).call(a_post(headers={name: "mine"}))
+
+    assert [["mine"], ["mine"]] == [
+        request.headers.get_list("idempotency-key") for request in server.requests
+    ]
+
+
 def test_ctrl_c_comes_out_as_itself() -> None:
     """A call never raises what is the call's; this isn't."""
     server = Server()
