@@ -64,10 +64,14 @@ class Form(NamedTuple):
         """What of it makes other units of it than the other's are."""
         told = {
             f"kind {self.kind}": self.kind != other.kind,
-            f"the key {', '.join(self.key) or 'of no column'}": self._folded_key != other._folded_key,
+            f"the key {', '.join(self.key)}": self._has_another_key(other),
             f"batch_size {self.batch_size}": (self.batch_size == WHOLE) != (other.batch_size == WHOLE),
         }
         return " and ".join(text for text, is_another in told.items() if is_another)
+
+    def _has_another_key(self, other: Self) -> bool:
+        (_, key), (_, other_key) = self._units, other._units
+        return bool(key and other_key) and key != other_key
 
     @property
     def _folded_key(self) -> tuple[str, ...]:

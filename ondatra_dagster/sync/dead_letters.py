@@ -12,6 +12,7 @@ from ondatra_dagster.sync.sync import Sync
 def dead_letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:
     """All of them, oldest first, or the first `limit` of those that died since then."""
     with looking_at(sync.queue) as store:
-        if store is None:
+        shape = read_shape(store) if store else None
+        if store is None or shape is None:
             return []
-        return list(letters.dead_letters(store, read_shape(store), limit=limit, since=since))
+        return list(letters.dead_letters(store, shape, limit=limit, since=since))

@@ -32,7 +32,7 @@ def units_left(queue: Queue) -> Left:
 
 
 def take_form(queue: Queue, form: Form, *, named_since: str) -> None:
-    """Make units of this form from now on; the caller has the transaction, and no unit is left."""
+    """Make units of this form from now on; the caller has the transaction, and no unit of another is left."""
     known = known_form(queue)
     if known and not known.has_units_of(form):
         queue.forget_meta(CONTENTS, KNOWN_SIZE)  # they count other units

@@ -179,9 +179,10 @@ def load_layout(text: str) -> Layout:
     return Layout(tuple(Column(name, kind) for name, kind in orjson.loads(text)))
 
 
-def read_shape(store: Store) -> Shape:
-    """What the units are that lie in the file."""
-    return Shape(store.rows(READ_META, ("shape",))[0][0])
+def read_shape(store: Store) -> Shape | None:
+    """What the units are that lie in the file; None: there are none yet."""
+    found = store.rows(READ_META, ("shape",))
+    return Shape(found[0][0]) if found else None
 
 
 def read_layouts(store: Store) -> dict[int, Layout]:

@@ -258,3 +258,19 @@ def test_a_replay_lets_waiting_rows_go_now(shop: Shop, api: DemoApi, ondatra: Te
     assert "0 dead letters and 1 waiting key" in said.err
     assert 0 == said.code
     assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_replay_of_dead_letters_in_another_form_is_refused(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """They are rows; what the kind sends now are groups."""
+    write_contacts(shop.root, b2="nonsense")
+    ondatra.run(shop)
+    calls = len(api.calls)
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(model.read_text().replace("merge", "tracked").replace("unique_key", "group_key"))
+    said = ondatra("replay", "sync.crm")
+    assert (1, calls) == (said.code, len(api.calls))
+    assert "1 key in its queue (1 dead letter among them) came in with kind merge" in said.err
+    assert "sync.crm has kind tracked now" in said.err
+    assert "insert" in ondatra("dead", "sync.crm").out
