@@ -19,6 +19,7 @@ from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import Target
 from ondatra_dagster.warehouse.inputs import pin_changes, pin_past, query_over
 from ondatra_dagster.warehouse.kinds.effect import Changes
+from ondatra_dagster.warehouse.last_value import last_value
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 COUNTS_FROM = "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
@@ -77,7 +78,8 @@ class EarlierInputs:
         return self._query({source.name: pin_changes(session, settings, self.model, then, now, came=came)})
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
-        return self.align(query_over(self.warehouse.session, self.model, views))
+        last = last_value(self.warehouse, self.model, views, from_start=False)
+        return self.align(query_over(self.warehouse.session, self.model, views, last_value=last))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +89,18 @@ class EarlierResults:
     target: Target
     now: DataFrame
     column: str
+    inputs: EarlierInputs | None = (
+        None  # asked first: what another definition gave can't be compared with now
+    )
 
     def changes(self) -> Changes | None:
         return None
 
     def rows(self) -> DataFrame | None:
+        redefined = self.inputs.rows() if self.inputs else None
+        return self._since_lowest() if redefined is None else redefined
+
+    def _since_lowest(self) -> DataFrame:
         value = column_of(self.column)
         lowest = self.now.agg(F.min(value).cast("string")).collect()[0][0]
         if lowest is None:

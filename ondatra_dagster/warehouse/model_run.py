@@ -162,8 +162,19 @@ def _earlier(
     warehouse: Warehouse, model: Model, frame: DataFrame, target: Target, note: CommitNote
 ) -> Earlier:
     """What the query gave before, for the kind that asks for it."""
-    if model.incremental:
-        return EarlierResults(target=target, now=aligned(frame, target), column=model.incremental.column)
+    before = target.state.note
+    if model.incremental is None:
+        return _earlier_inputs(warehouse, model, target, note)
+    is_redefined = before is not None and before.definition != note.definition
+    return EarlierResults(
+        target=target,
+        now=aligned(frame, target),
+        column=model.incremental.column,
+        inputs=_earlier_inputs(warehouse, model, target, note) if is_redefined else None,
+    )
+
+
+def _earlier_inputs(warehouse: Warehouse, model: Model, target: Target, note: CommitNote) -> EarlierInputs:
     return EarlierInputs(
         warehouse=warehouse,
         model=model,

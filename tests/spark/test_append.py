@@ -8,7 +8,7 @@ from support.model_tables import ModelTables, a_model, values
 from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.project.model import FileInput, Model, ModelInput, Reference
+from ondatra_dagster.project.model import FileInput, Incremental, Model, ModelInput, Reference
 from ondatra_dagster.warehouse.model_run import evaluate
 
 pytestmark = pytest.mark.spark
@@ -119,6 +119,24 @@ def test_a_changed_definition_counts_from_now(source: Source) -> None:
     source.becomes("3, 'c'")
     assert [(3, "C")] == source.run(model)
     assert {(1, "a"), (2, "b"), (3, "C")} == {tuple(row)[:2] for row in source.lake.rows(model).collect()}
+
+
+@pytest.mark.parametrize("name", ["upper(name) as name", "name, length(name) as more"])
+def test_a_changed_incremental_definition_counts_from_now(source: Source, name: str) -> None:
+    """The rows at its boundary are those of the old definition: beside them all that it gives looks new."""
+
+    def incremental(columns: str) -> Model:
+        sql = f"select {columns} from SOURCE where id >= {{{{ last_value }}}}"
+        text = sql.replace("SOURCE", SOURCE)
+        place = (text.index("{{"), text.index("}}") + 2)
+        return reading(sql, last_values=(place,), incremental=Incremental(column="id", initial=None))
+
+    source.becomes("1, 'a'", "2, 'b'")
+    source.run(incremental("id, name"))
+    assert [] == source.run(incremental(f"id, {name}"))
+    source.becomes("3, 'c'")
+    assert 1 == len(source.run(incremental(f"id, {name}")))
+    assert [] == source.run(incremental(f"id, {name}"))
 
 
 def test_what_can_not_be_read_as_it_was_is_compared_with_the_table(lake: ModelTables) -> None:
