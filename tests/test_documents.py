@@ -6,7 +6,10 @@ from pathlib import Path
 import duckdb
 
 from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.downloads import write_download
+from ondatra_dagster.tracking.found import Search
 from ondatra_dagster.tracking.record import SyncRecord
+from ondatra_dagster.tracking.record_search import RunRecords, search_runs
 from ondatra_dagster.tracking.store import TrackingStore
 
 RUN_ID = "20261118T120102Z-kqzwtm"
@@ -86,3 +89,20 @@ def test_the_columns_are_those_of_the_document(tmp_path: Path) -> None:
         ("sync_configuration_id", "VARCHAR"),
         ("sync_run_id", "VARCHAR"),
     ] == list(zip(columns.columns, map(str, columns.types), strict=True))[:9]
+
+
+def test_the_query_of_the_records_page_runs(tmp_path: Path) -> None:
+    """Over the files of all runs, and over a download."""
+    page = (Path(__file__).parents[1] / "docs" / "records.md").read_text(encoding="utf-8")
+    query = page.partition("```sql\n")[2].partition("```")[0]
+    named = ".ondatra/tracking/sync_tracking_datasets/1/sync.crm/*/*.parquet"
+    assert named in query
+    store = TrackingStore(str(tmp_path))
+    records = [a_record("1", "succeeded"), a_record("2", "rejected", "no"), a_record("3", "rejected", "no")]
+    store.publish("sync.crm", RUN_ID, BatchType.UPDATED, 0, records)
+    run = RunRecords(run_id=RUN_ID)
+    write_download(search_runs(store, "sync.crm", Search(), [run]), tmp_path / "all.parquet")
+
+    every = tmp_path / "sync_tracking_datasets" / "1" / "sync.crm" / "*" / "*.parquet"
+    for address in map(str, (every, tmp_path / "all.parquet")):
+        assert [("no", 2, "2")] == duckdb.sql(query.replace(named, address)).fetchall()

@@ -1,6 +1,8 @@
 """How commands speak: people's text and tables on stderr or stdout, JSON one object a line on stdout."""
 
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -10,6 +12,7 @@ import orjson
 from ondatra_dagster.changes import Json
 
 GAP = "  "
+NARROWEST = 12  # letters that are left of a column
 NULL = "NULL"  # of a row: an empty text is another value
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
@@ -37,6 +40,35 @@ def put_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             for cell, width, is_number in zip(line, widths, numbers, strict=True)
         )
         click.echo(GAP.join(cells).rstrip())
+
+
+def terminal_width() -> int | None:
+    """How many letters a line may have; None where no terminal cuts it off."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def shortened(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[str]
+) -> list[Sequence[str]]:
+    """The rows so that a line of their table is no wider, as far as columns may shrink.
+
+    These do so one after the other, each as far as it has to, and none to nothing.
+    """
+    lines = list(rows)
+    if width is None:
+        return lines
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    excess = sum(widths) + len(GAP) * (len(head) - 1) - width
+    for name in shrinks:
+        place = head.index(name)
+        cut = max(0, min(excess, widths[place] - max(NARROWEST, len(name))))
+        widths[place] -= cut
+        excess -= cut
+    return [[_cut(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def as_cell(value: Json) -> str:

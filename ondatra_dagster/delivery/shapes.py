@@ -32,6 +32,11 @@ def is_whole(kind: Kind, shape: Shape) -> bool:
     return shape is Shape.MIRROR and not kind.needs_key
 
 
+def replaces_rows(kind: Kind, shape: Shape) -> bool:
+    """Whether new rows take the place of old ones, whose deletes go first."""
+    return kind.replaces_rows and shape is not Shape.MIRROR
+
+
 class Form(NamedTuple):
     """What decides how the units of a queue are named and shaped."""
 
@@ -50,6 +55,15 @@ class Form(NamedTuple):
     @property
     def shape(self) -> Shape:
         return shape_of(KINDS[self.kind], batch_size=self.batch_size)
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether its deletes go before the inserts that take their rows' places."""
+        return replaces_rows(KINDS[self.kind], self.shape)
+
+    @property
+    def is_whole_table(self) -> bool:
+        return is_whole(KINDS[self.kind], self.shape)
 
     @property
     def names(self) -> Sequence[str]:
@@ -89,6 +103,6 @@ def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.Abst
     return open_queue(
         path,
         shape=shape,
-        replaces_rows=kind.replaces_rows and shape is not Shape.MIRROR,
+        replaces_rows=replaces_rows(kind, shape),
         is_whole_table=is_whole(kind, shape),
     )

@@ -20,6 +20,8 @@ Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
 Row: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
 
+FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schema:
@@ -65,6 +67,19 @@ class Store:
             raise BusyError(
                 f"{self.path} is being written by another process; try again when it has ended"
             ) from error
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All statements inside see the file as it is at one moment; to be kept short.
+
+        While it lasts, what others write stays in the write-ahead log, and who empties that waits.
+        """
+        self._connection.execute("begin")
+        try:
+            self.rows(FIRST_READ)
+            yield
+        finally:
+            self._connection.execute("rollback")
 
     def rows(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of the answer: a half read RETURNING would keep its transaction open."""

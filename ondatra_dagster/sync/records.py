@@ -69,22 +69,36 @@ class Publisher:
         publication.published(self._queue, file)
 
     def _records(self, file: publication.RunFile) -> Iterator[SyncRecord]:
-        table_id = self._queue.meta("table_id") or ""
-        operation = Operation.DELETE if file.type == DELETED else self._operation
-        for started_at, ended_at, row in publication.settled_rows(self._queue, file):
-            yield SyncRecord(
-                identifier=row.key,
-                payload=_payload(row, self._queue.layouts),
-                operation=operation,
-                status=row.status,
-                status_message=row.message,
-                batch_started_at=_moment(started_at),
-                batch_ended_at=_moment(ended_at),
-                rowid=row.rowid,
-                change_type=row.change_type,
-                table_version=row.version,
-                table_id=table_id,
-            )
+        return records_of(
+            publication.settled_rows(self._queue, file),
+            layouts=self._queue.layouts,
+            operation=Operation.DELETE if file.type == DELETED else self._operation,
+            table_id=self._queue.meta("table_id") or "",
+        )
+
+
+def records_of(
+    settled: Iterable[tuple[float, float, SettledRow]],
+    *,
+    layouts: Mapping[int, Layout],
+    operation: Operation,
+    table_id: str,
+) -> Iterator[SyncRecord]:
+    """What is kept of rows that ended, each given with the begin and the end of its batch."""
+    for started_at, ended_at, row in settled:
+        yield SyncRecord(
+            identifier=row.key,
+            payload=_payload(row, layouts),
+            operation=operation,
+            status=row.status,
+            status_message=row.message,
+            batch_started_at=_moment(started_at),
+            batch_ended_at=_moment(ended_at),
+            rowid=row.rowid,
+            change_type=row.change_type,
+            table_version=row.version,
+            table_id=table_id,
+        )
 
 
 @functools.lru_cache(maxsize=2)  # the rows of a batch share theirs

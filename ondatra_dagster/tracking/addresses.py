@@ -2,6 +2,7 @@
 
 import enum
 import re
+from typing import TypeAlias
 
 from ondatra_dagster.errors import StateError
 
@@ -18,6 +19,9 @@ class BatchType(enum.StrEnum):
     UPDATED = "records_updated"
 
 
+NumberedFile: TypeAlias = tuple[BatchType, int]  # one of a run's files of records
+
+
 def sync_folder(organization: str, sync_id: str) -> str:
     return f"sync_tracking_datasets/{_part(organization, 'organization')}/{_part(sync_id, 'sync id')}"
 
@@ -30,7 +34,7 @@ def records_file(batch_type: BatchType, number: int) -> str:
     return f"{batch_type}.{number}.parquet"
 
 
-def batch_of(file: str) -> tuple[BatchType, int] | None:
+def batch_of(file: str) -> NumberedFile | None:
     """The batch type and the number in a file's name; None for a file that isn't one of records."""
     match = _NUMBERED.fullmatch(file)
     if match is None or match["batch_type"] not in set(BatchType):

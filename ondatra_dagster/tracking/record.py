@@ -73,7 +73,7 @@ class Delivered(NamedTuple):
     payload: str = ""  # where it was asked for
 
 
-_MOMENT = pa.timestamp("us", tz="UTC")
+MOMENT = pa.timestamp("us", tz="UTC")
 
 # the columns of the published format first, in its order, then ours
 SCHEMA = pa.schema(
@@ -83,8 +83,8 @@ SCHEMA = pa.schema(
         "operation": pa.string(),
         "status": pa.string(),
         "status_message": pa.string(),
-        "batch_started_at": _MOMENT,
-        "batch_ended_at": _MOMENT,
+        "batch_started_at": MOMENT,
+        "batch_ended_at": MOMENT,
         "sync_configuration_id": pa.string(),
         "sync_run_id": pa.string(),
         "__ondatra_rowid": pa.int64(),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking import addresses, parquet_files
-from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.facts import FACT_TABLES, Facts, write_fact_table
 from ondatra_dagster.tracking.files import open_folder
 from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
@@ -64,7 +64,7 @@ class TrackingStore:
 
         To be called when all that the run settled is published: an empty file would hide that it isn't.
         """
-        if not any(batch == BatchType.UPDATED for batch, _ in self._batches(sync_id, run_id)):
+        if not any(batch == BatchType.UPDATED for batch, _ in self.record_files(sync_id, run_id)):
             self.publish(sync_id, run_id, BatchType.UPDATED, 0, ())
         self.write_metadata(sync_id, run_id, metadata)
 
@@ -119,6 +119,19 @@ class TrackingStore:
         """The ids of the runs that have a folder, the oldest first."""
         return tuple(self._files.names(addresses.sync_folder(self._organization, sync_id)))
 
+    def record_files(self, sync_id: str, run_id: str) -> list[NumberedFile]:
+        """The run's files of records that are there now, by type and number."""
+        found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))
+        return sorted(batch for batch in found if batch is not None)
+
+    @contextlib.contextmanager
+    def reading_records(self, sync_id: str, run_id: str, file: NumberedFile) -> Iterator[BinaryIO]:
+        """One of these files; raises FileNotFoundError when it is there no more."""
+        name = f"{self._run_folder(sync_id, run_id)}/{addresses.records_file(*file)}"
+        remedy = "bring it back from a backup, or delete it"
+        with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as opened:
+            yield opened
+
     def write_facts(self, facts: Facts) -> None:
         """Write the organization's fact tables anew."""
         for table in FACT_TABLES:
@@ -128,7 +141,7 @@ class TrackingStore:
     def _delivered_in(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[Delivered]:
         columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS
         folder = self._run_folder(sync_id, run_id)
-        for batch_type, number in self._batches(sync_id, run_id):
+        for batch_type, number in self.record_files(sync_id, run_id):
             if batch_type == BatchType.INVALID:
                 continue
             name = f"{folder}/{addresses.records_file(batch_type, number)}"
@@ -139,17 +152,17 @@ class TrackingStore:
                     yield Delivered(*row)
 
     @contextlib.contextmanager
-    def _reading(self, name: str, remedy: str) -> Iterator[BinaryIO]:
+    def _reading(
+        self, name: str, remedy: str, *, let_pass: tuple[type[OSError], ...] = ()
+    ) -> Iterator[BinaryIO]:
         try:
             with self._files.reading(name) as file:
                 yield file
+        except let_pass:
+            raise
         except (OSError, pa.ArrowException) as error:
             reason = str(error).strip()
             raise StateError(f"{self._files.address(name)} can't be read ({reason}); {remedy}") from error
-
-    def _batches(self, sync_id: str, run_id: str) -> list[tuple[BatchType, int]]:
-        found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))
-        return sorted(batch for batch in found if batch is not None)
 
     def _run_folder(self, sync_id: str, run_id: str) -> str:
         return addresses.run_folder(self._organization, sync_id, run_id)

@@ -255,20 +255,24 @@ def _frozen_batch(queue: Queue, row: Row) -> Batch:
     )
 
 
-def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
-    sent: dict[int, list[SentRow]] = {}
-    versions: dict[int, int] = {}
+def frozen_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
+    """What a batch's text says: for each unit, by its id, the version and the rows that were handed out."""
+    sent: dict[int, tuple[int, list[SentRow]]] = {}
     for line in text.split("\n"):
         unit, version, *fields = line.split(" ", 5)
-        versions[int(unit)] = int(version)
-        rows = sent.setdefault(int(unit), [])
+        _, rows = sent.setdefault(int(unit), (int(version), []))
         if fields:
             change_type, rowid, layout, payload = fields
             rows.append(SentRow(ChangeType(change_type), ImageRow(int(rowid), int(layout), payload)))
+    return sent
+
+
+def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
+    sent = frozen_rows(text)
     known = {row[0]: row for row in queue.store.rows(FROZEN_UNITS, (orjson.dumps(list(sent)).decode(),))}
     # the records may tell of a key that it has ended since
-    frozen = [(unit, rows, known[unit]) for unit, rows in sent.items() if unit in known]
-    return [_thawed(queue, unit, versions[unit], rows, found) for unit, rows, found in frozen]
+    frozen = [(unit, version, rows) for unit, (version, rows) in sent.items() if unit in known]
+    return [_thawed(queue, unit, version, rows, known[unit]) for unit, version, rows in frozen]
 
 
 def _thawed(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:

@@ -10,6 +10,7 @@ from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.outcome import DELIVERED as DELIVERED_OUTCOME
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
+from ondatra_dagster.delivery.queue.context_rows import context_of, untold
 from ondatra_dagster.delivery.queue.enqueue import phase
 from ondatra_dagster.delivery.queue.settled import (
     DELETED,
@@ -47,8 +48,6 @@ where id = :id
 _SEVERITY = {
     verdict: place for place, verdict in enumerate((Verdict.OK, Verdict.WARN, Verdict.REJECT, Verdict.ERROR))
 }
-_UPDATED = frozenset({ChangeType.UPDATE_PREIMAGE})
-_REPLACED = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
 
 
 @dataclasses.dataclass(slots=True)
@@ -168,7 +167,7 @@ class _Settlement:
             self._record(unit, gave_up_after=attempts + 1)
             self._bury(unit, known, attempts=attempts + 1)
             return
-        context = self._context(unit)
+        context = context_of(self._queue.shape, has_target=bool(unit.target))
         for row in unit.sent:
             if row.change_type not in context:
                 self._count(self.settled.failed, row)
@@ -243,20 +242,16 @@ class _Settlement:
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
     def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
-        untold = _REPLACED if self._makes_room(unit) else self._context(unit)
+        context = untold(
+            self._queue.shape,
+            replaces_rows=self._queue.replaces_rows,
+            is_context=unit.is_context,
+            has_target=bool(unit.target),
+        )
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            if row.change_type not in untold or not outcome.is_delivered:
+            if row.change_type not in context or not outcome.is_delivered:
                 self._add_record(unit, row, outcome, gave_up_after)
-
-    def _makes_room(self, unit: BatchUnit) -> bool:
-        """Whether its deletes stand beside the inserts that take their rows' places."""
-        return unit.is_context or (self._queue.replaces_rows and bool(unit.target))
-
-    def _context(self, unit: BatchUnit) -> frozenset[ChangeType]:
-        """The changes that only tell push what was there before."""
-        is_replaced = self._queue.shape is Shape.GROUP and unit.target
-        return _REPLACED if is_replaced else _UPDATED
 
     def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
         message = outcome.message or None

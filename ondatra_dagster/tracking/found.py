@@ -1,0 +1,80 @@
+"""What a search for records asks for, and what it finds: rows that ended, and rows that have still to."""
+
+import dataclasses
+import enum
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ondatra_dagster.tracking.record import MOMENT, SCHEMA, RecordStatus
+
+
+class Stage(enum.StrEnum):
+    """How far a row has come that was to be sent."""
+
+    PENDING = "pending"  # not tried yet, or on its way
+    WAITING = "waiting"  # for its next try, or for a job at the API
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"
+    INVALID = "invalid"  # set aside: its status says why
+
+    @property
+    def has_ended(self) -> bool:
+        return self not in (Stage.PENDING, Stage.WAITING)
+
+    @classmethod
+    def of(cls, status: str) -> "Stage":
+        """The stage that a status stands for."""
+        return cls.INVALID if status in (RecordStatus.NULL, RecordStatus.DUPLICATE) else cls(status)
+
+
+# the columns of a record, then what is known of a row that hasn't ended
+OF_THE_QUEUE = pa.schema({"attempts": pa.int64(), "next_try_at": MOMENT})
+FOUND = pa.schema([*SCHEMA, *OF_THE_QUEUE])
+
+
+class FoundRecord(NamedTuple):
+    """One row of FOUND."""
+
+    identifier: str
+    payload: str  # the source row, a JSON object
+    operation: str
+    status: str  # a RecordStatus, or the stage of a row that hasn't ended
+    status_message: str | None
+    batch_started_at: datetime | None
+    batch_ended_at: datetime | None
+    sync_id: str
+    run_id: str | None  # in which it ended
+    rowid: int | None
+    change_type: str
+    table_version: int
+    table_id: str
+    attempts: int | None = None
+    next_try_at: datetime | None = None
+
+    @property
+    def stage(self) -> Stage:
+        return Stage.of(self.status)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Which records of a sync to find, the newest first."""
+
+    run_id: str | None = None  # None: all runs
+    stage: Stage | None = None  # None: all of them
+    prefix: str = ""  # of the identifier
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def asks_for_ended(self) -> bool:
+        return self.stage is None or self.stage.has_ended
+
+    @property
+    def asks_for_unsettled(self) -> bool:
+        return self.stage is None or not self.stage.has_ended
+
+    def takes(self, identifier: str, status: str) -> bool:
+        return identifier.startswith(self.prefix) and self.stage in (None, Stage.of(status))

@@ -1,0 +1,193 @@
+"""What became of single rows, for people, for programs and as files."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.record_stores import a_record
+from support.shop import Shop
+from support.terminal import Terminal
+
+from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
+from ondatra_dagster.cli.output import shortened
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.queue.claim import claim
+from ondatra_dagster.delivery.queue.enqueue import enqueue
+from ondatra_dagster.delivery.queue.settle import settle
+from ondatra_dagster.delivery.queue.settled import Attempt
+from ondatra_dagster.tracking.addresses import BatchType
+
+FIRST, SECOND = "20261118T120000Z-aaaaaa", "20261118T130000Z-bbbbbb"
+
+
+@pytest.fixture
+def ran(shop: Shop) -> Shop:
+    """One contact arrived, one was refused, one set aside; in a second run one failed, and waits."""
+    sync, tracking = shop.workspace.sync("sync.crm"), shop.workspace.tracking
+    for record in (
+        a_record("a1", payload='{"id":"a1","email":"ada@example.com"}'),
+        a_record("b2", payload='{"id":"b2","email":"?"}', status="rejected", status_message="not an address"),
+        a_record("", payload='{"id":null,"email":"x@example.com"}', status="NULL"),
+    ):
+        number = int(record.status == "rejected")
+        tracking.publish(sync.id, FIRST, record.batch_type, number, [record])
+    tracking.publish(sync.id, SECOND, BatchType.UPDATED, 0, [])
+    with sync.open_queue() as queue:
+        change = Change("c3", 3, ChangeType.INSERT, 1, '["c3","cy@example.com"]')
+        layout = Layout((Column("id", "string"), Column("email", "string")))
+        enqueue(queue, Segment(-1, 1, [FeedPage(layout, [change])]), now=1.0)
+        queue.set_meta("last_run", SECOND)
+        batch = claim(queue, size=1, number=1)
+        assert batch
+        attempt = Attempt(run_id=SECOND, started_at=1.0, ended_at=2.0, max_attempts=8)
+        settle(queue, batch, dict.fromkeys(batch.result_keys, Outcome.parse("error: busy")), attempt)
+    return shop
+
+
+def lines(told: Terminal, *words: str) -> list[list[str]]:
+    return [line.split()[:2] for line in told("records", "sync.crm", *words).out.splitlines()[1:]]
+
+
+@pytest.mark.usefixtures("ran")
+def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
+    """On one line each, what has still to go before what has ended."""
+    said = ondatra("records", "sync.crm")
+    head, first, *others = said.out.splitlines()
+    assert ["status", "identifier", "operation", "when", "reason", "payload"] == head.split()
+    assert ["waiting", "c3", "upsert", "again"] == first.split()[:4]
+    assert "tried 1 time: busy" in first
+    assert {("rejected", "b2"), ("succeeded", "a1"), ("NULL", "upsert")} == {
+        tuple(line.split()[:2]) for line in others
+    }
+    assert (0, "(4 records)\n") == (said.code, said.err)
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--status", "waiting"), ["c3"]),
+        (("--status", "pending"), []),
+        (("--status", "Succeeded"), ["a1"]),
+        (("--status", "rejected"), ["b2"]),
+        (("--status", "invalid"), [""]),
+        (("--search", "b"), ["b2"]),
+        (("--search", "b2"), ["b2"]),
+        (("--search", "2"), []),
+        (("--search", "c", "--status", "waiting"), ["c3"]),
+        (("--limit", "1"), ["c3"]),
+        (("--limit", "0"), []),
+    ],
+)
+def test_records_are_found_by_status_and_identifier(
+    ondatra: Terminal, words: tuple[str, ...], found: list[str]
+) -> None:
+    """Programs get an object a record, and nothing else."""
+    said = ondatra("records", "sync.crm", *words, "--json")
+    assert (0, "") == (said.code, said.err)
+    assert found == [record["identifier"] for record in said.objects]
+
+
+@pytest.mark.usefixtures("ran")
+def test_programs_get_a_record_whole(ondatra: Terminal) -> None:
+    """By the names of the published columns, its payload as the object that it is."""
+    (record,) = ondatra("records", "sync.crm", "--search", "b2", "--json").objects
+    assert {"id": "b2", "email": "?"} == record["record_payload"]
+    assert ("rejected", "upsert", "insert", "sync.crm") == (
+        record["status"],
+        record["operation"],
+        record["__ondatra_change_type"],
+        record["sync_configuration_id"],
+    )
+    assert "not an address" == record["status_message"]
+    (waiting,) = ondatra("records", "sync.crm", "--status", "waiting", "--json").objects
+    assert (1, None) == (waiting["attempts"], waiting["sync_run_id"])
+
+
+@pytest.mark.usefixtures("ran")
+def test_records_of_one_run_are_told_alone(ondatra: Terminal) -> None:
+    assert ["waiting"] == [words[0] for words in lines(ondatra, "--run", SECOND)]
+    assert {"succeeded", "rejected", "NULL"} == {words[0] for words in lines(ondatra, "--run", FIRST)}
+    said = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
+    assert (0, "nothing of it waits; what a run leaves is told with the newest run, or without --run\n") == (
+        said.code,
+        said.err,
+    )
+
+
+@pytest.mark.usefixtures("shop")
+def test_without_records_it_says_so(ondatra: Terminal) -> None:
+    said = ondatra("records", "sync.crm")
+    assert (0, "", "sync.crm has no records yet\n") == (said.code, said.out, said.err)
+
+
+@pytest.mark.usefixtures("ran")
+def test_people_are_told_that_there_are_more(ondatra: Terminal) -> None:
+    said = ondatra("records", "sync.crm", "--limit", "2")
+    assert 3 == len(said.out.splitlines())
+    assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.err
+    assert "no record is like that\n" == ondatra("records", "sync.crm", "--search", "zz").err
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (None, ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")),
+        (42, ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")),
+        (40, ("abcdefghijklmnopqrst", "abcdefghijklmnopq…")),
+        (30, ("abcdefghijklmno…", "abcdefghijk…")),
+        (10, ("abcdefghijk…", "abcdefghijk…")),
+    ],
+)
+def test_a_line_fits_the_terminal(width: int | None, expected: tuple[str, str]) -> None:
+    """What may be cut off is, one column after the other; but something is left of each."""
+    head, row = ("identifier", "payload"), ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")
+    shrinks = ("payload", "identifier")
+    assert [list(expected)] == list(map(list, shortened(head, [row], width=width, shrinks=shrinks)))
+
+
+@pytest.mark.usefixtures("ran")
+def test_records_are_downloaded(ondatra: Terminal) -> None:
+    """As many as there are, whatever a table would show."""
+    for suffix in ("csv", "json", "PARQUET"):
+        said = ondatra("records", "sync.crm", "--download", f"out.{suffix}")
+        assert (0, "", f"out.{suffix} has 4 records\n") == (said.code, said.out, said.err)
+    with Path("out.csv").open(newline="") as file:
+        keys = [line["identifier"] for line in csv.DictReader(file)]
+    assert keys == [record["identifier"] for record in json.loads(Path("out.json").read_text())]
+    assert keys == pq.read_table("out.PARQUET")["identifier"].to_pylist()
+    said = ondatra("records", "sync.crm", "--status", "rejected", "--download", "out.csv", "--json")
+    assert [{"file": "out.csv", "records": 1}] == said.objects
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["sync.crmm"], 2, "did you mean 'sync.crm'?"),
+        (
+            ["sync.crm", "--status", "rejectd"],
+            2,
+            "did you mean 'rejected'? the statuses are invalid, pending",
+        ),
+        (["sync.crm", "--run", "2026"], 2, "sync.crm has no records of a run '2026'; the newest runs are 20"),
+        (["sync.crm", "--download", "out.cvs"], 2, "let its name end on .csv, .json or .parquet"),
+        (["sync.crm", "--download", "out"], 2, "out doesn't say what to write"),
+        (["sync.crm", "--download", "folder.csv"], 2, "folder.csv is a folder; name a file in it"),
+        (
+            ["sync.crm", "--download", "nope/out.csv"],
+            1,
+            "nope/out.csv can't be written: there is no such folder",
+        ),
+        (["sync.crm", "--download", "/proc/out.csv"], 1, "/proc/out.csv can't be written: "),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(ondatra: Terminal, words: list[str], code: int, said: str) -> None:
+    """With the nearest that can."""
+    Path("folder.csv").mkdir()
+    answer = ondatra("records", *words)
+    assert (code, "") == (answer.code, answer.out)
+    assert said in answer.err
+    assert "Traceback" not in answer.err
