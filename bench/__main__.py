@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.commands import CannotRunError, RunProject, bare_seconds
 from bench.peer_python import MissingPeerError, dlt_python
+from bench.records import RECORDS, RUNS, Searched
 from bench.server import serving
 from bench.table import Figure, Group, page
 
@@ -28,7 +29,10 @@ Contest = Mapping[str, Callable[[], Numbers]]
 
 def main() -> None:
     with serving() as url:
-        groups = [*_delivery(url), _enqueue(), _publish(), *_reading(), _memory(url), _commands(url)]
+        groups = [
+            *(*_delivery(url), _enqueue(), _publish(), *_reading()),
+            *(_searching(), _memory(url), _commands(url)),
+        ]
     text = page(groups, repetitions=REPETITIONS)
     (ROOT / "docs" / "bench.md").write_text(text, encoding="utf-8")
     print(text)
@@ -133,6 +137,20 @@ def _reading_group(models: int) -> Group:
     title = f"A project of {models} models"
     print(title, file=sys.stderr)
     return Group(title=title, unit="s", figures=_figures(contest, "seconds"))
+
+
+def _searching() -> Group:
+    title = f"One identifier in {RUNS} runs of {RECORDS:,} records, the whole process"
+    print(title, file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        searched = Searched.make(Path(folder) / "project")
+        found = _in_turns(
+            {
+                "DuckDB's query over all files": lambda: {"seconds": searched.query_seconds()},
+                "**ondatra records --search**": lambda: {"seconds": searched.seconds()},
+            }
+        )
+    return Group(title=title, unit="s", figures=[_rate(what, found[what], "seconds") for what in found])
 
 
 def _memory(url: str) -> Group:
