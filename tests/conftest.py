@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 from ondatra_dagster.project.settings.settings import read_settings
 
 if TYPE_CHECKING:
+    from support.places import Place
+
     from ondatra_dagster.testing.demo_api import DemoApi
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
@@ -71,6 +74,24 @@ def api(running_api: "DemoApi") -> "DemoApi":
     """The demo API, as good as new."""
     running_api.clear()
     return running_api
+
+
+@pytest.fixture(scope="session")
+def s3_variables() -> Iterator[Mapping[str, str]]:
+    """How the bucket of a worker is reached: its server takes a second to start."""
+    from support.moto_store import moto_store
+
+    with moto_store() as variables:
+        yield variables
+
+
+@pytest.fixture(params=["folder", "S3", "fsspec"])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Place]":
+    """An empty place for tracking files: a folder, a prefix of a bucket, what only fsspec opens."""
+    from support.places import place
+
+    variables = request.getfixturevalue("s3_variables") if request.param == "S3" else {}
+    yield from place(request.param, tmp_path / "tracking", variables)
 
 
 @pytest.fixture

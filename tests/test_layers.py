@@ -43,6 +43,7 @@ HOMES = {
         "planning.s3_objects",
         "planning.live_files",
     },
+    "fsspec": {"tracking.remote_files"},
     "click": {"cli", "testing"},
     "sqlglot": {"project"},
     "dotenv": {"project.settings.setting_places"},

@@ -22,6 +22,7 @@ from ondatra_dagster.project.lineage import Lineage
 from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
@@ -66,7 +67,9 @@ class Workspace:
     def tracking(self) -> TrackingStore:
         settings = self.settings
         return TrackingStore(
-            settings.tracking, organization=settings.organization, workspace=settings.workspace
+            Address(settings.tracking, settings.s3),
+            organization=settings.organization,
+            workspace=settings.workspace,
         )
 
     @functools.cached_property

@@ -1,6 +1,7 @@
 """Where tracking files lie: whole files, told apart by their names, which others may read at any moment.
 
-The one place that knows that an address is a local folder; what is in a file belongs to the modules beside.
+Here is the folder of this machine, and which kind of place an address means; what is in a file belongs to the
+modules beside.
 """
 
 import contextlib
@@ -8,12 +9,32 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
 
 LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
+
+
+class Folder(Protocol):
+    """Whole files below one address; names have forward slashes."""
+
+    def address(self, name: str) -> str:
+        """What to tell people and other programs to open."""
+
+    def writing(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A file that is seen under its name when it is whole and kept, or never."""
+
+    def reading(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A file that may be read from anywhere in it; raises OSError."""
+
+    def remove(self, name: str) -> int:
+        """Let the file, or the empty folder, be gone; how many bytes that frees: none when it was gone."""
+
+    def names(self, folder: str) -> list[str]:
+        """What the folder holds, files and folders, sorted; nothing when it isn't there."""
 
 
 class LocalFolder:
@@ -52,11 +73,19 @@ class LocalFolder:
         with (self._root / name).open("rb") as file:
             yield file
 
-    def remove(self, name: str) -> None:
-        (self._root / name).unlink(missing_ok=True)
+    def remove(self, name: str) -> int:
+        path = self._root / name
+        try:
+            if path.is_dir():
+                path.rmdir()
+                return 0
+            size = path.stat().st_size
+            path.unlink()
+        except FileNotFoundError:
+            return 0
+        return size
 
     def names(self, folder: str) -> list[str]:
-        """What the folder holds, files and folders, sorted; nothing when it isn't there."""
         try:
             # parts, and what desktops leave in folders, are hidden
             return sorted(path.name for path in (self._root / folder).iterdir() if path.name[0] != ".")
@@ -72,11 +101,16 @@ class LocalFolder:
         _sync(folder.parent)
 
 
-def open_folder(address: str) -> LocalFolder:
-    """The place that the setting `tracking` names."""
-    if "://" in address:
-        raise SettingsError(f"tracking = {address!r} is not a folder; give the path of a folder")
-    return LocalFolder(Path(address).absolute())
+def open_folder(address: str) -> Folder:
+    """The place that the setting `tracking` names: a folder, a bucket, or what else fsspec can open."""
+    path = local_path(address)
+    if path is not None:
+        return LocalFolder(path.absolute())
+    from ondatra_dagster.tracking.remote_files import FsspecFolder, S3Folder  # here: most are on this machine
+
+    if scheme_of(address) in S3_SCHEMES:
+        return S3Folder(address, s3_access(address))
+    return FsspecFolder(address)
 
 
 def _sync(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A store that speaks S3 well enough for Hadoop: moto's, in a thread of this process."""
+"""A store that speaks S3 as Hadoop and Arrow want it: moto's, in a thread of this process."""
 
 import contextlib
 import logging

@@ -2,13 +2,18 @@
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from ondatra_dagster.tracking.files import LEFTOVER_SECONDS, LocalFolder
+import fsspec
+import pytest
+from support.places import KINDS, place
+
+from ondatra_dagster.tracking.files import LEFTOVER_SECONDS, Folder, LocalFolder, open_folder
 from ondatra_dagster.tracking.parquet_files import CHARACTERS_IN_MEMORY, ROWS_IN_MEMORY, in_parts
 
 
-def write(folder: LocalFolder, name: str, content: bytes) -> None:
+def write(folder: Folder, name: str, content: bytes) -> None:
     with folder.writing(name) as file:
         file.write(content)
 
@@ -70,3 +75,33 @@ def test_parts_are_bounded_by_rows_and_by_text() -> None:
     assert [ROWS_IN_MEMORY, 1] == [len(part) for part in in_parts(small, weigh=lambda _: 1)]
     assert [2, 2, 1] == [len(part) for part in in_parts(large, weigh=lambda _: CHARACTERS_IN_MEMORY // 2)]
     assert [] == list(in_parts([], weigh=len))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_folder_can_be_taken_away(
+    kind: str, tmp_path: Path, s3_variables: Mapping[str, str]
+) -> None:
+    """And what isn't there already is: two may clean up at once."""
+    for at in place(kind, tmp_path / "x", s3_variables):
+        folder = open_folder(at.address)
+        write(folder, "a/b/x.json", b"1")
+        for name in ("a/b/x.json", "a/b", "a/b/x.json", "a/b", "a"):
+            folder.remove(name)
+
+        assert [] == folder.names("a") == folder.names("")
+
+
+def test_what_could_not_be_sent_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file shows while it is being sent, it is sent under a name that nobody looks for."""
+    folder = open_folder("memory://broken")
+    memory = fsspec.filesystem("memory")
+
+    def interrupted(*_: object) -> None:
+        assert [] == folder.names("a")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memory, "mv", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(folder, "a/x.parquet", b"1")
+
+    assert [] == memory.ls("/broken/a")

@@ -1,20 +1,23 @@
-"""The tracking store, on a real folder."""
+"""The tracking store, in a real folder, in a bucket behind a real S3 API, and through fsspec."""
 
 import dataclasses
 import hashlib
-import json
+import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.places import Place
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.errors import SettingsError, StateError
+from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.s3_access import read_s3_access
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.facts import SyncEnds, facts_of
 from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
@@ -25,6 +28,7 @@ STARTED = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)
 ENDED = datetime(2026, 11, 18, 12, 1, 3, tzinfo=UTC)
 FIRST, SECOND, THIRD = "20261118T120102Z-aaaaaa", "20261118T120202Z-aaaaaa", "20261118T120302Z-aaaaaa"
 FOLDER = "sync_tracking_datasets/1/sync.hubspot"
+FRONTIER = f"frontiers/1/sync.hubspot/{FIRST}.parquet"
 MOMENT = pa.timestamp("us", tz="UTC")
 COLUMNS = [
     ("identifier", pa.string()),
@@ -93,20 +97,15 @@ def some_metadata(**fields: object) -> RunMetadata:
     )
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> TrackingStore:
-    return TrackingStore(str(tmp_path / "tracking"))
-
-
 def publish(store: TrackingStore, run_id: str, *records: SyncRecord, number: int = 0) -> str:
     return store.publish("sync.hubspot", run_id, records[0].batch_type, number, records)
 
 
-def test_a_file_of_records_has_the_published_columns_in_order(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_file_of_records_has_the_published_columns_in_order(store: TrackingStore, at: Place) -> None:
     """Whoever reads the files by position or by type has to find the same in each of them."""
     path = publish(store, FIRST, a_record("7", status="rejected", status_message="no such plan"))
 
-    table = pq.read_table(path, partitioning=None)
+    table = at.table(path)
     expected_row = {
         "identifier": "7",
         "record_payload": '{"id":7}',
@@ -122,26 +121,26 @@ def test_a_file_of_records_has_the_published_columns_in_order(store: TrackingSto
         "table_version": 3,
         "table_id": "t-1",
     }
-    assert str(tmp_path / "tracking" / FOLDER / FIRST / "records_updated.0.parquet") == path
+    assert f"{at.address}/{FOLDER}/{FIRST}/records_updated.0.parquet" == path
     assert COLUMNS == list(zip(table.schema.names, table.schema.types, strict=True))
     assert [expected_row] == table.to_pylist()
 
 
-def test_an_empty_file_has_the_same_columns(store: TrackingStore) -> None:
+def test_an_empty_file_has_the_same_columns(store: TrackingStore, at: Place) -> None:
     """A query over a run's folder must not stumble over a run in which nothing was updated."""
     path = store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, ())
 
-    table = pq.read_table(path, partitioning=None)
+    table = at.table(path)
     assert COLUMNS == list(zip(table.schema.names, table.schema.types, strict=True))
     assert 0 == table.num_rows
 
 
-def test_publishing_the_same_file_again_gives_the_same_bytes(store: TrackingStore) -> None:
+def test_publishing_the_same_file_again_gives_the_same_bytes(store: TrackingStore, at: Place) -> None:
     """After a crash a file is published again; a bucket's versions and checksums should see no difference."""
     records = [a_record(str(number)) for number in range(25_000)]
 
-    first = hashlib.sha256(Path(publish(store, FIRST, *records)).read_bytes()).hexdigest()
-    second = hashlib.sha256(Path(publish(store, FIRST, *records)).read_bytes()).hexdigest()
+    first = hashlib.sha256(at.read(publish(store, FIRST, *records))).hexdigest()
+    second = hashlib.sha256(at.read(publish(store, FIRST, *records))).hexdigest()
 
     assert first == second
 
@@ -162,35 +161,33 @@ def test_a_record_knows_its_file(fields: dict[str, str], batch_type: BatchType) 
     assert batch_type == a_record(**fields).batch_type
 
 
-def test_readers_never_see_a_file_that_is_being_written(store: TrackingStore, tmp_path: Path) -> None:
+def test_readers_never_see_a_file_that_is_being_written(store: TrackingStore, at: Place) -> None:
     """Records are published while a run goes on, and somebody may be querying the folder."""
-    folder = tmp_path / "tracking" / FOLDER / FIRST
     seen_midway = []
 
     def records() -> Iterator[SyncRecord]:
         for number in range(30_000):
             if number == 25_000:  # some row groups are on disk by now
-                seen_midway.append((list(folder.glob("*.parquet")), len(list(folder.iterdir()))))
+                seen_midway.extend(name for name in at.names() if name.endswith(".parquet"))
             yield a_record(str(number))
 
     store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, records())
 
-    assert [([], 1)] == seen_midway
-    assert ["records_updated.0.parquet"] == [path.name for path in folder.iterdir()]
+    assert [] == seen_midway
+    assert ["records_updated.0.parquet"] == at.names(f"{FOLDER}/{FIRST}")
 
 
-def test_a_reader_beside_a_writer_reads_only_whole_files(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_reader_beside_a_writer_reads_only_whole_files(store: TrackingStore, at: Place) -> None:
     """The same with a real second thread that polls the folder while files come and are replaced."""
-    folder = tmp_path / "tracking" / FOLDER / FIRST
+    folder = f"{FOLDER}/{FIRST}"
     records = [a_record(str(number)) for number in range(2_000)]
     has_ended = threading.Event()
     row_counts: list[int] = []
 
     def poll() -> None:
         while not has_ended.is_set():
-            row_counts.extend(
-                pq.read_table(path, partitioning=None).num_rows for path in folder.glob("*.parquet")
-            )
+            names = [name for name in at.names(folder) if name.endswith(".parquet")]
+            row_counts.extend(at.table(f"{folder}/{name}").num_rows for name in names)
 
     reader = threading.Thread(target=poll)
     reader.start()
@@ -204,7 +201,7 @@ def test_a_reader_beside_a_writer_reads_only_whole_files(store: TrackingStore, t
     assert {2_000} == set(row_counts)
 
 
-def test_a_failed_publication_leaves_nothing(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_failed_publication_leaves_nothing(store: TrackingStore, at: Place) -> None:
     """A half written file would stay for ever, or be taken for a whole one."""
 
     def records() -> Iterator[SyncRecord]:
@@ -214,10 +211,10 @@ def test_a_failed_publication_leaves_nothing(store: TrackingStore, tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         store.publish("sync.hubspot", FIRST, BatchType.UPDATED, 0, records())
 
-    assert [] == list((tmp_path / "tracking" / FOLDER / FIRST).iterdir())
+    assert [] == at.names()
 
 
-def test_metadata_says_what_the_contract_lists(store: TrackingStore, tmp_path: Path) -> None:
+def test_metadata_says_what_the_contract_lists(store: TrackingStore, at: Place) -> None:
     """It is how other programs find out what a run's payloads look like."""
     store.write_metadata("sync.hubspot", FIRST, some_metadata(dagster_run_id="d-1"))
 
@@ -233,26 +230,25 @@ def test_metadata_says_what_the_contract_lists(store: TrackingStore, tmp_path: P
         "dagster_run_id": "d-1",
         "versions": {"from": 1, "to": 3},
         "counts": {"succeeded": {"insert": 2}},
-    } == json.loads((tmp_path / "tracking" / FOLDER / FIRST / "metadata.json").read_text())
+    } == at.json(f"{FOLDER}/{FIRST}/metadata.json")
 
 
-def test_a_finished_run_always_has_a_file_of_updates(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_finished_run_always_has_a_file_of_updates(store: TrackingStore, at: Place) -> None:
     """A run that only deleted is read by the same query as any other."""
     publish(store, FIRST, a_record(operation="delete", change_type="delete"))
     store.finish_run("sync.hubspot", FIRST, some_metadata())
 
-    folder = tmp_path / "tracking" / FOLDER / FIRST
-    assert ["metadata.json", "records_deleted.0.parquet", "records_updated.0.parquet"] == sorted(
-        path.name for path in folder.iterdir()
+    assert ["metadata.json", "records_deleted.0.parquet", "records_updated.0.parquet"] == at.names(
+        f"{FOLDER}/{FIRST}"
     )
 
 
-def test_finishing_a_run_keeps_its_records(store: TrackingStore) -> None:
+def test_finishing_a_run_keeps_its_records(store: TrackingStore, at: Place) -> None:
     """The empty file is for runs without updates only."""
     path = publish(store, FIRST, a_record())
     store.finish_run("sync.hubspot", FIRST, some_metadata())
 
-    assert 1 == pq.read_table(path, partitioning=None).num_rows
+    assert 1 == at.table(path).num_rows
 
 
 def test_delivered_since_gives_the_later_runs_sent_records(store: TrackingStore) -> None:
@@ -280,23 +276,20 @@ def test_delivered_since_no_run_gives_all(store: TrackingStore) -> None:
     assert ["1", "2"] == [record.identifier for record in store.delivered_since("sync.hubspot", None)]
 
 
-def test_syncs_and_organizations_are_kept_apart(tmp_path: Path) -> None:
+def test_syncs_and_organizations_are_kept_apart(at: Place) -> None:
     """Two organizations may share one bucket."""
-    publish(TrackingStore(str(tmp_path), organization="a"), FIRST, a_record())
+    publish(at.store(organization="a"), FIRST, a_record())
 
-    assert (FIRST,) == TrackingStore(str(tmp_path), organization="a").runs("sync.hubspot")
-    assert () == TrackingStore(str(tmp_path), organization="b").runs("sync.hubspot")
-    assert () == TrackingStore(str(tmp_path), organization="a").runs("sync.hub")
+    assert (FIRST,) == at.store(organization="a").runs("sync.hubspot")
+    assert () == at.store(organization="b").runs("sync.hubspot")
+    assert () == at.store(organization="a").runs("sync.hub")
 
 
-def test_what_else_lies_in_the_folder_is_left_alone(store: TrackingStore, tmp_path: Path) -> None:
+def test_what_else_lies_in_the_folder_is_left_alone(store: TrackingStore, at: Place) -> None:
     """Desktops and people put files everywhere."""
     publish(store, FIRST, a_record())
-    folder = tmp_path / "tracking" / FOLDER
-    (folder / ".DS_Store").write_text("")
-    (folder / "notes.txt").write_text("")
-    (folder / FIRST / "records_other.0.parquet").write_text("")
-    (folder / FIRST / "copy of records_updated.0.parquet").write_text("")
+    for name in (".DS_Store", "notes.txt", f"{FIRST}/records_other.0.parquet", f"{FIRST}/copy of x.parquet"):
+        at.write(f"{FOLDER}/{name}", b"")
 
     assert ["7"] == [record.identifier for record in store.delivered_since("sync.hubspot", None)]
 
@@ -318,10 +311,17 @@ def test_any_other_sync_id_has_its_folder(store: TrackingStore, sync_id: str) ->
     assert FIRST == store.newest_frontier(sync_id).run_id
 
 
-def test_an_address_that_is_no_folder_is_refused() -> None:
-    """A folder named s3: would take the records silently."""
-    with pytest.raises(SettingsError, match=r"'s3://bucket/x' is not a folder"):
-        TrackingStore("s3://bucket/x")
+def test_an_address_that_nobody_can_open_is_refused() -> None:
+    """A folder of that name would take the records silently."""
+    with pytest.raises(SettingsError, match=r"tracking = 'nope://bucket/x' can't be opened: .*nope"):
+        TrackingStore("nope://bucket/x")
+
+
+def test_a_bucket_that_is_not_there_is_a_sentence(s3_variables: Mapping[str, str]) -> None:
+    """And says what becomes of the records."""
+    store = TrackingStore(Address("s3://nobodys/x", read_s3_access(s3_variables, {})))
+    with pytest.raises(StateError, match=r"s3://nobodys/x can't be reached: .* kept in the queue"):
+        publish(store, FIRST, a_record())
 
 
 def test_a_new_store_is_private_and_one_of_the_users_keeps_his_permissions(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_a_run_replaces_its_own_frontier(store: TrackingStore) -> None:
     assert 5 == store.newest_frontier("sync.hubspot").watermark
 
 
-def test_a_frontier_is_written_and_read_a_part_at_a_time(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_frontier_is_written_and_read_a_part_at_a_time(store: TrackingStore, at: Place) -> None:
     """An API that was down for a day leaves a million units, which needn't fit in memory."""
     store.write_frontier(
         a_frontier(
@@ -375,53 +375,52 @@ def test_a_frontier_is_written_and_read_a_part_at_a_time(store: TrackingStore, t
         )
     )
 
-    file = pq.ParquetFile(tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet")
+    file = pq.ParquetFile(io.BytesIO(at.read(FRONTIER)))
     assert 4 == file.num_row_groups
     keys = [unit.key for unit in store.newest_frontier("sync.hubspot").units]
     assert [str(n) for n in range(35_000)] == keys
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"])
-def test_a_damaged_frontier_says_what_to_do(store: TrackingStore, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_frontier_says_what_to_do(store: TrackingStore, at: Place, content: bytes) -> None:
     """Going on from an older one silently would send things again."""
     store.write_frontier(a_frontier())
-    (tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet").write_bytes(content)
+    at.write(FRONTIER, content)
 
     with pytest.raises(StateError, match=r"can't be read \(.*delete it to go on from the run before"):
         store.newest_frontier("sync.hubspot")
 
 
-def test_a_frontier_of_a_later_format_is_not_guessed_at(store: TrackingStore, tmp_path: Path) -> None:
+def test_a_frontier_of_a_later_format_is_not_guessed_at(store: TrackingStore, at: Place) -> None:
     """Half of what is unsettled would be worse than none."""
     store.write_frontier(a_frontier())
-    path = tmp_path / "tracking/frontiers/1/sync.hubspot" / f"{FIRST}.parquet"
-    pq.write_table(pa.table({"key": ["1"]}), path)
+    file = io.BytesIO()
+    pq.write_table(pa.table({"key": ["1"]}), file)
+    at.write(FRONTIER, file.getvalue())
 
     with pytest.raises(StateError, match="isn't a frontier that this ondatra knows"):
         store.newest_frontier("sync.hubspot")
 
 
 @pytest.mark.parametrize("where", ["frontier", "records"])
-def test_a_file_that_is_damaged_inside_is_named(store: TrackingStore, where: str, tmp_path: Path) -> None:
+def test_a_file_that_is_damaged_inside_is_named(store: TrackingStore, where: str, at: Place) -> None:
     """Its end may be whole while a part before it isn't."""
     unit = FrontierUnit("7", 3, "dead", "", None, "7 1 [7]", 1, None, "no", None)
     store.write_frontier(a_frontier(units=[unit]))
     publish(store, FIRST, a_record())
-    (path,) = (tmp_path / "tracking").glob(
-        "frontiers/*/*/*.parquet" if where == "frontier" else "sync_tracking_datasets/**/*.parquet"
-    )
+    (name,) = (name for name in at.names() if name.startswith("frontiers") == (where == "frontier"))
     read = {
         "frontier": lambda: store.newest_frontier("sync.hubspot").units,
         "records": lambda: store.delivered_since("sync.hubspot", None),
     }[where]
-    content = path.read_bytes()
-    path.write_bytes(content[:4] + bytes(60) + content[64:])
+    content = at.read(name)
+    at.write(name, content[:4] + bytes(60) + content[64:])
 
-    with pytest.raises(StateError, match=f"{path.name} can't be read"):
+    with pytest.raises(StateError, match=f"{name} can't be read"):
         list(read())
 
 
-def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, tmp_path: Path) -> None:
+def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, at: Place) -> None:
     """Records are joined with them by id."""
     store.write_facts(
         facts_of(
@@ -434,7 +433,7 @@ def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, tmp_path:
     )
 
     def read(table: str) -> list[dict[str, str | None]]:
-        return pq.read_table(tmp_path / "tracking/metadata/1" / f"{table}.parquet").to_pylist()
+        return at.table(f"metadata/1/{table}.parquet").to_pylist()
 
     def a_source(model: str) -> dict[str, str | None]:
         unused = dict.fromkeys(("business_object_id", "filter_segment_id", "cohort_id"))
@@ -454,7 +453,7 @@ def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, tmp_path:
     ] == read("destination_objects")
 
 
-def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, tmp_path: Path) -> None:
+def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, at: Place) -> None:
     """A query that joins them shouldn't break on the first day."""
     store.write_facts(facts_of([]))
 
@@ -470,4 +469,7 @@ def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, 
         ],
         "destinations": ["id", "type", "name"],
         "destination_objects": ["id", "type", "name"],
-    } == {path.stem: pq.read_schema(path).names for path in (tmp_path / "tracking/metadata/1").iterdir()}
+    } == {
+        name.removesuffix(".parquet"): at.table(f"metadata/1/{name}").column_names
+        for name in at.names("metadata/1")
+    }

@@ -1,0 +1,77 @@
+"""Where tracking files may lie, looked at past the store: a folder, a bucket, an address for fsspec."""
+
+import dataclasses
+import io
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFileSystem
+from pyarrow.fs import FSSpecHandler as Handler
+from support.moto_store import BUCKET
+
+from ondatra_dagster.planning.s3_objects import s3_files
+from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
+from ondatra_dagster.tracking.store import TrackingStore
+
+KINDS = ("folder", "S3", "fsspec")
+_numbers = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One address that is a test's own."""
+
+    address: str
+    root: str  # the same for `files`
+    files: FileSystem
+
+    def store(self, **options: str) -> TrackingStore:
+        return TrackingStore(self.address, **options)
+
+    def names(self, below: str = "") -> list[str]:
+        """All files below a folder, by their names in it."""
+        if isinstance(self.files, LocalFileSystem):  # Arrow's own listing fails where one goes meanwhile
+            here = Path(self.root, below)
+            return sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
+        root = f"{self.root}/{below}".rstrip("/")
+        found = self.files.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+        return sorted(file.path[len(root) + 1 :] for file in found if file.type == FileType.File)
+
+    def read(self, name: str) -> bytes:
+        """A file by its name, or by the address that the store gave."""
+        inside = name.removeprefix(self.address).lstrip("/")
+        with self.files.open_input_stream(f"{self.root}/{inside}", compression=None) as file:
+            return bytes(file.read())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file there behind the store's back."""
+        with self.files.open_output_stream(f"{self.root}/{name}", compression=None) as file:
+            file.write(content)
+
+    def table(self, name: str) -> pa.Table:
+        return pq.read_table(io.BytesIO(self.read(name)), partitioning=None)
+
+    def json(self, name: str) -> Any:
+        return json.loads(self.read(name))
+
+
+def place(kind: str, folder: Path, variables: Mapping[str, str]) -> Iterator[Place]:
+    """A new place of that kind; `variables` are how S3 is reached."""
+    if kind == "folder":
+        yield Place(str(folder), str(folder), LocalFileSystem())
+    elif kind == "S3":
+        access = read_s3_access(variables, {})
+        root = f"{BUCKET}/test {next(_numbers)}"
+        yield Place(Address(f"s3://{root}", access), root, s3_files(access))
+    else:
+        root = f"/test {next(_numbers)}"
+        memory = fsspec.filesystem("memory")
+        yield Place(Address(f"memory:/{root}", S3Access()), root, PyFileSystem(Handler(memory)))
+        memory.rm(root, recursive=True) if memory.exists(root) else None

@@ -1,0 +1,90 @@
+"""What others see of a run's records while it goes on: real queue, real publisher, real files."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.places import Place
+
+from ondatra_dagster.changes import ChangeType, Column, Layout
+from ondatra_dagster.delivery.queue import publication
+from ondatra_dagster.delivery.queue.publication import FILE_ROWS
+from ondatra_dagster.delivery.queue.settled import UPDATED, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.sync.records import Publisher
+from ondatra_dagster.tracking.record import SCHEMA, Operation
+
+RUN = "20261118T120102Z-aaaaaa"
+FOLDER = f"sync_tracking_datasets/1/sync.crm/{RUN}"
+ROWS, BATCH = 200_000, 5_000
+ATTEMPT = Attempt(run_id=RUN, started_at=1.0, ended_at=2.0, max_attempts=3)
+
+
+class Reader:
+    """Opens every file that it sees, again and again, while others write."""
+
+    def __init__(self, at: Place) -> None:
+        self.seen: list[int] = []  # how many rows there were, look by look
+        self.wrong: list[str] = []
+        self._at = at
+        self._news = threading.Condition()
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._poll)
+
+    def __enter__(self) -> "Reader":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._has_ended = True
+        self._thread.join()
+
+    def wait_for_a_look(self) -> None:
+        """Until it has looked once more from begin to end."""
+        with self._news:
+            begun = len(self.seen) + 1  # the one that is under way may have begun before
+            assert self._news.wait_for(lambda: len(self.seen) > begun, timeout=60)
+
+    def _poll(self) -> None:
+        while not self._has_ended:
+            rows = sum(map(self._rows_of, self._at.names(FOLDER)))
+            with self._news:
+                self.seen.append(rows)
+                self._news.notify_all()
+
+    def _rows_of(self, name: str) -> int:
+        if not name.endswith(".parquet"):
+            return 0
+        try:
+            table = self._at.table(f"{FOLDER}/{name}")
+        except Exception as error:  # whatever a reader could stumble over
+            self.wrong.append(f"{name}: {error!r}")
+            return 0
+        if table.schema != SCHEMA:
+            self.wrong.append(f"{name}: {table.schema}")
+        return table.num_rows
+
+
+@pytest.mark.parametrize("at", ["folder", "S3"], indirect=True)
+def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(at: Place, tmp_path: Path) -> None:
+    """Somebody's query runs each minute, whatever we do."""
+    with open_queue(tmp_path / "sync.crm.sqlite", shape=Shape.ROW) as queue, Reader(at) as reader:
+        layout = queue.layout_id(Layout((Column("id", "bigint"),)))
+        publication.begin_run(queue, RUN, "{}")
+        publisher = Publisher(queue, at.store(), sync_id="sync.crm", run_id=RUN, operation=Operation.UPSERT)
+        for first in range(0, ROWS, BATCH):
+            rows = [
+                SettledRow(str(n), n, ChangeType.INSERT, 1, "succeeded", None, layout, f"[{n}]")
+                for n in range(first, first + BATCH)
+            ]
+            with queue.store.immediate():
+                keep_settled(queue, UPDATED, rows, ATTEMPT)
+            publisher.note(len(rows), now=3.0)
+            if (first + BATCH) % FILE_ROWS == 0:
+                reader.wait_for_a_look()
+        publisher.publish_all()
+        reader.wait_for_a_look()
+    assert [] == reader.wrong
+    assert {FILE_ROWS, 2 * FILE_ROWS, 3 * FILE_ROWS, ROWS} <= set(reader.seen)
+    assert sorted(reader.seen) == reader.seen
