@@ -4,6 +4,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
+import pytest
+from fsspec.implementations.arrow import ArrowFSWrapper
+from support.places import Place
 
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.downloads import write_download
@@ -13,6 +16,7 @@ from ondatra_dagster.tracking.record_search import RunRecords, search_runs
 from ondatra_dagster.tracking.store import TrackingStore
 
 RUN_ID = "20261118T120102Z-kqzwtm"
+LATER = "20261118T120202Z-aaaaaa"
 BUCKET = "s3://your_bucket/sync_tracking_datasets/1/2/3"
 FAILED_BY_MESSAGE = """
 SELECT status_message, ARRAY_AGG(identifier) AS rejected_records
@@ -70,6 +74,40 @@ def test_the_query_for_failed_records_runs_where_nothing_was_sent(tmp_path: Path
     store.publish("sync.hubspot", RUN_ID, BatchType.UPDATED, 0, ())
 
     assert {} == rejected_by_message(store.run_address("sync.hubspot", RUN_ID))
+
+
+@pytest.mark.parametrize("at", ["folder", "S3"], indirect=True)
+def test_the_query_runs_over_all_runs_of_all_syncs(at: Place) -> None:
+    """With */* in place of the run: files of all runs have the same columns and types, an empty run's too."""
+    store = at.store()
+    refused = a_record("2", "rejected", "no such plan")
+    store.publish("sync.hubspot", RUN_ID, BatchType.UPDATED, 0, [a_record("1", "succeeded"), refused])
+    store.publish("sync.hubspot", RUN_ID, BatchType.INVALID, 0, [a_record("6", "NULL")])
+    store.publish("sync.hubspot", LATER, BatchType.UPDATED, 0, ())
+    gone = a_record("3", "rejected", "still in use")._replace(operation="delete", change_type="delete")
+    store.publish("sync.erp", LATER, BatchType.DELETED, 0, [gone])
+
+    with duckdb.connect() as database:
+        address = duckdb_address(at, database)
+        query = FAILED_BY_MESSAGE.replace(BUCKET, f"{address}/sync_tracking_datasets/1/*/*")
+        assert {"no such plan": ["2"], "still in use": ["3"]} == dict(database.sql(query).fetchall())
+        files = database.sql(
+            f"select * from parquet_schema('{address}/sync_tracking_datasets/1/*/*/*.parquet')"
+        )
+        by_file = {}
+        for file, *of_column in files.fetchall():
+            by_file.setdefault(file, []).append(of_column[:6])
+        assert 4 == len(by_file)
+        assert 1 == len({str(columns) for columns in by_file.values()})
+
+
+def duckdb_address(at: Place, database: duckdb.DuckDBPyConnection) -> str:
+    """The place as DuckDB opens it without an extension, which it would have to fetch."""
+    if at.address == at.root:
+        return at.address
+    files = ArrowFSWrapper(at.files)
+    database.register_filesystem(files)
+    return f"{files.protocol}://{at.root.lstrip('/')}"
 
 
 def test_the_columns_are_those_of_the_document(tmp_path: Path) -> None:

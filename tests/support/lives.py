@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from support.books import Books
 from support.destinations import Destination, KilledError, Store
 
 from ondatra_dagster.changes import Layout, Segment
@@ -22,6 +23,7 @@ from ondatra_dagster.project.kinds import KINDS, Kind
 from ondatra_dagster.sync.whole_table import whole_segment
 
 WHOLE = 0
+RUN = "run"
 SHAPES = {"merge": Shape.ROW, "tracked": Shape.GROUP, "scd2": Shape.VERSION}
 HISTORIES = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "1"))
 
@@ -68,6 +70,7 @@ class Life:
     store: Store
     path: Path
     chance: random.Random
+    books: Books | None = None  # where somebody wants to know what is kept of it
 
     def __post_init__(self) -> None:
         self.destination = Destination(self.store, self.chance)
@@ -80,31 +83,39 @@ class Life:
         """One run, which may be killed; before it somebody may have asked for what is left."""
         with self.open() as queue:
             try:
+                run_id = self.books.begin(queue) if self.books else RUN
                 self._take_in(queue)
                 if self.chance.random() < 0.5:
                     hasten(queue)
                 if self.chance.random() < 0.3:
                     replay(queue, now=1.0)
-                self._send(queue)
+                self._send(queue, run_id)
+                if self.books:
+                    self.books.end(queue, run_id)
             except KilledError:
                 return
 
     def end_well(self) -> list[object]:
         """The API recovers, and an operator sends what is left; what is then still in the queue."""
         self.destination.faults = False
+        if self.books:
+            self.books.store.faults = False
         with self.open() as queue:
             self._take_in(queue)
             # a frozen batch ends as its journal says, or is given up: what is left then goes by itself
             for _ in range(3):
+                run_id = self.books.begin(queue) if self.books else RUN
                 hasten(queue)
                 replay(queue, now=1.0)
-                self._send(queue)
+                self._send(queue, run_id)
+                if self.books:
+                    self.books.end(queue, run_id)
             return [*queue.store.rows("select * from unit"), *queue.store.rows("select * from batch")]
 
     def _take_in(self, queue: Queue) -> None:
         if self.table.version > queue.watermark:
             for segment in self._segments(queue.watermark):
-                enqueue(queue, segment, now=1.0)
+                enqueue(queue, self.books.noted(segment) if self.books else segment, now=1.0)
 
     def _segments(self, watermark: int) -> list[Segment]:
         table = self.table
@@ -113,9 +124,9 @@ class Life:
             return [whole_segment(table, after=watermark, upto=table.version, columns=columns)]
         return list(table.segments(None if watermark < 0 else watermark, table.version))
 
-    def _send(self, queue: Queue) -> None:
+    def _send(self, queue: Queue, run_id: str) -> None:
         course = Course(
-            run_id="run",
+            run_id=run_id,
             batch_size=self.sink.batch_size,
             max_attempts=3,
             max_concurrent=self.sink.max_concurrent,
@@ -123,6 +134,7 @@ class Life:
         )
 
         def settled(batch: Batch, settled: Settled) -> None:
-            """Nothing to add."""
+            if self.books:
+                self.books.may_publish(queue, run_id)
 
         deliver(queue, self.destination, course, clock=lambda: 1.0, on_settled=settled)
