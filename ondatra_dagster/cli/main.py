@@ -11,8 +11,8 @@ import click
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
-    *("dead", "forget", "history", "init", "lineage", "pause", "query", "records", "replay", "resync"),
-    *("resume", "run", "status", "validate"),
+    *("dead", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records", "replay"),
+    *("resync", "resume", "run", "status", "validate"),
 )
 FAILED = 1
 WRONG_INVOCATION = 2

@@ -17,7 +17,7 @@ from ondatra_dagster.orchestration.model_assets import model_asset
 from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
-from ondatra_dagster.orchestration.schedules import model_schedule
+from ondatra_dagster.orchestration.schedules import model_schedule, upkeep_schedules
 from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
@@ -64,7 +64,10 @@ def definitions_of(
                 *map(sink_asset, syncs),
             ],
             asset_checks=[sink_checks(sync) for sync in syncs],
-            schedules=[model_schedule(model, model.schedule) for model in models if model.schedule],
+            schedules=[
+                *(model_schedule(model, model.schedule) for model in models if model.schedule),
+                *(upkeep_schedules() if syncs else ()),
+            ],
             sensors=[
                 *(sink_sensor(workspace, sync) for sync in syncs),
                 *([due_sensor(workspace)] if syncs else ()),

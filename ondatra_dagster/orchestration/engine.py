@@ -4,14 +4,19 @@ No Dagster here, and Spark behind a port: it starts when the first model or feed
 """
 
 import dataclasses
+import logging
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ondatra_dagster.changes import Column, identifier
-from ondatra_dagster.errors import ChecksFailedError, OndatraError
+from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
+from ondatra_dagster.operations.fact_tables import refresh_fact_tables
+from ondatra_dagster.operations.maintain import Done, maintain
+from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.orchestration import sync_runs
+from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -25,6 +30,8 @@ from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import set_aside
+
+log = logging.getLogger(__name__)
 
 
 class InvalidSample(Protocol):
@@ -77,6 +84,13 @@ class Tables(Protocol):
         """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
 
     def feed(self, sync: Sync) -> Feed: ...
+    def sync_log(self, *, waits: bool = True) -> LogTable:
+        """The table of what was sent, for which one may have to wait."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether Spark is up, so that nothing has to be started."""
+
     def start_early(self, models: Iterable[Model]) -> None: ...
     def activity(self) -> str:
         """What is being done just now; "" where nobody knows."""
@@ -223,6 +237,30 @@ class Engine:
         result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
         self._progress.sync_ended(result)
         return result
+
+    def end(self) -> None:
+        """End a run: with Spark up, records that aren't in the sync log yet are appended to it.
+
+        A run is none the worse for a log that can't be written: the next one, or `maintain`, appends what is
+        missing.
+        """
+        if not self.tables.is_open:
+            return
+        try:
+            done = self.workspace.sync_log.bring_up(lambda: self.tables.sync_log(waits=False))
+        except BusyError:
+            return  # another run is at it, and it may not have seen what is new
+        except OndatraError as error:
+            log.warning("the sync log is left as it is: %s", error)
+            return
+        log.info("%s", done.did)
+
+    def maintain(self) -> Iterator[Done]:
+        """Do what has to be done from time to time, and tell of each duty when it has ended."""
+        return maintain(duties(self.workspace, self.tables.sync_log))
+
+    def refresh_fact_tables(self) -> Done:
+        return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())
 
     def records_address(self, result: SyncResult) -> str | None:
         """Where the records of a sync's run are; None when it left none."""

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ondatra_dagster.changes import InvalidRow, Segment
-from ondatra_dagster.orchestration.engine import Engine, Written
+from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.orchestration.engine import Engine, Tables, Written
 from ondatra_dagster.orchestration.progress import Progress
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -32,8 +33,16 @@ class OpenEngine(Protocol):
 @contextlib.contextmanager
 def open_engine(workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
     """The engine of a project; what it started ends with it."""
-    with SparkTables(workspace.settings) as tables:
-        yield Engine(workspace, tables, progress=progress)
+    with SparkTables(workspace.settings) as tables, engine_over(tables, workspace, progress) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def engine_over(tables: Tables, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+    """The engine over tables that are open; what a run does last is done in the end, unless it is cut off."""
+    engine = Engine(workspace, tables, progress=progress)
+    yield engine
+    engine.end()
 
 
 class SparkTables:
@@ -50,6 +59,11 @@ class SparkTables:
 
             self._warehouse = Warehouse(self._settings)
         return self._warehouse
+
+    @property
+    def is_open(self) -> bool:
+        """Whether Spark is up."""
+        return self._warehouse is not None and self._warehouse.started
 
     def start_early(self, models: Iterable[Model]) -> None:
         """Let Spark come up while something else is being done, fit for these models."""
@@ -79,6 +93,12 @@ class SparkTables:
         from ondatra_dagster.warehouse.work_size import model_bytes
 
         self.warehouse.expect(model_bytes(self._settings, model))
+
+    def sync_log(self, *, waits: bool = True) -> LogTable:
+        """The table of what was sent; Spark starts when something is appended to it."""
+        from ondatra_dagster.warehouse.sync_log import SyncLogTable
+
+        return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
     def feed(self, sync: Sync) -> "LazyFeed":
         return LazyFeed(lambda: self._feed(sync))

@@ -1,9 +1,18 @@
-"""What runs at its time: a model with a @schedule, and its sync. On from the start, as its file says so."""
+"""What runs at its time: models with a @schedule and their syncs, and what keeps the project in order.
+
+On from the start: a model's because its file says so, the others because nobody thinks of them.
+"""
 
 import dagster as dg
 
+from ondatra_dagster.operations.maintain import Done
+from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
+from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.project.model import Model
+
+EACH_SIX_HOURS = "0 */6 * * *"
+EACH_DAY = "20 3 * * *"  # when few look
 
 
 def model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
@@ -16,4 +25,57 @@ def model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
         target=[key, sink_key(model)] if model.sink else [key],
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {cron}",
+    )
+
+
+@dg.op(name="ondatra_maintain", description="Sync log, retention of records, fact tables")
+def _maintain(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
+    """Do all duties; those that failed fail the run when all have had their turn."""
+    with failures(ondatra, "maintain"):
+        ends = list(ondatra.maintain())
+        _report(context, ends)
+        failed = "; ".join(end.did for end in ends if not end.is_good)
+        if failed:
+            raise dg.Failure(failed, allow_retries=False)
+
+
+@dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records")
+def _fact_tables(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
+    with failures(ondatra, "fact tables"):
+        _report(context, [ondatra.refresh_fact_tables()])
+
+
+@dg.job(name="ondatra_maintain_job", description="What has to be done each day")
+def maintain_job() -> None:
+    _maintain()
+
+
+@dg.job(name="ondatra_fact_tables_job", description="What has to be done each six hours")
+def fact_tables_job() -> None:
+    _fact_tables()
+
+
+def upkeep_schedules() -> list[dg.ScheduleDefinition]:
+    """The schedules of a project that has syncs."""
+    return [
+        dg.ScheduleDefinition(
+            name=name,
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            job=job,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+        )
+        for name, cron, job in (
+            ("ondatra_fact_tables", EACH_SIX_HOURS, fact_tables_job),
+            ("ondatra_maintain", EACH_DAY, maintain_job),
+        )
+    ]
+
+
+def _report(context: dg.OpExecutionContext, ends: list[Done]) -> None:
+    """Show in Dagster what was done."""
+    for end in ends:
+        context.log.info("%s: %s", end.duty, end.did)
+    context.add_output_metadata(
+        {f"{end.duty}/{name}": number for end in ends for name, number in end.counts.items()}
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
+from ondatra_dagster.operations.sync_log import SyncLog
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
 from ondatra_dagster.planning.known_columns import known_columns
 from ondatra_dagster.planning.noop_cache import NoopCache
@@ -71,6 +72,10 @@ class Workspace:
             organization=settings.organization,
             workspace=settings.workspace,
         )
+
+    @property
+    def sync_log(self) -> SyncLog:
+        return SyncLog(self.settings, self.tracking)
 
     @functools.cached_property
     def lineage(self) -> Lineage:

@@ -29,6 +29,7 @@ FEED_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove|cdc)"')
 OTHER_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 CHANGES_ROWS = re.compile(rb'"dataChange"\s*:\s*true')
 INVALID_SUFFIX = "__invalid"
+SYNC_LOG = "ondatra.sync_log"  # the table of what was sent, beside those of the models
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
 
@@ -86,6 +87,15 @@ def read_table_state(table: str | Path) -> TableState | None:
         metrics=commit.get("operationMetrics", {}),
         partition_columns=tuple(metadata.get("partitionColumns") or ()),
     )
+
+
+def commit_notes(table: str | Path) -> Iterator[str]:
+    """The user metadata of the table's commits that have some, the newest first; none without a table."""
+    log = open_log(table)
+    for version in _commits(log.names()):
+        note = _read_commit(log, version).get("commitInfo", {}).get("userMetadata")
+        if note:
+            yield note
 
 
 def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:

@@ -3,8 +3,14 @@
 import dataclasses
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.planning.delta_log import INVALID_SUFFIX, invalid_path, read_table_state, table_path
-from ondatra_dagster.project.inputs.sources import table_of
+from ondatra_dagster.planning.delta_log import (
+    INVALID_SUFFIX,
+    SYNC_LOG,
+    invalid_path,
+    read_table_state,
+    table_path,
+)
+from ondatra_dagster.project.inputs.sources import sources_of, table_of
 from ondatra_dagster.project.model import SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.addresses import Address
@@ -32,14 +38,18 @@ def named_table(project: Project, name: str) -> NamedTable:
         remedy = "no row of it was ever set aside"
         return NamedTable(name=model.name + INVALID_SUFFIX, address=aside, remedy=remedy)
     schema, _, table_name = name.partition(".")
-    for source, location in project.settings.sources.items():
+    for source, location in sources_of(project.settings).items():
         if table_name and source.casefold() == schema.casefold():
             found = SourceInput(source=source, table=table_name, location=location)
             address = table_of(found, project.settings)
-            return NamedTable(
-                name=found.name, address=address, remedy=f"there is no such table in {location}", source=found
-            )
+            return NamedTable(name=found.name, address=address, remedy=_remedy(found), source=found)
     raise SelectionError(f"there is no table {name!r}; {_correction(project, name)}")
+
+
+def _remedy(source: SourceInput) -> str:
+    if source.name.casefold() == SYNC_LOG:
+        return "it is made when a run with Spark has sent something, or by: ondatra maintain"
+    return f"there is no such table in {source.location}"
 
 
 def _correction(project: Project, name: str) -> str:
@@ -49,7 +59,7 @@ def _correction(project: Project, name: str) -> str:
         for model in project.models.values()
         if read_table_state(invalid_path(table_path(project.settings, model.id)))
     ]
-    guess = nearest(name, [*models, *asides])
+    guess = nearest(name, [*models, *asides, SYNC_LOG])
     if guess:
         return f"did you mean {guess}?"
     sources = [f"{source}.TABLE" for source in project.settings.sources]

@@ -14,7 +14,7 @@ from ondatra_dagster.project import graph
 from ondatra_dagster.project.draft import Draft, read_draft
 from ondatra_dagster.project.header import Header
 from ondatra_dagster.project.inputs.file_options import FORMATS
-from ondatra_dagster.project.inputs.sources import Names, is_there, remedy_of
+from ondatra_dagster.project.inputs.sources import OWN_SCHEMA, Names, is_there, remedy_of, sources_of
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_files import ModelFile, find_models, find_sinks
 from ondatra_dagster.project.project import Project
@@ -50,7 +50,7 @@ def read_project(root: Path, settings: Settings) -> Reading:
     warnings: list[Problem] = []
     sinks = find_sinks(root)
     files = find_models(root, problems.append)
-    names = Names(models={file.name.casefold(): file.name for file in files}, sources=settings.sources)
+    names = Names(models={file.name.casefold(): file.name for file in files}, sources=sources_of(settings))
     drafts = [draft for file in files if (draft := read_draft(file, sinks, problems.append))]
     models: dict[str, Model] = {}
     lines: dict[str, Found] = {}
@@ -154,6 +154,7 @@ def _clashing_sources(files: Sequence[ModelFile], settings: Settings) -> Iterato
     for source in settings.sources:
         taken = f"models/{source}" if source.casefold() in folders else None
         taken = "a file format" if source.casefold() in FORMATS else taken
+        taken = "where ondatra's own tables are" if source.casefold() == OWN_SCHEMA else taken
         if taken:
             what = f"[tool.ondatra.sources] {source!r} is also {taken}"
             file, line = place_of(f"sources.{source}", settings.root)

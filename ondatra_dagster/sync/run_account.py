@@ -80,6 +80,7 @@ class RunAccount:
         return RunMetadata(
             source=start.sync.ends.source_endpoint,
             destination=start.sync.ends.destination_endpoint,
+            destination_object=start.sync.ends.object_endpoint,
             started_at=start.at,
             columns=start.source.columns,
             dagster_run_id=start.occasion.dagster_run_id,
@@ -128,6 +129,7 @@ def _load_metadata(text: str) -> RunMetadata:
             **fields,
             "source": Endpoint(*fields["source"]),
             "destination": Endpoint(*fields["destination"]),
+            "destination_object": Endpoint(*fields["destination_object"]),
             "started_at": datetime.fromisoformat(fields["started_at"]).astimezone(UTC),
             "columns": tuple(Column(*column) for column in fields["columns"]),
         }

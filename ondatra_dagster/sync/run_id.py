@@ -15,3 +15,11 @@ def new_run_id(now: datetime, *, after: str | None, random: random.Random) -> st
         moment = datetime.strptime(after.partition("-")[0], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1)
     letters = "".join(random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
     return f"{moment.strftime(_TIME)}-{letters}"
+
+
+def begun_at(run_id: str) -> datetime | None:
+    """When a run began, as its id says; None of what isn't one."""
+    try:
+        return datetime.strptime(run_id.partition("-")[0], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -9,6 +9,7 @@ import orjson
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, Layout, Segment
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, known_keys
 from ondatra_dagster.delivery.queue.fold import Folded
+from ondatra_dagster.delivery.queue.form import NAMED_SINCE
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.target import Shape, load_image
 from ondatra_dagster.sync.ports import SourceState
@@ -31,17 +32,26 @@ class Sent:
     """The newest acknowledged change of each key."""
 
     def __init__(
-        self, sync: Sync, tracking: TrackingStore, table_id: str, *, since: str | None, named_since: str
+        self,
+        sync: Sync,
+        tracking: TrackingStore,
+        table_id: str,
+        *,
+        since: str | None = None,
+        upto: str | None = None,
+        named_since: str,
     ) -> None:
         self._sync = sync
         self._tracking = tracking
         self._table_id = table_id
         self._since = since
+        self._upto = upto
+        self._named_since = named_since
         self._newest: dict[str, Mark] = {}
         # of records that call their keys otherwise, the rows are what can be found again
         self._rows: dict[int | None, Mark] = {}
         for end in self._ends():
-            if sync.delivers_by_key and end.run_id <= named_since:
+            if self._is_named_otherwise(end):
                 if end.table_id == table_id:
                     _keep_newest(self._rows, end.rowid, _mark(end))
             else:
@@ -58,6 +68,14 @@ class Sent:
         """Whether its newest acknowledged change wasn't its end."""
         return key in self._newest and self._newest[key].stays
 
+    def held(self) -> Iterator[Delivered]:
+        """The records, with their payloads, of what the API has."""
+        for end in self._ends(with_payload=True):
+            mark = _mark(end)
+            newest = self._row(end) if self._is_named_otherwise(end) else self._newest[self._key(end)]
+            if mark.stays and newest == mark:
+                yield end
+
     def gone(self, queue: Queue, source: SourceState) -> Segment:
         """Deletes of what the API has and the queue doesn't know, all of the table being in the queue."""
         layout = Layout(source.columns)
@@ -72,9 +90,19 @@ class Sent:
         return Segment(-1, source.version, [FeedPage(layout, together)])
 
     def _ends(self, *, with_payload: bool = False) -> Iterator[Delivered]:
-        for end in self._tracking.delivered_since(self._sync.id, self._since, with_payload=with_payload):
+        delivered = self._tracking.delivered_since(
+            self._sync.id, self._since, upto=self._upto, with_payload=with_payload
+        )
+        for end in delivered:
             if end.status == RecordStatus.SUCCEEDED:
                 yield end
+
+    def _is_named_otherwise(self, end: Delivered) -> bool:
+        """Whether the record's identifier is of a key that the model had before."""
+        return self._sync.delivers_by_key and end.run_id <= self._named_since
+
+    def _row(self, end: Delivered) -> Mark | None:
+        return self._rows.get(end.rowid) if end.table_id == self._table_id else None
 
     def _key(self, end: Delivered) -> str:
         """The unit that the record is of; rowids name rows of one table only."""
@@ -95,6 +123,20 @@ def _mark(end: Delivered) -> Mark:
 
 def _keep_newest(newest: dict[Name, Mark], name: Name, mark: Mark) -> None:
     newest[name] = max(mark, newest.get(name, mark))
+
+
+def keep_sent(sync: Sync, tracking: TrackingStore, *, through: str) -> None:
+    """Keep what a resync has to know of the runs up to that one, so that their records may go.
+
+    Nothing is kept where a resync doesn't ask, or where rows come and go without a key: of these, what is
+    older than the records that are kept counts as new.
+    """
+    kind, frontier = sync.model.kind, tracking.newest_frontier(sync.id)
+    if frontier is None or kind.only_adds or kind.replaces_rows or sync.shape is Shape.MIRROR:
+        return
+    named_since = frontier.notes.get(NAMED_SINCE, "")
+    sent = Sent(sync, tracking, frontier.table_id, upto=through, named_since=named_since)
+    tracking.keep_sent(sync.id, sent.held(), through=through)
 
 
 def _known(queue: Queue, keys: set[str]) -> Iterator[str]:

@@ -22,8 +22,12 @@ class BatchType(enum.StrEnum):
 NumberedFile: TypeAlias = tuple[BatchType, int]  # one of a run's files of records
 
 
+def organization_folder(organization: str) -> str:
+    return f"sync_tracking_datasets/{_part(organization, 'organization')}"
+
+
 def sync_folder(organization: str, sync_id: str) -> str:
-    return f"sync_tracking_datasets/{_part(organization, 'organization')}/{_part(sync_id, 'sync id')}"
+    return f"{organization_folder(organization)}/{_part(sync_id, 'sync id')}"
 
 
 def run_folder(organization: str, sync_id: str, run_id: str) -> str:
@@ -48,6 +52,15 @@ def frontier_folder(organization: str, sync_id: str) -> str:
 
 def frontier_file(organization: str, sync_id: str, run_id: str) -> str:
     return f"{frontier_folder(organization, sync_id)}/{_part(run_id, 'run id')}.parquet"
+
+
+def is_name(text: str) -> bool:
+    """Whether a folder of ours can be called that."""
+    return _PART.fullmatch(text) is not None
+
+
+def sent_file(organization: str, sync_id: str) -> str:
+    return f"sent/{_part(organization, 'organization')}/{_part(sync_id, 'sync id')}.parquet"
 
 
 def fact_file(organization: str, table: str) -> str:

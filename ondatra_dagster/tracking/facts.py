@@ -25,6 +25,11 @@ class SyncEnds(NamedTuple):
     def destination_endpoint(self) -> Endpoint:
         return Endpoint(type=f"{self.destination}::Connection", id=self.destination)
 
+    @property
+    def object_endpoint(self) -> Endpoint:
+        type_ = f"{self.destination}::ObjectTypes::{self.object}"
+        return Endpoint(type=type_, id=f"{self.destination}/{self.object}")
+
 
 class SourceObject(NamedTuple):
     id: str
@@ -97,8 +102,5 @@ def _destination(sync: SyncEnds) -> Destination:
 
 
 def _destination_object(sync: SyncEnds) -> DestinationObject:
-    return DestinationObject(
-        id=f"{sync.destination}/{sync.object}",
-        type=f"{sync.destination}::ObjectTypes::{sync.object}",
-        name=sync.object,
-    )
+    found = sync.object_endpoint
+    return DestinationObject(id=found.id, type=found.type, name=sync.object)

@@ -23,6 +23,7 @@ class RunMetadata:
 
     source: Endpoint
     destination: Endpoint
+    destination_object: Endpoint
     started_at: datetime
     columns: tuple[Column, ...]
     dagster_run_id: str | None
@@ -57,6 +58,7 @@ def metadata_json(
         "sync_run_id": run_id,
         "source": metadata.source._asdict(),
         "destination": metadata.destination._asdict(),
+        "destination_object": metadata.destination_object._asdict(),
         "started_at": _iso(metadata.started_at),
         "record_payload_schema": payload_schema(metadata.columns),
         "dagster_run_id": metadata.dagster_run_id,

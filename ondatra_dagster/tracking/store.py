@@ -5,11 +5,13 @@ It writes and finds files; what is in them belongs to the modules beside, when t
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
+import orjson
 import pyarrow as pa
 
+from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking import addresses, parquet_files
@@ -27,6 +29,9 @@ from ondatra_dagster.tracking.record import (
     SyncRecord,
     record_batches,
 )
+from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_sent
+
+_PARQUET = ".parquet"
 
 
 class TrackingStore:
@@ -88,11 +93,10 @@ class TrackingStore:
 
     def newest_frontier(self, sync_id: str) -> Frontier | None:
         """The frontier of the newest run that left one; its units are read while one loops over them."""
-        folder = addresses.frontier_folder(self._organization, sync_id)
-        files = [file for file in self._files.names(folder) if file.endswith(".parquet")]
-        if not files:
+        runs = self.frontier_runs(sync_id)
+        if not runs:
             return None
-        name = f"{folder}/{max(files, key=lambda file: file.removesuffix('.parquet'))}"
+        name = addresses.frontier_file(self._organization, sync_id, runs[-1])
         remedy = (
             "bring it back from a backup, or delete it to go on from the run before it and the records since"
         )
@@ -100,24 +104,95 @@ class TrackingStore:
 
     def forget_frontiers(self, sync_id: str) -> None:
         """Let no run of the sync have left anything to go on from; its records stay."""
-        folder = addresses.frontier_folder(self._organization, sync_id)
-        for file in self._files.names(folder):
-            self._files.remove(f"{folder}/{file}")
+        for run_id in self.frontier_runs(sync_id):
+            self.remove_frontier(sync_id, run_id)
+
+    def frontier_runs(self, sync_id: str) -> tuple[str, ...]:
+        """The runs that left a frontier which is still there, the oldest first."""
+        files = self._files.names(addresses.frontier_folder(self._organization, sync_id))
+        return tuple(sorted(file.removesuffix(_PARQUET) for file in files if file.endswith(_PARQUET)))
+
+    def remove_frontier(self, sync_id: str, run_id: str) -> int:
+        """Let what that run left be forgotten; how many bytes that frees."""
+        return self._files.remove(addresses.frontier_file(self._organization, sync_id, run_id))
+
+    def remove_run(self, sync_id: str, run_id: str) -> int:
+        """Remove all that the run published; how many bytes that frees."""
+        folder = self._run_folder(sync_id, run_id)
+        freed = sum(self._files.remove(f"{folder}/{name}") for name in self._files.names(folder))
+        self._files.remove(folder)
+        return freed
 
     def delivered_since(
-        self, sync_id: str, run_id: str | None, *, with_payload: bool = False
+        self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
     ) -> Iterator[Delivered]:
         """The succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
 
-        Within a run they have no order: a key's newest is the one of the highest table version.
+        Within a run they have no order: a key's newest is the one of the highest table version. Of runs that
+        are pruned there is what `keep_sent` was given.
         """
+        after, through = run_id or "", self._sent_through(sync_id)
+        if after < through:
+            with self._reading_sent(sync_id) as file:
+                ends = read_sent(file, with_payload=with_payload)
+                yield from (end for end in ends if end.run_id > after)
         for later in self.runs(sync_id):
-            if run_id is None or later > run_id:
+            if later > max(after, through) and (upto is None or later <= upto):
                 yield from self._delivered_in(sync_id, later, with_payload=with_payload)
+
+    def keep_sent(self, sync_id: str, ends: Iterable[Delivered], *, through: str) -> None:
+        """Keep these records, with their payloads, in place of all that the runs up to that one say."""
+        with self._files.writing(addresses.sent_file(self._organization, sync_id)) as file:
+            write_sent(file, ends, through=through)
+
+    def _sent_through(self, sync_id: str) -> str:
+        """The newest run that `keep_sent` was told of; sorts before all when there is none."""
+        try:
+            with self._reading_sent(sync_id) as file:
+                return sent_through(file)
+        except FileNotFoundError:
+            return ""
+
+    def _reading_sent(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        remedy = "bring it back from a backup, or delete it to let what it says be forgotten"
+        name = addresses.sent_file(self._organization, sync_id)
+        return self._reading(name, remedy, let_pass=(FileNotFoundError,))
 
     def runs(self, sync_id: str) -> tuple[str, ...]:
         """The ids of the runs that have a folder, the oldest first."""
-        return tuple(self._files.names(addresses.sync_folder(self._organization, sync_id)))
+        names = self._files.names(addresses.sync_folder(self._organization, sync_id))
+        return tuple(filter(addresses.is_name, names))
+
+    def syncs(self) -> tuple[str, ...]:
+        """The ids of the syncs that have left anything, those of other projects here too."""
+        folder = addresses.organization_folder(self._organization)
+        return tuple(filter(addresses.is_name, self._files.names(folder)))
+
+    def metadata(self, sync_id: str, run_id: str) -> Mapping[str, Json] | None:
+        """What the run's metadata.json says; None when there is none."""
+        try:
+            with self._files.reading(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
+                fields: Mapping[str, Json] = orjson.loads(file.read())
+                return fields
+        except FileNotFoundError:
+            return None
+
+    def is_ours(self, metadata: Mapping[str, Json] | None) -> bool:
+        """Whether a run is one of this project's, and not of another one that keeps its records here too."""
+        return metadata is None or metadata.get("workspace_id") == self._workspace
+
+    def record_files(self, sync_id: str, run_id: str) -> list[NumberedFile]:
+        """The run's files of records that are there now, by type and number."""
+        found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))
+        return sorted(batch for batch in found if batch is not None)
+
+    @contextlib.contextmanager
+    def reading_records(self, sync_id: str, run_id: str, file: NumberedFile) -> Iterator[BinaryIO]:
+        """One of these files; raises FileNotFoundError when it is there no more."""
+        name = f"{self._run_folder(sync_id, run_id)}/{addresses.records_file(*file)}"
+        remedy = "bring it back from a backup, or delete it"
+        with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as opened:
+            yield opened
 
     def record_files(self, sync_id: str, run_id: str) -> list[NumberedFile]:
         """The run's files of records that are there now, by type and number."""

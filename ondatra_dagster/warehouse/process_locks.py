@@ -61,12 +61,12 @@ def wait_for_orphans(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(locks: Path, table: str, *, run_id: str) -> Iterator[None]:
-    """Hold the table for one write; BusyError names the holder after ten minutes."""
+def writing(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Hold the table for one write; BusyError names the holder, mostly after ten minutes."""
     lock = FileLock(
         locks / f"{table}.lock",
         purpose=f"run {run_id}",
-        wait_seconds=WAIT_SECONDS,
+        wait_seconds=wait_seconds,
         on_wait=logger.warning,
     )
     with lock:

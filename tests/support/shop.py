@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from support.log_table import PlainLogTable
 
 from ondatra_dagster.changes import (
     Change,
@@ -25,6 +26,7 @@ from ondatra_dagster.changes import (
 )
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.orchestration.engine import Engine
+from ondatra_dagster.orchestration.opening import engine_over
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, Progress, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -153,6 +155,8 @@ class PlainTables:
         self.refreshed: list[str] = []  # those that were to be brought to just their query's rows
         self.broken: set[str] = set()  # models that fail
         self.feeds_read = 0
+        self.is_open = False  # nothing of it is Spark, which a run would use for its log
+        self.log = PlainLogTable(settings)
         self.started_early_for: list[str] = []
 
     def start_early(self, models: Iterable[Model]) -> None:
@@ -160,6 +164,9 @@ class PlainTables:
 
     def activity(self) -> str:
         return "reading rows"
+
+    def sync_log(self, *, waits: bool = True) -> PlainLogTable:
+        return self.log
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> list[Row]:
         self.computed.append(model.name)
@@ -327,4 +334,5 @@ class Shop:
 
     @contextlib.contextmanager
     def opened(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
-        yield Engine(workspace, self.tables, progress=progress or self.heard)
+        with engine_over(self.tables, workspace, progress or self.heard) as engine:
+            yield engine

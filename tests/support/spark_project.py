@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.opening import SparkTables
+from ondatra_dagster.orchestration.opening import SparkTables, engine_over
 from ondatra_dagster.orchestration.progress import Progress
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.project.model import Model
@@ -56,16 +56,23 @@ class SparkProject:
     def workspace(self) -> Workspace:
         return load_workspace(self.root)
 
-    def run(self) -> int:
-        """`ondatra run`; its exit code."""
-
-        @contextlib.contextmanager
-        def opened(workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
-            with BorrowedTables(workspace.settings, self.session) as tables:
-                yield Engine(workspace, tables, progress=progress)
-
+    def run(self, *, keeps_log: bool = False) -> int:
+        """`ondatra run`; its exit code. The sync log is only kept if that is asked for: it takes a second."""
         workspace = self.workspace
+        opened = self.opened if keeps_log else self._opened_without_end
         return run(workspace, workspace.plan(None), as_json=False, opened=opened)
+
+    @contextlib.contextmanager
+    def opened(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+        """The engine over the session of the test run."""
+        tables = BorrowedTables(workspace.settings, self.session)
+        with engine_over(tables, workspace, progress) as engine:
+            yield engine
+
+    @contextlib.contextmanager
+    def _opened_without_end(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+        with BorrowedTables(workspace.settings, self.session) as tables:
+            yield Engine(workspace, tables, progress=progress)
 
     def tables(self) -> BorrowedTables:
         return BorrowedTables(self.workspace.settings, self.session)

@@ -12,6 +12,7 @@ from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.suggestions import nearest
 
 Options = tuple[tuple[str, str], ...]
+OWN_SCHEMA = "ondatra"  # of the tables that ondatra itself keeps in the warehouse
 
 
 class UnknownInputError(ValueError):
@@ -28,7 +29,7 @@ class Names:
     """All that a query of the project may read."""
 
     models: Mapping[str, str]  # id → as the file is spelled
-    sources: Mapping[str, str]  # as in the settings
+    sources: Mapping[str, str]  # name → where they are
 
     def find(self, parts: Sequence[str], options: Options = ()) -> Input:
         """The input that a name of these parts stands for; raises UnknownInputError."""
@@ -77,6 +78,11 @@ def _file(file_format: str, path: str, options: Options) -> FileInput:
     return FileInput(format=file_format, path=path, options=options)
 
 
+def sources_of(settings: Settings) -> Mapping[str, str]:
+    """Where the tables of each source are: the user's sources, and the tables that ondatra keeps itself."""
+    return {**settings.sources, OWN_SCHEMA: f"{settings.warehouse.rstrip('/')}/{OWN_SCHEMA}"}
+
+
 def is_there(file: FileInput | SourceInput, settings: Settings) -> bool:
     """Whether the files are there now, as far as that can be seen without asking another machine."""
     if isinstance(file, SourceInput):
@@ -89,6 +95,8 @@ def is_there(file: FileInput | SourceInput, settings: Settings) -> bool:
 
 def remedy_of(file: FileInput | SourceInput, settings: Settings) -> str:
     """What to do about a file or a table that isn't there."""
+    if isinstance(file, SourceInput) and file.source == OWN_SCHEMA:
+        return "it is made when a run has sent something"
     table = table_of(file, settings) if isinstance(file, SourceInput) else None
     path = local_path(table) if table else None
     if path is not None and path.parent.is_dir():

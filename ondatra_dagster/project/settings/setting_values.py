@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ondatra_dagster.project.suggestions import correction
 
 SINKS = ("on", "dry", "off")
+FOREVER = "forever"
 
 
 class BadValueError(ValueError):
@@ -33,6 +34,14 @@ def read_folder_name(value: object) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
         raise BadValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def read_days(value: object) -> str:
+    """A number of days, or forever."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (text == FOREVER or (text.isdecimal() and int(text) > 0)):
+        raise BadValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER!r}")
     return text
 
 
@@ -86,6 +95,7 @@ READERS: Mapping[str, Reader] = {
     "spark.conf": read_conf,
     "sinks": read_sinks,
     "tracking": read_text,
+    "tracking_retention_days": read_days,
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,

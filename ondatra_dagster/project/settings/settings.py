@@ -14,12 +14,19 @@ from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
-from ondatra_dagster.project.settings.setting_values import PREFIX, READERS, VARIABLES, BadValueError
+from ondatra_dagster.project.settings.setting_values import (
+    FOREVER,
+    PREFIX,
+    READERS,
+    VARIABLES,
+    BadValueError,
+)
 from ondatra_dagster.project.suggestions import correction
 
 DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
 HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
 AWS_VERSION = "2.35.4"  # what that Hadoop was built with
+RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -60,6 +67,7 @@ class Settings:
     jars: Path  # where Delta's jars are kept
     spark: SparkSettings = SparkSettings()
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
+    tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
     sinks: str = "on"  # on, dry, off
     organization: str = "1"
     workspace: str = "1"
@@ -133,6 +141,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             conf=tables.get("spark.conf", {}),
         ),
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
+        tracking_retention_days=_retention(texts),
         sinks=texts.get("sinks", "on"),
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),
@@ -141,6 +150,12 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
         java_home=_path(root, java_home) if java_home else None,
         secrets=secrets,
     )
+
+
+def _retention(texts: Mapping[str, str]) -> int | None:
+    """A place of the user's own is his to clear; ours isn't looked after by anybody else."""
+    days = texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
+    return None if days == FOREVER else int(days)
 
 
 def _path(root: Path, written: str) -> Path:

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 from support.parquet_table import write_table
 from support.shop import Shop
 from support.terminal import Terminal
+
+from ondatra_dagster.cli.run import run
 
 ROWS = pa.table(
     {
@@ -76,3 +79,17 @@ def test_a_table_that_is_not_there_says_what_to_do(
 def test_a_source_that_has_no_such_table_says_so(ondatra: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONDATRA_SOURCES", '{"lake": "data/lake"}')
     assert "lake.x: there is no such table in data/lake\n" == ondatra("query", "lake.x").err
+
+
+def test_the_sync_log_is_shown_as_any_table(shop: Shop, ondatra: Terminal) -> None:
+    """Without Spark; before there is one it says how it comes to be."""
+    assert "it is made when a run with Spark has sent something" in ondatra("query", "ondatra.sync_log").err
+    workspace = shop.workspace
+    run(workspace, workspace.plan(None), as_json=False, opened=shop.opened)
+    workspace.sync_log.append(shop.tables.log)
+    said = ondatra("query", "ondatra.sync_log", "--json")
+    rows = [orjson.loads(line) for line in said.out.splitlines()]
+    assert {("a1", "succeeded"), ("b2", "succeeded")} == {
+        (row["record_identifier"], row["status"]) for row in rows
+    }
+    assert "did you mean ondatra.sync_log?" in ondatra("query", "sync_log").err

@@ -114,12 +114,21 @@ def test_a_schedule_runs_the_model_and_its_sync(root: Path) -> None:
     path = root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @schedule: 0 6 * * mon-fri\n{path.read_text()}")
     definitions = build_definitions(root)
-    (schedule,) = definitions.get_repository_def().schedule_defs
-    assert ("sync__crm__schedule", "0 6 * * mon-fri", "UTC") == (
-        schedule.name,
-        schedule.cron_schedule,
-        schedule.execution_timezone,
-    )
+    schedule = definitions.get_repository_def().get_schedule_def("sync__crm__schedule")
+    assert ("0 6 * * mon-fri", "UTC") == (schedule.cron_schedule, schedule.execution_timezone)
     assert dg.DefaultScheduleStatus.RUNNING is schedule.default_status
     graph = definitions.resolve_asset_graph()
     assert {CRM, PUSH} == schedule.target.resolvable_to_job.selection.resolve(graph)
+
+
+def test_what_keeps_a_project_in_order_runs_at_its_times(root: Path) -> None:
+    """Nobody thinks of it; and a project without syncs has nothing of that kind."""
+    schedules = build_definitions(root).get_repository_def().schedule_defs
+    assert {"ondatra_fact_tables": "0 */6 * * *", "ondatra_maintain": "20 3 * * *"} == {
+        schedule.name: schedule.cron_schedule for schedule in schedules
+    }
+    assert {("UTC", dg.DefaultScheduleStatus.RUNNING)} == {
+        (schedule.execution_timezone, schedule.default_status) for schedule in schedules
+    }
+    (root / "models" / "sync" / "crm.sql").unlink()
+    assert [] == build_definitions(root).get_repository_def().schedule_defs

@@ -29,6 +29,7 @@ def project(tmp_path: Path) -> Project:
         ("MART/orders", "mart.Orders", ".ondatra/warehouse/mart/orders"),
         ("mart.orders__INVALID", "mart.Orders__invalid", ".ondatra/warehouse/mart/orders__invalid"),
         ("shop.My Deals", "Shop.My Deals", "lake/My Deals"),
+        ("ondatra.sync_log", "ondatra.sync_log", ".ondatra/warehouse/ondatra/sync_log"),
     ],
 )
 def test_a_table_is_found(project: Project, name: str, found: str, place: str) -> None:

@@ -206,6 +206,10 @@ def test_what_is_not_a_model_is_left_alone(load):
             {"pyproject.toml": '[tool.ondatra.sources]\ncsv = "x.y"'},
             "pyproject.toml:2: [tool.ondatra.sources] 'csv' is also a file format; rename the source",
         ),
+        (
+            {"pyproject.toml": '[tool.ondatra.sources]\nOndatra = "x.y"'},
+            "pyproject.toml:2: [tool.ondatra.sources] 'Ondatra' is also where ondatra's own tables are",
+        ),
     ],
 )
 def test_a_problem_says_where_what_and_what_to_do(problems, files, expected):
@@ -462,3 +466,13 @@ from c left join o on o.customer_id = c.id where c.email is not null order by 1
     }
     root = write({**files, "x": ""})
     assert names == list(load_project(root, read_settings(root, {})).models)
+
+
+def test_the_sync_log_is_there_to_be_read(load):
+    """Nobody declares it."""
+    project = load({"models/ops/rejects.sql": "select status_message from Ondatra.sync_log"})
+    (read,) = project.models["ops.rejects"].inputs
+    assert ("ondatra", "sync_log") == (read.source, read.table)
+    assert "ondatra.sync_log isn't there; it is made when a run has sent something" in str(
+        project.warnings[0]
+    )

@@ -86,6 +86,7 @@ def some_metadata(**fields: object) -> RunMetadata:
         **{
             "source": Endpoint("DataWarehouse::Query", "sync.hubspot"),
             "destination": Endpoint("HubSpot::Connection", "HubSpot"),
+            "destination_object": Endpoint("HubSpot::ObjectTypes::Contact", "HubSpot/Contact"),
             "started_at": STARTED,
             "columns": (Column("id", "bigint"), Column("email", "string")),
             "dagster_run_id": None,
@@ -225,6 +226,7 @@ def test_metadata_says_what_the_contract_lists(store: TrackingStore, at: Place) 
         "sync_run_id": FIRST,
         "source": {"type": "DataWarehouse::Query", "id": "sync.hubspot"},
         "destination": {"type": "HubSpot::Connection", "id": "HubSpot"},
+        "destination_object": {"type": "HubSpot::ObjectTypes::Contact", "id": "HubSpot/Contact"},
         "started_at": "2026-11-18T12:01:02.345678Z",
         "record_payload_schema": {"id": "number", "email": "string"},
         "dagster_run_id": "d-1",
@@ -418,6 +420,36 @@ def test_a_file_that_is_damaged_inside_is_named(store: TrackingStore, where: str
 
     with pytest.raises(StateError, match=f"{name} can't be read"):
         list(read())
+
+
+def test_a_run_and_its_frontier_can_be_removed(store: TrackingStore, at: Place) -> None:
+    """And tell how much room that makes; a second time it makes none."""
+    for run_id in (FIRST, SECOND):
+        publish(store, run_id, a_record())
+        store.finish_run("sync.hubspot", run_id, some_metadata())
+        store.write_frontier(a_frontier(run_id))
+    size = sum(len(at.read(f"{FOLDER}/{FIRST}/{name}")) for name in at.names(f"{FOLDER}/{FIRST}"))
+
+    assert [size, 0] == [store.remove_run("sync.hubspot", FIRST) for _ in range(2)]
+    assert store.remove_frontier("sync.hubspot", FIRST) > 0
+    assert ((SECOND,), (SECOND,)) == (store.runs("sync.hubspot"), store.frontier_runs("sync.hubspot"))
+    assert SECOND == store.newest_frontier("sync.hubspot").run_id
+
+
+def test_what_is_kept_of_older_runs_comes_before_the_records_of_later_ones(store: TrackingStore) -> None:
+    """Whether the older runs are still there or not."""
+    for run_id, identifier in ((FIRST, "1"), (SECOND, "2"), (THIRD, "3")):
+        publish(store, run_id, a_record(identifier))
+    ends = [*store.delivered_since("sync.hubspot", None, upto=SECOND, with_payload=True)]
+    store.keep_sent("sync.hubspot", ends[1:], through=SECOND)
+    store.remove_run("sync.hubspot", SECOND)
+
+    def found(since: str | None) -> list[tuple[str, str]]:
+        delivered = store.delivered_since("sync.hubspot", since, with_payload=True)
+        return [(end.identifier, end.payload) for end in delivered]
+
+    assert [("2", '{"id":2}'), ("3", '{"id":3}')] == found(None) == found(FIRST)
+    assert [("3", '{"id":3}')] == found(SECOND)
 
 
 def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, at: Place) -> None:

@@ -30,6 +30,7 @@ def test_a_project_without_settings_has_defaults(tmp_path):
         state=tmp_path / ".ondatra",
         warehouse=str(tmp_path / ".ondatra" / "warehouse"),
         tracking=str(tmp_path / ".ondatra" / "tracking"),
+        tracking_retention_days=14,
         jars=Path("/cache/ondatra/jars") / settings.DELTA_VERSION,
         spark=SparkSettings(master="local[*]", remote=None, conf={}),
         sinks="on",
@@ -89,6 +90,7 @@ def test_spark_settings_may_be_written_in_any_way_that_toml_has(tmp_path, text):
         ("ONDATRA_SINKS", "off", "sinks", "off"),
         ("ONDATRA_WAREHOUSE", "/lake", "warehouse", "/lake"),
         ("ONDATRA_TRACKING", "s3://b/t", "tracking", "s3://b/t"),
+        ("ONDATRA_TRACKING_RETENTION_DAYS", "30", "tracking_retention_days", 30),
         ("ONDATRA_ORGANIZATION", "acme", "organization", "acme"),
         ("ONDATRA_WORKSPACE", "w", "workspace", "w"),
         ("ONDATRA_JARS", "/jars", "jars", Path("/jars")),
@@ -99,6 +101,28 @@ def test_spark_settings_may_be_written_in_any_way_that_toml_has(tmp_path, text):
 def test_a_variable_wins_over_the_file(tmp_path, variable, value, name, expected):
     root = toml(tmp_path, '[tool.ondatra]\nsinks = "dry"\nwarehouse = "w"\norganization = "o"\njars = "j"\n')
     assert getattr(read_settings(root, {variable: value}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ('tracking = "s3://b/t"', None),
+        ('tracking = "records"', None),
+        ('tracking = "s3://b/t"\ntracking_retention_days = 90', 90),
+        ('tracking_retention_days = "forever"', None),
+        ("", 14),
+    ],
+)
+def test_a_place_of_one_s_own_is_pruned_only_if_that_is_said(tmp_path, text, days):
+    """Who brings a bucket has rules of his own for it."""
+    assert days == read_settings(toml(tmp_path, f"[tool.ondatra]\n{text}"), {}).tracking_retention_days
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "true", '"two"', "1.5", '"14d"'])
+def test_a_retention_that_is_no_number_of_days_is_refused(tmp_path, value):
+    """Nought would remove what was just written."""
+    (problem,) = refusal(toml(tmp_path, f"[tool.ondatra]\ntracking_retention_days = {value}"))
+    assert "is not a number of days; write 1 or more, or 'forever'" in problem
 
 
 def test_every_setting_has_its_variable():

@@ -1,0 +1,36 @@
+"""What has to be done from time to time, one duty after the other; each says what it did.
+
+A duty is a module beside. When they are done: by `ondatra maintain`, and by Dagster's schedules.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ondatra_dagster.errors import OndatraError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How one duty ended."""
+
+    duty: str
+    did: str  # a sentence for people
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    is_good: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """Something to be done, under the name by which it is told of."""
+
+    name: str
+    do: Callable[[], Done]
+
+
+def maintain(duties: Iterable[Duty]) -> Iterator[Done]:
+    """Do each of them in turn, whatever became of the others; one that fails says why."""
+    for duty in duties:
+        try:
+            yield duty.do()
+        except OndatraError as error:
+            yield Done(duty=duty.name, did=str(error), is_good=False)

@@ -1,0 +1,251 @@
+"""The sync log: every published record once, whatever ends where."""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.log_table import PlainLogTable
+from support.places import Place
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.operations.sync_log import SyncLog
+from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.facts import SyncEnds
+from ondatra_dagster.tracking.log_rows import LOG_SCHEMA
+from ondatra_dagster.tracking.metadata import RunMetadata
+from ondatra_dagster.tracking.record import SyncRecord
+from ondatra_dagster.tracking.store import TrackingStore
+
+CRM, ERP = SyncEnds("sync.crm", "HubSpot", "Contact"), SyncEnds("sync.erp", "erp_push", "erp_push")
+FIRST, SECOND, THIRD = "20261118T120102Z-aaaaaa", "20261118T120202Z-aaaaaa", "20261118T120302Z-aaaaaa"
+BEGAN, ENDED = (datetime(2026, 11, 18, 12, 1, second, tzinfo=UTC) for second in (2, 3))
+
+
+class DiedError(Exception):
+    """The process ends here."""
+
+
+def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
+    record = SyncRecord(
+        identifier=identifier,
+        payload=f'{{"id":{identifier}}}',
+        operation="upsert",
+        status="succeeded",
+        status_message=None,
+        batch_started_at=BEGAN,
+        batch_ended_at=ENDED,
+        rowid=1,
+        change_type="insert",
+        table_version=3,
+        table_id="t-1",
+    )
+    return record._replace(**fields)
+
+
+def begin(store: TrackingStore, ends: SyncEnds, run_id: str) -> None:
+    metadata = RunMetadata(
+        source=ends.source_endpoint,
+        destination=ends.destination_endpoint,
+        destination_object=ends.object_endpoint,
+        started_at=BEGAN,
+        columns=(),
+        dagster_run_id=None,
+        version_from=None,
+        version_to=3,
+        counts={},
+    )
+    store.write_metadata(ends.model, run_id, metadata)
+
+
+def publish(
+    store: TrackingStore, run_id: str, *identifiers: str, ends: SyncEnds = CRM, number: int = 0
+) -> None:
+    begin(store, ends, run_id)
+    records = [a_record(identifier) for identifier in identifiers]
+    store.publish(ends.model, run_id, BatchType.UPDATED, number, records)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(tmp_path, {})
+
+
+@pytest.fixture
+def table(settings: Settings) -> PlainLogTable:
+    return PlainLogTable(settings)
+
+
+@pytest.fixture
+def log(settings: Settings, at: Place) -> SyncLog:
+    return SyncLog(settings, at.store())
+
+
+def identifiers(table: PlainLogTable) -> list[str]:
+    return [row["record_identifier"] for row in table.rows()]
+
+
+def test_a_record_is_in_the_log_with_what_it_came_from_and_went_to(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """Its ids are those of the fact tables."""
+    begin(at.store(), CRM, FIRST)
+    refused = a_record(status="rejected", status_message="no such plan")
+    at.store().publish("sync.crm", FIRST, BatchType.UPDATED, 0, [refused])
+    assert 1 == log.append(table)
+    expected = {
+        "log_id": f"sync.crm/{FIRST}/records_updated.0/0",
+        "sync_id": "sync.crm",
+        "sync_run_id": FIRST,
+        "record_identifier": "7",
+        "record_payload": '{"id":7}',
+        "operation": "upsert",
+        "status": "rejected",
+        "status_message": "no such plan",
+        "batch_started_at": BEGAN,
+        "batch_completed_at": ENDED,
+        "source_object_id": "sync.crm",
+        "destination_id": "HubSpot",
+        "destination_object_id": "HubSpot/Contact",
+    }
+    assert list(expected) == LOG_SCHEMA.names
+    assert [expected] == table.rows()
+
+
+def test_records_of_all_syncs_and_earlier_runs_come_in_one_commit(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """Runs without Spark leave theirs for one that has it, and a commit takes a second."""
+    publish(at.store(), FIRST, "1", "2")
+    publish(at.store(), SECOND, "3")
+    publish(at.store(), SECOND, "4", number=1)
+    publish(at.store(), FIRST, "5", ends=ERP)
+    assert 5 == log.append(table)
+    assert (1, ["1", "2", "3", "4", "5"]) == (table.commits, identifiers(table))
+
+
+def test_where_nothing_is_missing_the_table_is_not_opened(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """Else a run with nothing to do would start Spark; a run without a record has nothing either."""
+
+    def opened() -> PlainLogTable:
+        raise AssertionError("nobody should ask for it")
+
+    assert {"records": 0} == log.bring_up(opened).counts
+    at.store().publish("sync.crm", FIRST, BatchType.UPDATED, 0, ())
+    assert {"records": 0} == log.bring_up(opened).counts
+    publish(at.store(), SECOND, "1")
+    assert {"records": 1} == log.bring_up(lambda: table).counts
+    assert {"records": 0} == log.bring_up(opened).counts
+
+
+def test_a_run_that_goes_on_is_taken_as_far_as_it_has_come(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """Two commands at once, or a run that died and whose records the next one publishes."""
+    publish(at.store(), FIRST, "1")
+    log.append(table)
+    publish(at.store(), FIRST, "2", number=1)
+    at.store().publish("sync.crm", FIRST, BatchType.DELETED, 0, [a_record("3", operation="delete")])
+    assert 2 == log.append(table)
+    publish(at.store(), SECOND, "4")
+    assert 1 == log.append(table)
+    assert ["1", "3", "2", "4"] == identifiers(table)
+
+
+def test_records_of_another_project_in_the_same_place_stay_out(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """Projects may share a bucket; each has its own warehouse."""
+    publish(at.store(workspace="theirs"), FIRST, "1", ends=ERP)
+    publish(at.store(), FIRST, "2")
+    assert 1 == log.append(table)
+    assert ["2"] == identifiers(table)
+
+
+def test_more_than_fits_in_memory_comes_in_several_commits(
+    settings: Settings, table: PlainLogTable, at: Place
+) -> None:
+    """A month without Spark may leave more records than memory holds."""
+    publish(at.store(), FIRST, *map(str, range(25_000)))
+    publish(at.store(), SECOND, "x")
+    assert 25_001 == SyncLog(settings, at.store(), commit_bytes=1).append(table)
+    assert (4, [*map(str, range(25_000)), "x"]) == (table.commits, identifiers(table))
+
+
+@pytest.mark.parametrize("at", ["folder"], indirect=True)
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_ends_where_each_record_is_in_the_log_once(settings: Settings, at: Place, seed: int) -> None:
+    """Kills before and after the commit, runs that die and are gone on with, files that come late."""
+    chance = random.Random(seed)
+
+    def may_die(_: str) -> None:
+        if chance.random() < 0.3:
+            raise DiedError
+
+    table = PlainLogTable(settings, at=may_die)
+    log = SyncLog(settings, at.store(), commit_bytes=chance.choice([1, 2_000, 10**9]))
+    expected = []
+    for published in _published(at.store(), chance):
+        expected.append(published)
+        if chance.random() < 0.4:
+            for _ in range(chance.randint(1, 3)):
+                try:
+                    log.append(table)
+                except DiedError:
+                    continue
+    log.append(dataclasses.replace(table, at=lambda _: None))
+    found = [row["log_id"].rpartition("/")[0] for row in table.rows()]
+    assert sorted(name for name, rows in expected for _ in range(rows)) == sorted(found)
+    assert len(found) == len({row["log_id"] for row in table.rows()})
+
+
+def _published(store: TrackingStore, chance: random.Random) -> Iterator[tuple[str, int]]:
+    """Files as runs publish them: each one's name in the log, and how many records it has."""
+    for minute in range(12):
+        ends = chance.choice([CRM, ERP])
+        run_id = f"20261118T12{minute:02}00Z-aaaaaa"
+        begin(store, ends, run_id)
+        numbers = dict.fromkeys(BatchType, 0)
+        for _ in range(chance.randint(0, 4)):
+            kind = chance.choice(list(BatchType))
+            rows = chance.randint(0, 3)
+            records = [a_record(str(number)) for number in range(rows)]
+            store.publish(ends.model, run_id, kind, numbers[kind], records)
+            yield f"{ends.model}/{run_id}/{kind}.{numbers[kind]}", rows
+            numbers[kind] += 1
+
+
+@pytest.mark.parametrize("at", ["folder"], indirect=True)
+def test_what_others_do_to_the_table_does_not_matter(log: SyncLog, table: PlainLogTable, at: Place) -> None:
+    """OPTIMIZE has no note, and somebody's DELETE has one of its own."""
+    publish(at.store(), FIRST, "1")
+    log.append(table)
+    table.commit({"commitInfo": {"operation": "OPTIMIZE"}})
+    table.commit({"commitInfo": {"operation": "DELETE", "userMetadata": "gdpr"}})
+    publish(at.store(), SECOND, "2")
+    assert 1 == log.append(table)
+    assert ["1", "2"] == identifiers(table)
+
+
+@pytest.mark.parametrize("at", ["folder"], indirect=True)
+def test_a_table_that_no_longer_says_what_it_has_is_left_alone(
+    log: SyncLog, table: PlainLogTable, at: Place
+) -> None:
+    """To guess would be to have records twice."""
+    publish(at.store(), FIRST, "1")
+    log.append(table)
+    for file in (table.path / "_delta_log").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"ondatra_sync_log", b"other"))
+    with pytest.raises(WarehouseError, match=r"no longer say what is in it.*; move .* away"):
+        log.append(table)
+
+
+def test_the_log_has_a_type_for_each_column() -> None:
+    """Readers may count on them."""
+    assert {pa.string(), pa.timestamp("us", "UTC")} == set(LOG_SCHEMA.types)

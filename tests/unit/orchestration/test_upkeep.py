@@ -1,0 +1,121 @@
+"""What is done from time to time: through Dagster's jobs, by the command, and at the end of a run."""
+
+import logging
+from pathlib import Path
+
+import dagster as dg
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from support.shop import Shop
+
+from ondatra_dagster.cli.maintain import maintain
+from ondatra_dagster.cli.run import run
+from ondatra_dagster.errors import BusyError, WarehouseError
+from ondatra_dagster.orchestration.definitions import definitions_of
+
+DUTIES = ["sync_log", "tracking_retention", "fact_tables"]
+
+
+def send(shop: Shop) -> int:
+    """`ondatra run`."""
+    workspace = shop.workspace
+    return run(workspace, workspace.plan(None), as_json=False, opened=shop.opened)
+
+
+def job(shop: Shop, instance: dg.DagsterInstance, name: str) -> dg.ExecuteInProcessResult:
+    definitions = definitions_of(shop.workspace, opened=shop.opened)
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    return definitions.resolve_job_def(name).execute_in_process(
+        instance=instance, raise_on_error=False, run_config=quiet
+    )
+
+
+def refuse() -> None:
+    raise WarehouseError("no room")
+
+
+def be_busy() -> None:
+    raise BusyError("ondatra.sync_log is held by process 7")
+
+
+def test_maintain_does_each_duty_and_tells_of_it(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+    """One object a duty for programs, a line for people."""
+    send(shop)
+    capfd.readouterr()
+    assert 0 == maintain(shop.workspace, as_json=True, opened=shop.opened)
+    said = capfd.readouterr()
+    lines = [orjson.loads(line) for line in said.out.splitlines()]
+    assert [(duty, True) for duty in DUTIES] == [(line["duty"], line["ok"]) for line in lines]
+    assert (2, 0, 1) == (lines[0]["records"], lines[1]["runs"], lines[2]["destinations"])
+    assert "✓ sync_log: 2 records appended to ondatra.sync_log" in said.err
+    assert 2 == len(shop.tables.log.rows())
+
+
+def test_a_duty_that_fails_leaves_the_others_to_be_done(
+    shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And its run isn't a good one."""
+    send(shop)
+    shop.tables.log.at = lambda _: refuse()
+    assert 1 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    said = capfd.readouterr().err
+    assert "✗ sync_log: no room" in said
+    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+
+
+def test_dagster_does_the_same_each_day(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Through the same code."""
+    send(shop)
+    result = job(shop, instance, "ondatra_maintain_job")
+    assert result.success
+    assert 2 == len(shop.tables.log.rows())
+    (output,) = [event for event in result.all_events if event.is_successful_output]
+    shown = output.step_output_data.metadata
+    assert {"sync_log/records": 2, "tracking_retention/runs": 0} == {
+        name: shown[name].value for name in ("sync_log/records", "tracking_retention/runs")
+    }
+
+
+def test_a_duty_that_fails_fails_dagsters_run(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """With its sentence."""
+    send(shop)
+    shop.tables.log.at = lambda _: refuse()
+    result = job(shop, instance, "ondatra_maintain_job")
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "no room" in str(failure.step_failure_data.user_failure_data)
+
+
+def test_the_fact_tables_have_a_job_of_their_own(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """A sync is in them before it has sent anything."""
+    assert job(shop, instance, "ondatra_fact_tables_job").success
+    facts = Path(shop.workspace.settings.tracking) / "metadata" / "1"
+    assert ["Demo"] == pq.read_table(facts / "destinations.parquet")["name"].to_pylist()
+
+
+def test_a_run_with_spark_up_keeps_the_log(shop: Shop) -> None:
+    """Others leave it alone, and start nothing for it."""
+    send(shop)
+    assert [] == shop.tables.log.rows()
+    shop.tables.is_open = True
+    (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")
+    assert 0 == send(shop)
+    assert 3 == len(shop.tables.log.rows())
+
+
+@pytest.mark.parametrize("trouble", [refuse, be_busy])
+def test_a_run_is_none_the_worse_for_a_log_that_cannot_be_kept(
+    shop: Shop, caplog: pytest.LogCaptureFixture, trouble: object
+) -> None:
+    """The rows have arrived; the next run appends what is missing."""
+    caplog.set_level(logging.WARNING)
+    shop.tables.is_open = True
+    shop.tables.log.at = lambda _: trouble()
+    assert 0 == send(shop)
+    told = [record.getMessage() for record in caplog.records if "sync log" in record.getMessage()]
+    assert (["the sync log is left as it is: no room"] if trouble is refuse else []) == told
+    assert [] == shop.tables.log.rows()
+    shop.tables.log.at = lambda _: None
+    (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")
+    send(shop)
+    assert 3 == len(shop.tables.log.rows())
