@@ -1,5 +1,6 @@
 """Published records as rows of the sync log: which are still to be taken, and how they stand there."""
 
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -8,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.tracking.addresses import NumberedFile
 from ondatra_dagster.tracking.log_position import Piece, Position
 from ondatra_dagster.tracking.record import SCHEMA
 from ondatra_dagster.tracking.store import TrackingStore
@@ -61,9 +64,12 @@ def missing_of(store: TrackingStore, sync_id: str, run_id: str, position: Positi
 
 def log_rows(store: TrackingStore, piece: Piece) -> LogRows:
     """The rows that a piece is in the log."""
-    with store.reading_records(piece.sync_id, piece.run_id, (piece.batch_type, piece.number)) as file:
-        records = pq.ParquetFile(file).read_row_group(piece.group)
     file_id = f"{piece.sync_id}/{piece.run_id}/{piece.batch_type}.{piece.number}"
+    try:
+        with store.reading_records(piece.sync_id, piece.run_id, (piece.batch_type, piece.number)) as file:
+            records = pq.ParquetFile(file).read_row_group(piece.group)
+    except FileNotFoundError as error:
+        raise StateError(f"the records {file_id} were removed while they were read; try again") from error
     places = range(piece.first, piece.first + piece.rows)
     whole = {"log_id": pa.array([f"{file_id}/{place}" for place in places], pa.string())}
     for name, value in _ends(store, piece.sync_id, piece.run_id).items():
@@ -78,14 +84,19 @@ def together(rows: list[LogRows]) -> LogRows:
 
 def _pieces(store: TrackingStore, sync_id: str, run_id: str) -> Iterator[Piece]:
     for file in store.record_files(sync_id, run_id):
-        first = 0
-        with store.reading_records(sync_id, run_id, file) as opened:
-            footer = pq.ParquetFile(opened).metadata
-        for number in range(footer.num_row_groups):
-            group = footer.row_group(number)
-            if group.num_rows:
-                yield Piece(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
-            first += group.num_rows
+        with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
+            with store.reading_records(sync_id, run_id, file) as opened:
+                footer = pq.ParquetFile(opened).metadata
+            yield from _pieces_of(sync_id, run_id, file, footer)
+
+
+def _pieces_of(sync_id: str, run_id: str, file: NumberedFile, footer: Any) -> Iterator[Piece]:
+    first = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        if group.num_rows:
+            yield Piece(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
+        first += group.num_rows
 
 
 @functools.lru_cache(maxsize=8)  # the pieces of a run come one after the other

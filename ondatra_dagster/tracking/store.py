@@ -170,8 +170,10 @@ class TrackingStore:
 
     def metadata(self, sync_id: str, run_id: str) -> Mapping[str, Json] | None:
         """What the run's metadata.json says; None when there is none."""
+        name = f"{self._run_folder(sync_id, run_id)}/metadata.json"
+        remedy = "bring it back from a backup, or delete it"
         try:
-            with self._files.reading(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
+            with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
                 fields: Mapping[str, Json] = orjson.loads(file.read())
                 return fields
         except FileNotFoundError:
@@ -235,7 +237,7 @@ class TrackingStore:
                 yield file
         except let_pass:
             raise
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
             reason = str(error).strip()
             raise StateError(f"{self._files.address(name)} can't be read ({reason}); {remedy}") from error
 

@@ -8,11 +8,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from support.killed_runs import Run
 from support.shop import lay_down, write_contacts
 
+from ondatra_dagster.planning.live_files import live_table
 from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.warehouse.table_rows import rows_of
 
 pytestmark = pytest.mark.soak
 
@@ -49,6 +52,22 @@ def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp
         assert emails == {key: row["email"] for key, row in api.contacts().items()}, moment
         sent = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
         assert sent.total() - len(sent) <= kills, moment
+    assert recorded(root) == logged(root)
+
+
+def recorded(root: Path) -> list[tuple[str, str]]:
+    """Every published record, by its run."""
+    files = (root / ".ondatra" / "tracking" / "sync_tracking_datasets").rglob("*.parquet")
+    columns = ["sync_run_id", "identifier"]
+    tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
+    return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+def logged(root: Path) -> list[tuple[str, str]]:
+    """Every record in the sync log, by its run."""
+    path = str(root / ".ondatra" / "warehouse" / "ondatra" / "sync_log")
+    rows = [row for page in rows_of(live_table(path), path) for row in page.to_pylist()]
+    return sorted((row["sync_run_id"], row["record_identifier"]) for row in rows)
 
 
 def test_the_queue_folder_deleted_after_a_kill_loses_nothing(api: DemoApi, tmp_path: Path) -> None:

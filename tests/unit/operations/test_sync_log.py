@@ -11,7 +11,7 @@ import pytest
 from support.log_table import PlainLogTable
 from support.places import Place
 
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import StateError, WarehouseError
 from ondatra_dagster.operations.sync_log import SyncLog
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.tracking.addresses import BatchType
@@ -231,6 +231,19 @@ def test_what_others_do_to_the_table_does_not_matter(log: SyncLog, table: PlainL
     publish(at.store(), SECOND, "2")
     assert 1 == log.append(table)
     assert ["1", "2"] == identifiers(table)
+
+
+@pytest.mark.parametrize("file", ["metadata.json", "records_updated.0.parquet"])
+def test_a_damaged_file_is_a_sentence(log: SyncLog, table: PlainLogTable, at: Place, file: str) -> None:
+    """And none of its run is taken, so that it can be brought back; without metadata the ids are unknown."""
+    publish(at.store(), FIRST, "1")
+    folder = f"sync_tracking_datasets/1/sync.crm/{FIRST}"
+    at.write(f"{folder}/{file}", b"{")
+    with pytest.raises(StateError, match=rf"{file} can't be read .*; bring it back"):
+        log.append(table)
+    at.files.delete_file(f"{at.root}/{folder}/{file}")
+    log.append(table)
+    assert [None] * (file == "metadata.json") == [row["destination_id"] for row in table.rows()]
 
 
 @pytest.mark.parametrize("at", ["folder"], indirect=True)
