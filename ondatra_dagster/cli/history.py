@@ -18,7 +18,7 @@ HEAD = ("run", "sync", "started", "by", "versions", "delivered", "rejected", "fa
 def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the newest runs of SYNC, or of all syncs."""
     workspace = open_workspace()
-    runs = workspace.history.runs(workspace.sync(sync).id if sync else None, limit=limit)
+    runs = workspace.history.runs(workspace.sync(sync).id if sync else None, limit=limit, with_dry=True)
     if as_json:
         for run in runs:
             put_json(_object(run))

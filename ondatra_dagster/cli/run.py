@@ -9,6 +9,7 @@ import click
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import duration, put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.orchestration.dry_engine import open_dry_workspace
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
@@ -28,6 +29,12 @@ TRIGGER = "ondatra run"
     help="Compute the models anew into the same tables; equal rows stay, what isn't given any more goes.",
 )
 @click.option(
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="Tell what would be written and sent; nothing is, but for a line in the history.",
+)
+@click.option(
     "--allow-deletes",
     metavar="SYNC",
     multiple=True,
@@ -37,6 +44,7 @@ TRIGGER = "ondatra run"
 def command(
     selection: tuple[str, ...],
     is_full: bool,  # noqa: FBT001 - click calls it by name
+    is_dry: bool,  # noqa: FBT001
     allow_deletes: tuple[str, ...],
     as_json: bool,  # noqa: FBT001
 ) -> int:
@@ -49,11 +57,25 @@ def command(
         say(f"warning: {warning}")
     chosen = select(workspace.project, selection) if selection else None
     allowed = [workspace.sync(name).id for name in allow_deletes]
-    plan = workspace.plan(chosen, is_full=is_full)
+    plan = make_plan(workspace, chosen, is_full=is_full, is_dry=is_dry)
     for sync_id in allowed:
         if why := _lets_nothing_go(workspace, plan, sync_id):
             say(f"--allow-deletes {sync_id} lets nothing go: {why}")
-    return run(workspace, plan, as_json=as_json, allow_deletes=allowed)
+    return run(workspace, plan, as_json=as_json, allow_deletes=allowed, is_dry=is_dry)
+
+
+def make_plan(
+    workspace: Workspace,
+    chosen: Collection[str] | None = None,
+    *,
+    is_full: bool = False,
+    is_dry: bool = False,
+) -> Plan:
+    """What there is to do; a dry run looks at copies already here, for SQLite leaves files where it looks."""
+    if not is_dry:
+        return workspace.plan(chosen, is_full=is_full)
+    with open_dry_workspace(workspace) as rehearsed:
+        return rehearsed.plan(chosen, is_full=is_full)
 
 
 def run(
@@ -64,13 +86,16 @@ def run(
     trigger: str = TRIGGER,
     allow_deletes: Collection[str] = (),
     opened: OpenEngine = open_engine,
+    is_dry: bool = False,
 ) -> int:
     """Run a plan, telling of each model and sync as it ends; the exit code."""
+    if is_dry:
+        say("dry run: nothing is written and nothing is sent")
     if not plan.has_work:
-        _say_idle(workspace, plan, as_json=as_json)
+        _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
-    with contextlib.closing(progress), opened(workspace, progress) as engine:
+    with contextlib.closing(progress), opened(workspace, progress, is_dry=is_dry) as engine:
         if plan.needs_tables:
             engine.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.run import run_plan
@@ -94,12 +119,12 @@ def _lets_nothing_go(workspace: Workspace, plan: Plan, sync_id: str) -> str | No
     return f"{held}; then say it again" if held else None
 
 
-def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool) -> None:
+def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) -> None:
     models, syncs = count(len(plan.models), "model"), count(len(plan.syncs), "sync")
     if as_json:
         put_json({"run": None, "ok": True, "reason": "nothing to do"})
     say(f"nothing to do: {models} and {syncs} have nothing new")
-    for step in plan.syncs:
+    for step in plan.syncs if not is_dry else ():
         queue = workspace.queue(step.sync_id)
         if held := hold(workspace.syncs[step.sync_id], workspace.settings):
             say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")

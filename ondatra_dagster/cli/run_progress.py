@@ -5,11 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.cli import forecast_told
 from ondatra_dagster.cli.live_line import LiveLine
 from ondatra_dagster.cli.output import duration, put_json, say
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
@@ -75,6 +77,9 @@ class TextProgress:
 
     def sync_ended(self, result: SyncResult) -> None:
         summary, sync = result.summary, result.sync
+        if result.forecast:
+            self._foreseen(result, result.forecast)
+            return
         sign = "✗" if result.errors else "→" if summary.has_done_something else "="
         moved = summary.grid.count(Cell.ATTEMPTED) or not summary.message
         said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
@@ -84,6 +89,16 @@ class TextProgress:
             self._line(" ", "", f"{sample.key}: {sample.reason}")
         for error in summary.errors[:SHOWN_SAMPLES]:
             self._line(" ", "", error)
+
+    def _foreseen(self, result: SyncResult, forecast: Forecast) -> None:
+        """What a run would do: its numbers and samples as tables on stdout."""
+        sign = "✗" if result.errors else "→" if forecast.outlook.expected.total else "="
+        said = forecast_told.sentence(forecast)
+        self._line(sign, result.sync.id, said)
+        self._warnings(result.verdicts, told=said)
+        if not forecast.refusal:
+            with self._live:
+                forecast_told.put_tables(result.sync.id, forecast)
 
     def _warnings(self, verdicts: Iterable[CheckVerdict], told: str | None = None) -> None:
         """The checks that didn't pass, but for what is said already."""
@@ -141,6 +156,10 @@ class JsonProgress:
 
     def sync_ended(self, result: SyncResult) -> None:
         summary = result.summary
+        if result.forecast:
+            checks = {"checks": _severities(result.verdicts)}
+            put_json(forecast_told.to_object(result.sync.id, result.forecast) | checks)
+            return
         put_json(
             {
                 "sync": result.sync.id,

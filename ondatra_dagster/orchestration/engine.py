@@ -109,6 +109,8 @@ class Computed:
 class Engine:
     """A project at work."""
 
+    is_dry = False  # whether all is as in a run, and nothing stays or is sent
+
     def __init__(
         self,
         workspace: Workspace,

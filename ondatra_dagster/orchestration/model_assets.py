@@ -7,11 +7,13 @@ import dagster as dg
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_result, model_check_specs
 from ondatra_dagster.orchestration.column_lineage import column_lineage
+from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import file_key, model_key, op_name
 from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.planning.plan import ModelStep
 from ondatra_dagster.project.model import FileInput, Model
 
 FULL_REFRESH = "ondatra/full_refresh"  # a run's tag: compute every chosen model anew, into the same table
@@ -27,9 +29,12 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     )
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
-    ) -> Iterator[dg.MaterializeResult[Computed] | dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.MaterializeResult[Computed] | dg.AssetCheckResult | Observed]:
         with failures(ondatra, model.name):
             step = ondatra.plan_model(model, is_full=FULL_REFRESH in context.run.tags)
+            if ondatra.is_dry:
+                yield from observed(context, key, _metadata(ondatra, _rehearsed(context, ondatra, step)))
+                return
             if step.will_run:
                 computed = ondatra.compute(step, run_id=context.run.run_id)
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
@@ -43,8 +48,18 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
 def _unchanged(key: dg.AssetKey, engine: Engine, kept: ModelResult) -> dg.MaterializeResult[None]:
     """A materialization with the data version that the asset had: what is below sees no change."""
     version = dg.DataVersion(kept.table_version)
-    metadata = shown.model_metadata(kept, column_lineage(engine.workspace, kept.model))
-    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=metadata)
+    return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, kept))
+
+
+def _rehearsed(context: dg.AssetExecutionContext, engine: Engine, step: ModelStep) -> ModelResult:
+    """A dry run writes to no table that anybody knows, so not through an IO manager."""
+    if not step.will_run:
+        return engine.keep(step)
+    return engine.write(engine.compute(step, run_id=context.run.run_id))
+
+
+def _metadata(engine: Engine, result: ModelResult) -> shown.Metadata:
+    return shown.model_metadata(result, column_lineage(engine.workspace, result.model))
 
 
 def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetSpec:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ondatra_dagster.changes import InvalidRow, Segment
 from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
 from ondatra_dagster.orchestration.engine import Engine, Tables, Written
 from ondatra_dagster.orchestration.progress import Progress
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.planning.delta_log import TableState, table_path
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.sync import Sync
@@ -26,15 +28,23 @@ class OpenEngine(Protocol):
     """What makes an engine for as long as a run lasts."""
 
     def __call__(
-        self, workspace: Workspace, progress: Progress | None = None
+        self, workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
     ) -> AbstractContextManager[Engine]: ...
 
 
 @contextlib.contextmanager
-def open_engine(workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
-    """The engine of a project; what it started ends with it."""
-    with SparkTables(workspace.settings) as tables, engine_over(tables, workspace, progress) as engine:
-        yield engine
+def open_engine(
+    workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
+) -> Iterator[Engine]:
+    """The engine of a project; what it started ends with it. A dry one leaves nothing."""
+    with contextlib.ExitStack() as stack:
+        if not is_dry:
+            tables = stack.enter_context(SparkTables(workspace.settings))
+            yield stack.enter_context(engine_over(tables, workspace, progress))
+            return
+        rehearsed = stack.enter_context(open_dry_workspace(workspace))
+        tables = stack.enter_context(SparkTables(rehearsed.settings))
+        yield DryEngine(workspace, rehearsed, tables, progress=progress)
 
 
 @contextlib.contextmanager
@@ -100,15 +110,25 @@ class SparkTables:
 
         return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
-    def feed(self, sync: Sync) -> "LazyFeed":
-        return LazyFeed(lambda: self._feed(sync))
+    def clone(self, original: Address, state: TableState, path: Address) -> None:
+        """Make a table at `path` of what another one is, for a dry run."""
+        from ondatra_dagster.warehouse.clones import clone_table
 
-    def _feed(self, sync: Sync) -> "ChangeFeed":
+        clone_table(self.warehouse.session, original, state, path)
+
+    def feed(self, sync: Sync) -> "LazyFeed":
+        return self.feed_at(sync, table_path(self._settings, sync.model.id))
+
+    def feed_at(self, sync: Sync, table: Address) -> "LazyFeed":
+        """The feed of a table of the sync's model, wherever it is."""
+        return LazyFeed(lambda: self._feed(sync, table))
+
+    def _feed(self, sync: Sync, table: Address) -> "ChangeFeed":
         from ondatra_dagster.warehouse.change_feed import ChangeFeed
 
         return ChangeFeed(
             warehouse=self.warehouse,
-            table=table_path(self._settings, sync.model.id),
+            table=table,
             key_columns=sync.model.key_columns,
             by_key=sync.delivers_by_key,
         )

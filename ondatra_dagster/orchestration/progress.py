@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
@@ -38,6 +39,7 @@ class SyncResult:
     sync: Sync
     summary: RunSummary
     verdicts: tuple[CheckVerdict, ...]
+    forecast: Forecast | None = None  # of a dry run, which sent nothing
 
     @property
     def errors(self) -> tuple[CheckVerdict, ...]:

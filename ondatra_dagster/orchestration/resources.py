@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ondatra_dagster.orchestration import dry_events
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.run_locks import lock_run
@@ -26,7 +27,7 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            yield stack.enter_context(opened(workspace))
+            yield stack.enter_context(opened(workspace, is_dry=dry_events.begin(context.run)))
 
     return engine
 

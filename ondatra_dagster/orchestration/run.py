@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.dry_events import DRY_RUN, WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.instance import open_instance
 from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
@@ -46,11 +47,15 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collect
     tags = {TRIGGER: trigger}
     if any(step.is_full for step in plan.models):
         tags[FULL_REFRESH] = "true"
+    if engine.is_dry:
+        tags |= {DRY_RUN: "true", WITHOUT_MATERIALIZATIONS: "true"}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
     settings = engine.workspace.settings
     definitions = definitions_of(
-        engine.workspace, opened=lambda *_: contextlib.nullcontext(engine), loggers={LOGGER: file_logger}
+        engine.workspace,
+        opened=lambda *_, **__: contextlib.nullcontext(engine),
+        loggers={LOGGER: file_logger},
     )
     folder = settings.state / "logs"
     with logging_to(folder), telling_waits(engine.waits), open_instance(settings) as instance:

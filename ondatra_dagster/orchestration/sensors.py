@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 import orjson
 
+from ondatra_dagster.orchestration.dry_events import is_dry
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.wake import Wake, next_wake
@@ -105,7 +106,7 @@ def dump_wakes(wakes: Mapping[str, Wake]) -> str:
 
 def keys_on_their_way(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
     """Those that a run which hasn't ended has among its own."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=ON_ITS_WAY))
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=ON_ITS_WAY)) if not is_dry(run.tags)]
     if any(run.asset_selection is None for run in runs):
         return set(keys)
     return {key for key in keys for run in runs if key in (run.asset_selection or ())}

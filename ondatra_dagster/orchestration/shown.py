@@ -7,6 +7,7 @@ import dagster as dg
 from ondatra_dagster.changes import Column, Json
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
 
 SAMPLES = 20
@@ -48,6 +49,11 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
     }
 
 
+def push_metadata(result: SyncResult, records: str | None) -> Metadata:
+    """What came of a sync's turn, or what would have come of it in a run that isn't dry."""
+    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, records)
+
+
 def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
     """What came of a sync's turn; `records` is where its records are."""
     summary = result.summary
@@ -77,6 +83,23 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
         )
     if records:
         shown["records"] = dg.MetadataValue.path(records)
+    return shown
+
+
+def forecast_metadata(forecast: Forecast) -> Metadata:
+    """What a dry run found: numbers, and of some rows the key and which columns change."""
+    shown: Metadata = {
+        name.replace("_", " "): dg.MetadataValue.int(number)
+        for name, number in forecast.numbers.items()
+        if number is not None
+    }
+    if forecast.summary.message:
+        shown["message"] = dg.MetadataValue.text(forecast.summary.message)
+    if forecast.outlook.samples:
+        shown["sample changes"] = samples_table(
+            {"key": row.key, "change": row.change_type, "columns": ", ".join(row.columns)}
+            for row in forecast.outlook.samples
+        )
     return shown
 
 

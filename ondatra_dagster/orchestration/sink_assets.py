@@ -6,6 +6,7 @@ import dagster as dg
 
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_evaluation
+from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
@@ -25,15 +26,19 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     @dg.multi_asset(name=op_name(key), specs=[_spec(sync)])
     def push(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | Observed]:
         with failures(ondatra, sync.id):
             result = ondatra.push(sync, occasion(context.run, sync))
-            metadata = shown.sync_metadata(result, ondatra.records_address(result))
+            metadata = shown.push_metadata(result, ondatra.records_address(result))
             if result.errors:
-                yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
+                if not ondatra.is_dry:
+                    yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
                 sentence = "; ".join(verdict.description for verdict in result.errors)
                 raise dg.Failure(sentence, metadata=metadata, allow_retries=False)
-            yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+            if ondatra.is_dry:
+                yield from observed(context, key, metadata)
+            else:
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
 
     return push
 

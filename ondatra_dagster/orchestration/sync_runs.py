@@ -1,6 +1,7 @@
 """One sync run with everything it needs from outside filled in, and what its checks say of it."""
 
 import dataclasses
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
@@ -13,6 +14,7 @@ from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
@@ -24,6 +26,8 @@ from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
 from ondatra_dagster.tracking.facts import facts_of
 from ondatra_dagster.wording import count
+
+FORESEEABLE = {"invalid_records", "deletes_guard"}  # checks that don't hang on an API's answers
 
 
 def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> SyncResult:
@@ -43,13 +47,27 @@ def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> Sy
 def _failed(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
     """A run that ended early: the checks see what was there before, and why nothing came of it."""
     summary = dataclasses.replace(_standing(workspace, sync), run_id=None, message=message)
-    verdicts = tuple(
+    return SyncResult(sync=sync, summary=summary, verdicts=_refusing(judge(summary, sync.limits), message))
+
+
+def _refusing(verdicts: Iterable[CheckVerdict], message: str) -> tuple[CheckVerdict, ...]:
+    """The verdicts on a run that sends nothing, and why."""
+    return tuple(
         dataclasses.replace(verdict, severity=Severity.ERROR, description=message)
         if verdict.check == "undelivered"
         else verdict
-        for verdict in judge(summary, sync.limits)
+        for verdict in verdicts
     )
-    return SyncResult(sync=sync, summary=summary, verdicts=verdicts)
+
+
+def result_of(sync: Sync, forecast: Forecast) -> SyncResult:
+    """A dry run's turn, with the checks that can be told before anything is sent."""
+    found = judge(forecast.summary, sync.limits)
+    if forecast.refusal:
+        found = _refusing(found, forecast.refusal)
+    told = FORESEEABLE | ({"undelivered"} if forecast.refusal else set())
+    verdicts = tuple(verdict for verdict in found if verdict.check in told)
+    return SyncResult(sync=sync, summary=forecast.summary, verdicts=verdicts, forecast=forecast)
 
 
 def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:

@@ -30,7 +30,15 @@ OTHER_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 CHANGES_ROWS = re.compile(rb'"dataChange"\s*:\s*true')
 INVALID_SUFFIX = "__invalid"
 SYNC_LOG = "ondatra.sync_log"  # the table of what was sent, beside those of the models
+GOES_ON_FROM = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
+
+
+class Original(NamedTuple):
+    """What a clone is a clone of."""
+
+    table_id: str
+    log_version: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +54,26 @@ class TableState:
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
     partition_columns: tuple[str, ...] = ()
 
+    @property
+    def original(self) -> Original | None:
+        """What a dry run made this table of; None for one that is nobody's clone."""
+        table_id, _, version = self.properties.get(GOES_ON_FROM, "").rpartition("@")
+        return Original(table_id, int(version)) if table_id else None
+
+    @property
+    def commits_before(self) -> int:
+        """How many commits later its versions would be, had they been made to the original of a clone."""
+        return self.original.log_version if self.original else 0
+
 
 def table_path(settings: Settings, model_id: str) -> Address:
-    """Where a model's table is: warehouse/SCHEMA/TABLE, in the letters of its id."""
+    """Where a model's table is: in the warehouse, or where a dry run has put its clone."""
+    moved = settings.scratch and settings.scratch.tables.get(model_id)
+    return Address(moved, settings.s3) if moved else warehouse_path(settings, model_id)
+
+
+def warehouse_path(settings: Settings, model_id: str) -> Address:
+    """warehouse/SCHEMA/TABLE, in the letters of the model's id."""
     return Address(settings.warehouse, settings.s3).below(*model_id.split("."))
 
 

@@ -64,6 +64,15 @@ def objects_at(address: str, access: S3Access) -> list[S3Object]:
         raise unreachable(address, error) from error
 
 
+def remove_below(address: str, access: S3Access) -> None:
+    """Whatever is below a folder's address goes; raises WarehouseError."""
+    files = s3_files(access)
+    try:
+        files.delete_dir_contents(s3_path(address), missing_dir_ok=True)
+    except OSError as error:
+        raise unreachable(address, error) from error
+
+
 def _found(files: "S3FileSystem", path: str) -> "list[FileInfo]":
     """All files whose path fits a pattern, or lies below one that does."""
     from pyarrow.fs import FileSelector

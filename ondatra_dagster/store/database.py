@@ -6,7 +6,9 @@ What a file holds, and every statement on it, belongs to the module that owns it
 import contextlib
 import dataclasses
 import os
+import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +17,9 @@ from ondatra_dagster.errors import BusyError, StateError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
+
+COPY_TRIES = 3
+AT_REST_NANOSECONDS = 50_000_000
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
@@ -100,6 +105,10 @@ class Store:
         """Empty the write-ahead log into the file, as far as readers let it."""
         self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
+    def back_up(self, to: sqlite3.Connection) -> None:
+        """Put all that is in the file at this moment into another one."""
+        self._connection.backup(to)
+
     def close(self) -> None:
         self._connection.close()
 
@@ -142,6 +151,49 @@ def read_only(path: Path) -> Iterator[Store]:
     except sqlite3.DatabaseError as error:
         remedy = "try again, and if that doesn't help move it away to start it anew"
         raise StateError(f"{path} can't be read ({error}); {remedy}") from error
+
+
+def copy(path: Path, to: Path) -> None:
+    """The file at `path` as it is at one moment, once more and for its owner only; `path` is left as it is.
+
+    To open a file with SQLite leaves files beside it, be it for reading. So it is copied as it lies there,
+    and SQLite is asked only when another process keeps writing.
+    """
+    for _ in range(COPY_TRIES):
+        before = _seen(path)
+        for source, target in zip(_files(path), _files(to), strict=True):
+            target.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
+                _create_private(target)
+                with target.open("wb") as copied:
+                    shutil.copyfileobj(content, copied)
+        if before == _seen(path) and _is_at_rest(before):
+            return
+    for target in _files(to):
+        target.unlink(missing_ok=True)
+    _create_private(to)
+    with read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
+        store.back_up(written)
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    """What a state of the file consists of."""
+    return path, path.with_name(f"{path.name}-wal")
+
+
+def _seen(path: Path) -> list[tuple[int, int]]:
+    """Sizes and times: where they stay, nobody has written."""
+    seen = []
+    for file in _files(path):
+        with contextlib.suppress(FileNotFoundError):
+            state = file.stat()
+            seen.append((state.st_size, state.st_mtime_ns))
+    return seen
+
+
+def _is_at_rest(seen: Sequence[tuple[int, int]]) -> bool:
+    # of two writes in one tick of the clock the second leaves no trace
+    return all(time.time_ns() - written > AT_REST_NANOSECONDS for _, written in seen)
 
 
 def _create_private(path: Path) -> None:

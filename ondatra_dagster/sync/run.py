@@ -5,6 +5,7 @@ What is counted on the way: tally. What is kept of the run: run_account. How row
 """
 
 import contextlib
+from datetime import datetime
 
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import make_due
@@ -35,8 +36,7 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
     at = ports.now()
     source = ports.source()
     if source is None:
-        message = f"{sync.model.name} has no table yet; it is made when the model runs"
-        return RunSummary.of_nothing(sync.id, message, at=at)
+        return of_no_table(sync, at)
     with contextlib.ExitStack() as stack:
         try:
             queue = stack.enter_context(sync.open_queue())
@@ -54,10 +54,16 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
             at=at,
             watermark=queue.watermark,
         )
-        return _SyncRun(start).go(recovered)
+        return SyncRun(start).go(recovered)
 
 
-class _SyncRun:
+def of_no_table(sync: Sync, at: datetime) -> RunSummary:
+    """A run of a sync whose model has never run."""
+    message = f"{sync.model.name} has no table yet; it is made when the model runs"
+    return RunSummary.of_nothing(sync.id, message, at=at)
+
+
+class SyncRun:
     """The state of one run, from its begin to its end."""
 
     def __init__(self, start: Start) -> None:
@@ -76,7 +82,7 @@ class _SyncRun:
             return self._summary(None, message=self._held() or "nothing is new, and nothing is due")
         account = RunAccount.begin(self._start)
         try:
-            self._enqueue(recovered, account)
+            self._enqueue(recovered, account.run_id)
             self._look_at_removals()
             delivery = Sending(self._start, account, self._tally).go(self._removals)
         except OndatraError as error:
@@ -89,6 +95,13 @@ class _SyncRun:
         failed = any(verdict.severity is Severity.ERROR for verdict in judge(summary, self._sync.limits))
         account.end(summary, failed=failed)
         return summary
+
+    def go_dry(self, recovered: Recovered, run_id: str) -> RunSummary:
+        """As far as a run goes before it sends the first row; the queue is left as it is then."""
+        self._enqueue(recovered, run_id)
+        self._look_at_removals()
+        self._tally.add_planned(planned(self._queue))
+        return self._summary(run_id, message=self._ports.hold() or "")
 
     def _has_work(self) -> bool:
         return (
@@ -104,12 +117,12 @@ class _SyncRun:
             standing.polls_due > 0 and self._ports.may_ask
         )
 
-    def _enqueue(self, recovered: Recovered, account: RunAccount) -> None:
+    def _enqueue(self, recovered: Recovered, run_id: str) -> None:
         self._take_in(recovered)
         now, upto = self._ports.clock(), self._source.invalid_version
         if upto > self._queue.invalid_watermark:
             rows = self._tally.watched(self._ports.feed.invalid(self._queue.invalid_watermark, upto))
-            attempt = Attempt(run_id=account.run_id, started_at=now, ended_at=now, max_attempts=0)
+            attempt = Attempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
             self._tally.add_invalid(keep_invalid(self._queue, rows, attempt, upto=upto))
 
     def _take_in(self, recovered: Recovered) -> None:

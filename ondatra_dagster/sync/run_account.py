@@ -90,20 +90,24 @@ class RunAccount:
         )
 
     def _past_run(self) -> PastRun:
-        start = self._start
-        mode, reason = _mode(start)
-        return PastRun(
-            sync_id=start.sync.id,
-            run_id=self.run_id,
-            model=start.sync.model.name,
-            dagster_run_id=start.occasion.dagster_run_id,
-            started_at=start.at,
-            trigger=start.occasion.trigger,
-            mode=mode,
-            reason=reason,
-            version_from=start.version_from,
-            version_to=start.source.version,
-        )
+        return past_run(self._start, self.run_id)
+
+
+def past_run(start: Start, run_id: str) -> PastRun:
+    """A run's line in the history, as it begins."""
+    mode, reason = _mode(start)
+    return PastRun(
+        sync_id=start.sync.id,
+        run_id=run_id,
+        model=start.sync.model.name,
+        dagster_run_id=start.occasion.dagster_run_id,
+        started_at=start.at,
+        trigger=start.occasion.trigger,
+        mode=mode,
+        reason=reason,
+        version_from=start.version_from,
+        version_to=start.source.version,
+    )
 
 
 def _mode(start: Start) -> tuple[Mode, str]:

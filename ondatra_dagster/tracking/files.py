@@ -5,6 +5,7 @@ modules beside.
 """
 
 import contextlib
+import io
 import os
 import secrets
 import time
@@ -99,6 +100,23 @@ class LocalFolder:
         # records hold people's data: a root that the user made keeps his permissions, one of ours is private
         folder.mkdir(mode=0o700 if folder == self._root else 0o777, exist_ok=True)
         _sync(folder.parent)
+
+
+class Forgetful:
+    """A folder's files to be read; what is written or removed stays as it was."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.address = folder.address
+        self.reading = folder.reading
+        self.names = folder.names
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        yield io.BytesIO()
+
+    def remove(self, name: str) -> int:
+        """Nothing goes."""
+        return 0
 
 
 def open_folder(address: str) -> Folder:

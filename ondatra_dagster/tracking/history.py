@@ -64,7 +64,7 @@ NEWEST = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
        version_from, version_to, counts, result, first_errors
 from sync_runs
-where :sync_id is null or sync_id = :sync_id
+where (:sync_id is null or sync_id = :sync_id) and (:with_dry or result <> 'dry')
 order by started_at desc, run_id desc
 limit :limit
 """
@@ -126,14 +126,17 @@ class History:
         with self._writing() as store:
             store.run(PUT, _to_row(run))
 
-    def runs(self, sync_id: str | None = None, *, limit: int = 20) -> tuple[PastRun, ...]:
-        """The newest runs of one sync, or of all, the newest first."""
+    def runs(
+        self, sync_id: str | None = None, *, limit: int = 20, with_dry: bool = False
+    ) -> tuple[PastRun, ...]:
+        """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request."""
         if not self._path.exists():
             return ()
         with read_only(self._path) as store:
             if not store.rows(HAS_TABLE):
                 return ()
-            return tuple(_from_row(row) for row in store.rows(NEWEST, {"sync_id": sync_id, "limit": limit}))
+            wanted = {"sync_id": sync_id, "limit": limit, "with_dry": with_dry}
+            return tuple(map(_from_row, store.rows(NEWEST, wanted)))
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Store]:

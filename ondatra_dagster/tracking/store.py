@@ -4,9 +4,10 @@ It writes and finds files; what is in them belongs to the modules beside, when t
 """
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import orjson
 import pyarrow as pa
@@ -17,7 +18,7 @@ from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.facts import FACT_TABLES, Facts, write_fact_table
-from ondatra_dagster.tracking.files import open_folder
+from ondatra_dagster.tracking.files import Folder, Forgetful, open_folder
 from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
 from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
 from ondatra_dagster.tracking.record import (
@@ -38,9 +39,16 @@ class TrackingStore:
     """The files of one organization. A process that dies in it leaves each file whole or not there."""
 
     def __init__(self, address: str, *, organization: str = "1", workspace: str = "1") -> None:
-        self._files = open_folder(address)
+        self._address = address
+        self._files: Folder = open_folder(address)
         self._organization = organization
         self._workspace = workspace
+
+    def left_alone(self) -> Self:
+        """The same store for a dry run: all that it writes is forgotten at once."""
+        other = copy.copy(self)
+        other._files = Forgetful(open_folder(self._address))  # noqa: SLF001 - of the same class
+        return other
 
     def run_address(self, sync_id: str, run_id: str) -> str:
         """Where a run's records are, for people and for other programs."""

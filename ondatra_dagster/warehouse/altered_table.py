@@ -66,7 +66,7 @@ class AlteredTable:
 
     def _newest_version(self) -> int:
         state = read_table_state(self._path)
-        return state.log_version if state else 0
+        return state.commits_before + state.log_version if state else 0
 
     def alter(self, change: Alteration) -> None:
         """Bring the columns in line; rows that are there stay as they are."""

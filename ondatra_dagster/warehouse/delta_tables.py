@@ -85,7 +85,13 @@ class Target:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever written; one that was emptied since counts as written."""
-        return self.state.version == 0 and not self.state.metrics.get("numOutputRows")
+        is_new = self.state.version == 0 and not self.state.metrics.get("numOutputRows")
+        return is_new and not (self.state.note or int(self.state.metrics.get("sourceNumOfFiles", 0)))
+
+    @property
+    def next_version(self) -> int:
+        """That of its next commit; of a clone, as if it were its original's."""
+        return self.state.commits_before + self.state.log_version + 1
 
     @property
     def trusts_hashes(self) -> bool:
@@ -132,7 +138,7 @@ class Target:
         goes = f" when matched and s.{GOES} then delete" if GOES in rows.columns else ""
         new = f" when not matched then insert ({', '.join(map(quoted, names))}) values ({values})"
         rows.createOrReplaceTempView(MERGED)
-        with _commit_metadata(self.session, note):
+        with commit_metadata(self.session, note):
             self.session.sql(
                 f"merge into {path_table(self.path)} t using {MERGED} s on t.{ROWID} = s.{ROWID}"
                 f"{goes} when matched then update set {changes}{new if inserts else ''}"
@@ -244,7 +250,7 @@ def _check(state: TableState, identity: Identity) -> None:
 
 
 @contextlib.contextmanager
-def _commit_metadata(session: SparkSession, note: CommitNote) -> Iterator[None]:
+def commit_metadata(session: SparkSession, note: CommitNote) -> Iterator[None]:
     """The note for the commits made inside; it would stick to every later one, so it is taken back."""
     session.conf.set(USER_METADATA, note.dump())
     try:

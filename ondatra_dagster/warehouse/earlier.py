@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
-from ondatra_dagster.planning.delta_log import feed_segments, only_adds_rows
+from ondatra_dagster.planning.delta_log import feed_segments, only_adds_rows, read_table_state
 from ondatra_dagster.planning.versions import MISSING, UNVERSIONED
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.warehouse.altered_table import AlteredTable
@@ -43,6 +43,8 @@ class EarlierInputs:
         if not isinstance(source, ModelInput):
             return None
         table = self.warehouse.table_path(source.model)
+        if _table_of(self.then[source.name]) != _table_of(self.now[source.name]):
+            return None  # a dry run's clone, which has no feed of what was before it
         after, upto = (int(versions[source.name].rpartition("@")[2]) for versions in (self.then, self.now))
         if len(feed_segments(table, after=after, upto=upto)) != 1:
             return None
@@ -67,10 +69,25 @@ class EarlierInputs:
             bool(self.model.inputs)
             and self.then is not None
             and all(
-                _was_kept(source, self.then.get(source.name), self.now.get(source.name))
+                self._was_kept(source, self.then.get(source.name), self.now.get(source.name))
                 for source in self.model.inputs
             )
         )
+
+    def _was_kept(self, source: Input, then: str | None, now: str | None) -> bool:
+        """Whether an input can still be read as it was."""
+        if then is None or then in (UNVERSIONED, MISSING) or now is None:
+            return False
+        if isinstance(source, FileInput):
+            return then == now
+        return _table_of(then) == _table_of(now) != "" or self._is_of_original(source, then)
+
+    def _is_of_original(self, source: Input, then: str) -> bool:
+        """Whether that is a version of the table whose clone a dry run reads now."""
+        if not isinstance(source, ModelInput):
+            return False
+        state = read_table_state(self.warehouse.table_path(source.model))
+        return bool(state and state.original and state.original.table_id == _table_of(then))
 
     def _of_changes(self, source: ModelInput, *, came: bool) -> DataFrame:
         then, now = (versions[source.name] for versions in (self.then or {}, self.now))
@@ -134,10 +151,6 @@ def inputs_then(
     return then
 
 
-def _was_kept(source: Input, then: str | None, now: str | None) -> bool:
-    """Whether an input can still be read as it was."""
-    if then is None or then in (UNVERSIONED, MISSING) or now is None:
-        return False
-    if isinstance(source, FileInput):
-        return then == now
-    return then.rpartition("@")[0] == now.rpartition("@")[0] != ""
+def _table_of(version: str) -> str:
+    """The id of the table that a version is of."""
+    return version.rpartition("@")[0]

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path
+from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path, warehouse_path
 from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, FEED_COLUMNS, is_hidden
 from ondatra_dagster.planning.versions import can_look
 from ondatra_dagster.project.inputs.file_patterns import escaped
@@ -98,10 +98,20 @@ def _view(rows: DataFrame, model: Model) -> str:
 def _read(session: SparkSession, settings: Settings, source: Input, versions: Mapping[str, str]) -> DataFrame:
     version = versions.get(source.name)
     if isinstance(source, ModelInput):
-        return _without_hidden(_read_table(session, table_path(settings, source.model), source.name, version))
+        path = _path_at(settings, source.model, version)
+        return _without_hidden(_read_table(session, path, source.name, version))
     if isinstance(source, FileInput):
         return read_files(session, settings, source)
     return read_source(session, settings, source, version)
+
+
+def _path_at(settings: Settings, model_id: str, version: str | None) -> str:
+    """Where a model's table can be read at a version: what came before a dry run's clone has its original."""
+    path = table_path(settings, model_id)
+    state = read_table_state(path)
+    table_id = (version or "").rpartition("@")[0]
+    is_before = state and state.original and state.original.table_id == table_id
+    return warehouse_path(settings, model_id) if is_before else path
 
 
 def read_source(

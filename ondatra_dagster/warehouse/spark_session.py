@@ -113,7 +113,8 @@ class Warehouse:
 
     @property
     def locks(self) -> Path:
-        return self.settings.state / "locks"
+        scratch = self.settings.scratch
+        return (scratch.folder if scratch else self.settings.state) / "locks"
 
     def close(self) -> None:
         """End the session and its JVM; nothing happens when none was started."""

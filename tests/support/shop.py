@@ -4,6 +4,7 @@ So planning, Dagster, queue, push function and records are the real ones, and no
 """
 
 import contextlib
+import copy
 import csv
 import dataclasses
 import itertools
@@ -25,14 +26,16 @@ from ondatra_dagster.changes import (
     identifier,
 )
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import engine_over
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, Progress, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import invalid_path, table_path
+from ondatra_dagster.planning.delta_log import GOES_ON_FROM, TableState, invalid_path, table_path
 from ondatra_dagster.project.finding import Finding, refusal, warned
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
+from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.sync.sync import Sync
 
@@ -124,10 +127,11 @@ class PlainTable:
     rows: dict[str, tuple[int, Row]] = dataclasses.field(default_factory=dict)  # key → (rowid, row)
     feed: list[Change] = dataclasses.field(default_factory=list)
     version: int = -1
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def table_id(self) -> str:
-        return f"id-of-{self.path.name}"
+        return f"{'clone' if self.properties else 'id'}-of-{self.path.name}"
 
     def commit(self, note: CommitNote) -> None:
         self.version += 1
@@ -137,7 +141,13 @@ class PlainTable:
         schema = orjson.dumps({"type": "struct", "fields": fields}).decode()
         actions: list[dict[str, Any]] = [
             {"commitInfo": {"userMetadata": note.dump()}},
-            {"metaData": {"id": self.table_id, "schemaString": schema, "configuration": {}}},
+            {
+                "metaData": {
+                    "id": self.table_id,
+                    "schemaString": schema,
+                    "configuration": dict(self.properties),
+                }
+            },
             {"add": {"path": "x", "size": 1, "dataChange": True}},
         ]
         lines = b"\n".join(map(orjson.dumps, actions[: 3 if self.version == 0 else None]))
@@ -150,6 +160,7 @@ class PlainTables:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tables: dict[str, PlainTable] = {}
+        self._real: list[PlainTable] = []  # in a dry run: those that aren't its own
         self._rowids = itertools.count(1)
         self.computed: list[str] = []  # every model that was, in order
         self.refreshed: list[str] = []  # those that were to be brought to just their query's rows
@@ -190,7 +201,7 @@ class PlainTables:
         planned: str | None = None,
     ) -> Written:
         table = self._table(model.id)
-        assert planned == (f"{table.table_id}@{table.version}" if table.version >= 0 else "")
+        assert planned in (None, f"{table.table_id}@{table.version}" if table.version >= 0 else "")
         if is_full:
             self.refreshed.append(model.id)
         findings = [self._finding(check, frame) for check in model.checks]
@@ -230,10 +241,34 @@ class PlainTables:
         return Finding(check=check, failed=len(failed), rows=len(frame), samples=failed)
 
     def feed(self, sync: Sync) -> "PlainFeed":
-        return PlainFeed(self, sync.model)
+        return self.feed_at(sync, table_path(self._settings, sync.model.id))
+
+    def feed_at(self, sync: Sync, table: Address) -> "PlainFeed":
+        return PlainFeed(self, Path(table))
 
     def table(self, model_id: str) -> PlainTable:
         return self._tables[model_id]
+
+    def at(self, path: Path) -> PlainTable:
+        return next(table for table in (*self._tables.values(), *self._real) if table.path == path)
+
+    def over(self, settings: Settings) -> "PlainTables":
+        """The same for a dry run: what it clones and writes is its own."""
+        other = copy.copy(self)
+        other._settings, other._tables = settings, dict(self._tables)
+        other._real = list(self._tables.values())
+        return other
+
+    def clone(self, original: Address, state: TableState, path: Address) -> None:
+        model_id, table = next(
+            (id_, each) for id_, each in self._tables.items() if str(each.path) == original
+        )
+        assert (state.table_id, state.log_version) == (table.table_id, table.version)
+        properties = {GOES_ON_FROM: f"{state.table_id}@{state.log_version}"}
+        clone = PlainTable(Path(path), rows=dict(table.rows), properties=properties)
+        assert state.note
+        clone.commit(state.note)
+        self._tables[model_id] = clone
 
     def _table(self, model_id: str) -> PlainTable:
         if model_id not in self._tables:
@@ -265,13 +300,13 @@ class PlainTables:
 class PlainFeed:
     """The feed of one of them."""
 
-    def __init__(self, tables: PlainTables, model: Model) -> None:
+    def __init__(self, tables: PlainTables, path: Path) -> None:
         self._tables = tables
-        self._model = model
+        self._path = path
 
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
         self._tables.feeds_read += 1
-        table = self._tables.table(self._model.id)
+        table = self._tables.at(self._path)
         if after is None:
             changes = [
                 Change(key, rowid, ChangeType.INSERT, upto, orjson.dumps(row).decode())
@@ -333,6 +368,13 @@ class Shop:
         return load_workspace(self.root)
 
     @contextlib.contextmanager
-    def opened(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
-        with engine_over(self.tables, workspace, progress or self.heard) as engine:
-            yield engine
+    def opened(
+        self, workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
+    ) -> Iterator[Engine]:
+        progress = progress or self.heard
+        if not is_dry:
+            with engine_over(self.tables, workspace, progress) as engine:
+                yield engine
+            return
+        with open_dry_workspace(workspace) as rehearsed:
+            yield DryEngine(workspace, rehearsed, self.tables.over(rehearsed.settings), progress=progress)

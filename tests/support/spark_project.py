@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.cli.run import run
+from ondatra_dagster.cli.run import make_plan, run
+from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import SparkTables, engine_over
 from ondatra_dagster.orchestration.progress import Progress
@@ -56,23 +57,42 @@ class SparkProject:
     def workspace(self) -> Workspace:
         return load_workspace(self.root)
 
-    def run(self, *, keeps_log: bool = False) -> int:
+    def run(self, *, is_dry: bool = False, as_json: bool = False, keeps_log: bool = False) -> int:
         """`ondatra run`; its exit code. The sync log is only kept if that is asked for: it takes a second."""
         workspace = self.workspace
+        plan = make_plan(workspace, is_dry=is_dry)
         opened = self.opened if keeps_log else self._opened_without_end
-        return run(workspace, workspace.plan(None), as_json=False, opened=opened)
+        return run(workspace, plan, as_json=as_json, opened=opened, is_dry=is_dry)
 
     @contextlib.contextmanager
-    def opened(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+    def opened(
+        self, workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
+    ) -> Iterator[Engine]:
         """The engine over the session of the test run."""
+        if is_dry:
+            with self._dry(workspace, progress) as engine:
+                yield engine
+            return
         tables = BorrowedTables(workspace.settings, self.session)
         with engine_over(tables, workspace, progress) as engine:
             yield engine
 
     @contextlib.contextmanager
-    def _opened_without_end(self, workspace: Workspace, progress: Progress | None = None) -> Iterator[Engine]:
+    def _opened_without_end(
+        self, workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
+    ) -> Iterator[Engine]:
+        if is_dry:
+            with self._dry(workspace, progress) as engine:
+                yield engine
+            return
         with BorrowedTables(workspace.settings, self.session) as tables:
             yield Engine(workspace, tables, progress=progress)
+
+    @contextlib.contextmanager
+    def _dry(self, workspace: Workspace, progress: Progress | None) -> Iterator[Engine]:
+        with open_dry_workspace(workspace) as rehearsed:
+            tables = BorrowedTables(rehearsed.settings, self.session)
+            yield DryEngine(workspace, rehearsed, tables, progress=progress)
 
     def tables(self) -> BorrowedTables:
         return BorrowedTables(self.workspace.settings, self.session)

@@ -8,7 +8,7 @@ import pytest
 from support.shop import Shop
 
 from ondatra_dagster.cli.main import code_of
-from ondatra_dagster.cli.run import run
+from ondatra_dagster.cli.run import make_plan, run
 
 
 @dataclasses.dataclass
@@ -40,13 +40,21 @@ class Terminal:
         *,
         as_json: bool = False,
         is_full: bool = False,
+        is_dry: bool = False,
         allow_deletes: Collection[str] = (),
     ) -> Said:
         """`ondatra run`, but for the JVM."""
         self.capture.readouterr()
         workspace = shop.workspace
-        plan = workspace.plan(is_full=is_full)
-        code = run(workspace, plan, as_json=as_json, opened=shop.opened, allow_deletes=allow_deletes)
+        plan = make_plan(workspace, is_full=is_full, is_dry=is_dry)
+        code = run(
+            workspace,
+            plan,
+            as_json=as_json,
+            opened=shop.opened,
+            allow_deletes=allow_deletes,
+            is_dry=is_dry,
+        )
         return self._said(code)
 
     def _said(self, code: int) -> Said:

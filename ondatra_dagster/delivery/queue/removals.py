@@ -74,7 +74,7 @@ def removals(
         "watermark": int(meta.get("watermark", NOTHING_ENQUEUED)),
     }
     if measure.is_mirror:
-        return _of_mirrors(store, measure, span, orjson.loads(meta.get(CONTENTS, "{}")), samples)
+        return _of_mirrors(store, measure, span, contents_of(store), samples)
     removed = int(store.rows(SHRUNK if measure.is_shrinking else ENDED, span)[0][0])
     if not removed:
         return Removals(measure.noun, 0, None)
@@ -92,10 +92,16 @@ def remember_contents(queue: Queue) -> None:
     if queue.shape is not Shape.MIRROR:
         return
     with queue.store.immediate():
-        contents = orjson.loads(_meta(queue.store).get(CONTENTS, "{}"))
+        contents = contents_of(queue.store)
         contents.update(queue.store.rows(CONTENTS_NOW, {"watermark": queue.watermark}))
         there = {key: rows for key, rows in contents.items() if rows}
         queue.set_meta(CONTENTS, orjson.dumps(there).decode())
+
+
+def contents_of(store: Store) -> dict[str, int]:
+    """What remember_contents() kept: how many rows of each mirror were let through last."""
+    contents: dict[str, int] = orjson.loads(_meta(store).get(CONTENTS, "{}"))
+    return contents
 
 
 def known_size(store: Store) -> int | None:

@@ -59,6 +59,15 @@ class SparkSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Where a dry run keeps what it makes; nobody else knows of it, and it goes when the run ends."""
+
+    folder: Path  # on this machine: copies of queues, locks
+    below: str  # the path or address below which it has tables
+    tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is for now
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     root: Path  # the project
     state: Path  # root/.ondatra: all that ondatra writes beside the warehouse
@@ -75,6 +84,7 @@ class Settings:
     maven_mirror: str | None = None
     java_home: Path | None = None
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
+    scratch: Scratch | None = None  # of a dry run; no setting of the user's
 
     @property
     def uses_s3(self) -> bool:

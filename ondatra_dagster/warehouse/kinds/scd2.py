@@ -27,7 +27,7 @@ def write(work: Work) -> Effect:
     old = None if target.is_empty else current
     found = compare(work.rows, old, target, finds_gone=True, surplus=surplus)
     try:
-        snapshot = target.state.log_version + 1
+        snapshot = target.next_version
         work.before_commit(lambda: _after(found.to_write, target, snapshot))
         work.set_aside(found.to_set_aside, found.invalid)
         opened, closed = found.new + found.changed, found.changed + found.gone
@@ -73,7 +73,7 @@ def _version(number: int | None) -> Column:
 def _check_snapshot(work: Work, snapshot: int) -> None:
     """Raise when another commit came between: the one writer that this table has wasn't alone."""
     state = read_table_state(work.target.path)
-    if state is None or state.version != snapshot:
+    if state is None or state.commits_before + state.version != snapshot:
         raise WarehouseError(
             f"another program wrote to {work.target.path} at the same time, so that its snapshots are not the"
             f" versions of their commits: RESTORE it to version {snapshot - 1} and run again"

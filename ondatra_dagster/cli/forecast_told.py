@@ -1,0 +1,80 @@
+"""How a dry run's forecast is told: a sentence and two tables for people, one object for programs."""
+
+from collections.abc import Iterator
+
+from ondatra_dagster.changes import Json
+from ondatra_dagster.cli.output import as_cell, put_table
+from ondatra_dagster.delivery.queue.outlook import Foreseen
+from ondatra_dagster.sync.forecast import Forecast
+from ondatra_dagster.sync.summary import OPERATIONS
+from ondatra_dagster.wording import count
+
+LONGEST = 100  # letters of a row's changes in a table
+MOVES = ("create", "update", "delete")
+
+
+def sentence(forecast: Forecast) -> str:
+    """would create 3 rows, update 1 row; 2 rows newly set aside."""
+    if forecast.refusal or forecast.summary.run_id is None:
+        return forecast.summary.message
+    expected = zip(MOVES, forecast.outlook.expected, strict=True)
+    moves = [f"{verb} {count(rows, 'row')}" for verb, rows in expected if rows]
+    newly = forecast.numbers["invalid"]
+    aside = f"{count(newly, 'row')} newly set aside" if newly else ""
+    told = f"would {', '.join(moves)}" if moves else "would change nothing"
+    return "; ".join(filter(None, (told, aside, forecast.summary.message)))
+
+
+def put_tables(sync_id: str, forecast: Forecast) -> None:
+    """The numbers, and some of the rows."""
+    if forecast.summary.run_id is None:
+        return
+    numbers = forecast.numbers
+    put_table(
+        ("sync", *(name.replace("_", " ") for name in numbers)),
+        [(sync_id, *("unknown" if number is None else number for number in numbers.values()))],
+    )
+    samples = forecast.outlook.samples
+    if samples:
+        put_table(
+            ("key", "change", "what"), [(as_cell(row.key), _change(row), _what(row)) for row in samples]
+        )
+
+
+def to_object(sync_id: str, forecast: Forecast) -> dict[str, Json]:
+    """Everything, with the samples' changed values."""
+    return {
+        "sync": sync_id,
+        "dry_run": True,
+        "run": forecast.summary.run_id,
+        "message": forecast.summary.message,
+        "ok": not forecast.refusal,
+        **forecast.numbers,
+        "samples": [_sample(row) for row in forecast.outlook.samples],
+        "sample_invalid": [{"key": row.key, "reason": row.reason} for row in forecast.summary.invalid],
+    }
+
+
+def _sample(row: Foreseen) -> Json:
+    return {
+        "key": row.key,
+        "change": _change(row),
+        "rows_before": row.had,
+        "rows_after": row.has,
+        "columns": {name: list(values) for name, values in row.columns.items()},
+    }
+
+
+def _change(row: Foreseen) -> str:
+    return OPERATIONS[row.change_type].value
+
+
+def _what(row: Foreseen) -> str:
+    told = ", ".join(_columns(row)) or f"{count(row.had, 'row')} → {count(row.has, 'row')}"
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
+
+def _columns(row: Foreseen) -> Iterator[str]:
+    for name, (old, new) in row.columns.items():
+        values = (old,) if not row.has else (new,) if not row.had else (old, new)
+        yield f"{as_cell(name)}: {' → '.join(map(as_cell, values))}"
