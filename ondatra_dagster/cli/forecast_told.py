@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.output import as_cell, put_table
-from ondatra_dagster.delivery.queue.outlook import Foreseen
+from ondatra_dagster.delivery.queue.outlook import Foreseen, Moves
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import OPERATIONS
 from ondatra_dagster.wording import count
@@ -17,12 +17,17 @@ def sentence(forecast: Forecast) -> str:
     """would create 3 rows, update 1 row; 2 rows newly set aside."""
     if forecast.refusal or forecast.summary.run_id is None:
         return forecast.summary.message
-    expected = zip(MOVES, forecast.outlook.expected, strict=True)
-    moves = [f"{verb} {count(rows, 'row')}" for verb, rows in expected if rows]
     newly = forecast.numbers["invalid"]
     aside = f"{count(newly, 'row')} newly set aside" if newly else ""
-    told = f"would {', '.join(moves)}" if moves else "would change nothing"
+    told = f"would {moved(forecast.outlook.expected)}"
     return "; ".join(filter(None, (told, aside, forecast.summary.message)))
+
+
+def moved(moves: Moves) -> str:
+    """create 3 rows, update 1 row."""
+    named = zip(MOVES, moves, strict=True)
+    told = [f"{verb} {count(rows, 'row')}" for verb, rows in named if rows]
+    return ", ".join(told) or "change nothing"
 
 
 def put_tables(sync_id: str, forecast: Forecast) -> None:

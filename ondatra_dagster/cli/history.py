@@ -3,8 +3,10 @@
 import click
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.cli.forecast_told import moved
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import moment, put_json, put_table, say
+from ondatra_dagster.sync.forecast import expected_of
 from ondatra_dagster.sync.summary import Cell, grid_of
 from ondatra_dagster.tracking.history import PastRun
 
@@ -33,7 +35,13 @@ def _row(run: PastRun) -> tuple[object, ...]:
     grid = grid_of(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
     counts = [grid.count(cell) for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED)]
     versions = f"{_version(run.version_from)}→{_version(run.version_to)}"
-    return (run.run_id, run.sync_id, moment(run.started_at), run.trigger, versions, *counts, run.result.value)
+    return (run.run_id, run.sync_id, moment(run.started_at), run.trigger, versions, *counts, _result(run))
+
+
+def _result(run: PastRun) -> str:
+    """How it ended; of a dry run also what it said would happen."""
+    expected = expected_of(run)
+    return f"{run.result.value}: {moved(expected)}" if expected else run.result.value
 
 
 def _version(version: int | None) -> str:

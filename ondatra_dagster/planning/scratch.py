@@ -32,7 +32,8 @@ def open_scratch(settings: Settings) -> Iterator[Settings]:
     folder = settings.state / FOLDER / name
     with FileLock(_lock(settings, name), purpose="dry run"):
         try:
-            (folder / "locks").mkdir(mode=OWNERS_ONLY, parents=True)
+            folder.parent.mkdir(mode=OWNERS_ONLY, exist_ok=True)
+            folder.mkdir(mode=OWNERS_ONLY)
             tables = _tables(settings, folder)
             if local_path(tables) != folder / "tables":
                 (folder / ELSEWHERE).write_text(tables)

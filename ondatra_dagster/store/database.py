@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 COPY_TRIES = 3
-AT_REST_NANOSECONDS = 50_000_000
+REST_SECONDS = 0.05  # after which nobody seems to be writing
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
@@ -169,6 +169,7 @@ def copy(path: Path, to: Path) -> None:
                     shutil.copyfileobj(content, copied)
         if before == _seen(path) and _is_at_rest(before):
             return
+        time.sleep(REST_SECONDS)
     for target in _files(to):
         target.unlink(missing_ok=True)
     _create_private(to)
@@ -181,19 +182,19 @@ def _files(path: Path) -> tuple[Path, Path]:
     return path, path.with_name(f"{path.name}-wal")
 
 
-def _seen(path: Path) -> list[tuple[int, int]]:
+def _seen(path: Path) -> list[tuple[int, float]]:
     """Sizes and times: where they stay, nobody has written."""
     seen = []
     for file in _files(path):
         with contextlib.suppress(FileNotFoundError):
             state = file.stat()
-            seen.append((state.st_size, state.st_mtime_ns))
+            seen.append((state.st_size, state.st_mtime))
     return seen
 
 
-def _is_at_rest(seen: Sequence[tuple[int, int]]) -> bool:
+def _is_at_rest(seen: Sequence[tuple[int, float]]) -> bool:
     # of two writes in one tick of the clock the second leaves no trace
-    return all(time.time_ns() - written > AT_REST_NANOSECONDS for _, written in seen)
+    return all(time.time() - written > REST_SECONDS for _, written in seen)
 
 
 def _create_private(path: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Limit, Model, SinkUse
+from ondatra_dagster.store import database
+from ondatra_dagster.sync.dry_run import dry_run
+from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
@@ -119,6 +123,21 @@ class KindDesk:
         self.now += 10_000
         occasion = Occasion(trigger="test", allows_deletes=allows_deletes)
         return run_sync(self.sync, self.ports(), occasion)
+
+    def run_dry(self, *, allows_deletes: bool = False, is_counted: bool = True) -> Forecast:
+        """On a copy of the queue, as any dry run, over a table whose rows somebody has counted or not."""
+        self.now += 10_000
+        with tempfile.TemporaryDirectory() as folder:
+            sync = dataclasses.replace(self.sync, state=Path(folder))
+            if self.sync.queue.exists():
+                database.copy(self.sync.queue, sync.queue)
+            rows = self.table.model.rows.total() if is_counted else None
+            ports = dataclasses.replace(
+                self.ports(),
+                source=lambda: dataclasses.replace(self.table.source(), rows=rows),
+                tracking=self.tracking.left_alone(),
+            )
+            return dry_run(sync, ports, Occasion(trigger="test", allows_deletes=allows_deletes))
 
     def deliver(self, **values: Sequence[int]) -> None:
         """Let the query give these, and the API have them; what it got is told no more."""

@@ -1,12 +1,14 @@
 """SQLite files as the rest relies on them."""
 
+import os
 import sqlite3
 import stat
+import threading
 
 import pytest
 
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.store.database import Schema, Store, connect, read_only
+from ondatra_dagster.store.database import Schema, Store, connect, copy, read_only
 
 ONE = Schema("test", (("one", "create table t (x); create index t_x on t (x)"),))
 TWO = Schema("test", (*ONE.steps, ("two", "alter table t add column y")))
@@ -93,3 +95,64 @@ def test_a_reader_sees_the_last_commit_and_can_not_write(tmp_path):
             assert [(1,)] == reader.rows("select * from t")
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 reader.run("insert into t values (3)")
+
+
+def of_yesterday(folder):
+    """Nobody has written there for a while."""
+    for path in folder.iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def values(path):
+    with read_only(path) as store:
+        return [value for (value,) in store.rows("select x from t order by x")]
+
+
+def test_a_copy_leaves_nothing_beside_what_it_is_of(tmp_path):
+    """To read a file with SQLite would: a dry run must not be seen where it looked."""
+    path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
+    with connect(path, ONE) as store:
+        store.run("insert into t values (1)")
+    of_yesterday(path.parent)
+    copy(path, to)
+    assert ["a.sqlite"] == [file.name for file in path.parent.iterdir()]
+    assert [1] == values(to)
+    assert 0o600 == stat.S_IMODE(to.stat().st_mode)
+
+
+def test_a_copy_has_what_a_killed_owner_left_in_its_log(tmp_path):
+    """What was committed counts, wherever it lies."""
+    path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
+    with connect(path, ONE) as store:
+        store.run("insert into t values (1)")
+        of_yesterday(path.parent)
+        copy(path, to)
+    assert [1] == values(to)
+
+
+def test_a_copy_of_a_file_that_is_being_written_is_of_one_moment(tmp_path):
+    """Its owner has just written, and may be about to again: then SQLite sees to it."""
+    path, to = tmp_path / "queue" / "a.sqlite", tmp_path / "dry" / "a.sqlite"
+    connect(path, ONE).close()
+    enough = threading.Event()
+
+    def write() -> None:
+        with connect(path, ONE) as store:
+            while not enough.is_set():
+                with store.immediate():
+                    store.run("insert into t select coalesce(max(x), 0) + 1 from t")
+                    store.run("insert into t select max(x) + 1 from t")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while not values(path):
+            pass
+        copy(path, to)
+    finally:
+        enough.set()
+        writer.join()
+    copied = values(to)
+    assert list(range(1, len(copied) + 1)) == copied
+    assert 0 == len(copied) % 2
+    assert set(copied) <= set(values(path))

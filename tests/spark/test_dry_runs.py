@@ -1,0 +1,150 @@
+"""Dry runs over real tables: every kind on a clone of its own, then the run, which does what was told."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from support.spark_project import SparkProject
+from support.trees import contents
+
+from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.warehouse.spark_session import Warehouse
+
+SINK = """
+API = {"destination": "Nowhere", "object": "Thing"}
+
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: "ok" for row in rows}
+"""
+SELECT = "SELECT `the id`, part, value FROM raw.things"
+KEYS = {
+    "table": "",
+    "append": "",
+    "merge": "-- @unique_key: the id\n",
+    "tracked": "-- @group_key: part\n",
+    "scd2": "-- @unique_key: the id\n",
+    "partition": "-- @partitioned_by: part\n",
+}
+COLUMNS = ("the id", "part", "value")
+BEFORE = [("1", "a", "x"), ("2", "a", "y"), ("3", "b", "z")]
+AFTER = [("1", "a", "x"), ("2", "a", "Y"), ("4", "c", "w")]
+# creates, updates, deletes; rows before and after
+EXPECTED = {
+    "table": (0, 3, 0, 3, 3),
+    "append": (2, 0, 0, 3, 5),
+    "merge": (1, 1, 0, 3, 4),
+    "tracked": (1, 2, 1, 3, 3),
+    "scd2": (2, 2, 0, 3, 5),
+    "partition": (1, 2, 0, 3, 4),
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
+    """A table of raw rows, and a sync of every kind below it."""
+    shop = SparkProject(tmp_path / "a shop", shared_warehouse.session)
+    models = {
+        f"models/sync/{kind}.sql": f"-- @kind: {kind}\n{key}-- @sink: nowhere\n{SELECT}\n"
+        for kind, key in KEYS.items()
+    }
+    raw = "-- @kind: table\nSELECT * FROM csv.`data/things.csv` WITH ('header' = 'true')\n"
+    shop.write({"pyproject.toml": "[tool.ondatra]\n", "lib/nowhere.star": SINK, "models/raw/things.sql": raw})
+    shop.write(models)
+    shop.write_rows("things", COLUMNS, BEFORE)
+    return shop
+
+
+def kept(shop: SparkProject) -> dict[str, bytes]:
+    """All that a dry run may not touch, byte for byte."""
+    state = shop.root / ".ondatra"
+    folders = ("warehouse", "queue", "tracking")
+    return {name: content for each in folders for name, content in contents(state / each).items()}
+
+
+def planned(shop: SparkProject) -> dict[str, object]:
+    """What the newest run of each sync was to hand to its push function."""
+    found = {}
+    for sync in shop.workspace.syncs:
+        (run,) = shop.workspace.history.runs(sync, limit=1, with_dry=True)
+        found[sync] = run.counts["grid"]["planned"]
+    return found
+
+
+def dry(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    """What a dry run tells of each sync."""
+    capfd.readouterr()
+    assert 0 == shop.run(is_dry=True, as_json=True)
+    lines = map(orjson.loads, capfd.readouterr().out.splitlines())
+    return {line["sync"].removeprefix("sync."): line for line in lines if "sync" in line}
+
+
+def test_every_kind_is_told_as_it_then_happens(shop: SparkProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first run, and one over changed rows; in between nothing is anywhere."""
+    first = dry(shop, capfd)
+    assert {} == kept(shop)
+    assert {(3, 0, 0, 0, 3)} == set(map(told, first.values()))
+    assert 0 == shop.run()
+    shop.write_rows("things", COLUMNS, AFTER)
+    with held_by_another_run(shop):
+        before = kept(shop)
+        second = dry(shop, capfd)
+        assert before == kept(shop)
+    assert not (shop.root / ".ondatra" / "dry").exists()
+    assert EXPECTED == {kind: told(line) for kind, line in second.items()}
+    foreseen = planned(shop)
+    assert 0 == shop.run()
+    assert foreseen == planned(shop)
+    for kind, line in second.items():
+        assert line["source_rows"] == len(shop.rowids(f"sync.{kind}", "__ondatra_rowid"))
+    opened = [row for row in second["scd2"]["samples"] if row["change"] == "insert"]  # type: ignore[attr-defined]
+    version = shop.workspace.look().tables("sync.scd2").version  # type: ignore[union-attr]
+    assert [[None, version]] * 2 == [row["columns"]["valid_from_snapshot"] for row in opened]
+
+
+@contextlib.contextmanager
+def held_by_another_run(shop: SparkProject) -> Iterator[None]:
+    """A run that is at every table and every queue: a dry one waits for nobody."""
+    workspace = shop.workspace
+    tables = [workspace.settings.state / "locks" / f"{model}.lock" for model in workspace.project.models]
+    queues = [sync.queue.with_suffix(".lock") for sync in workspace.syncs.values()]
+    with contextlib.ExitStack() as held:
+        for path in (*tables, *queues):
+            held.enter_context(FileLock(path, purpose="a run"))
+        yield
+
+
+def told(line: dict[str, object]) -> tuple[object, ...]:
+    names = ("creates", "updates", "deletes", "destination_before", "destination_after")
+    return tuple(line[name] for name in names)
+
+
+def test_invalid_rows_a_new_column_and_a_full_refresh_are_told_too(
+    shop: SparkProject, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each alters a clone, or the table beside it, in a way of its own."""
+    for kind in set(KEYS) - {"merge", "append"}:
+        (shop.root / "models" / "sync" / f"{kind}.sql").unlink()
+    assert 0 == shop.run()
+    before = kept(shop)
+    shop.write_rows("things", COLUMNS, [*BEFORE, ("5", "a", "u"), ("5", "a", "v"), (None, "a", "w")])
+    merge = shop.root / "models" / "sync" / "merge.sql"
+    merge.write_text(merge.read_text().replace("value FROM", "value, upper(value) AS loud FROM"))
+    line = dry(shop, capfd)["merge"]
+    assert before == kept(shop)
+    assert (3, 3, 0, 3, 0) == tuple(
+        line[name] for name in ("changed", "invalid", "creates", "updates", "deletes")
+    )
+    assert {"loud": [None, "X"]} == line["samples"][0]["columns"]  # type: ignore[index]
+    assert ["DUPLICATE", "DUPLICATE", "NULL"] == sorted(
+        row["reason"]
+        for row in line["sample_invalid"]  # type: ignore[attr-defined]
+    )
+    foreseen = planned(shop)
+    assert 0 == shop.run()
+    assert foreseen == planned(shop)
+    before = kept(shop)
+    again = dry(shop, capfd)
+    assert {} == again
+    assert before == kept(shop)

@@ -1,0 +1,99 @@
+"""`ondatra run --dry-run`: what a run would write and send, for people and for programs."""
+
+from support.shop import Shop, lay_down, write_contacts
+from support.terminal import Terminal
+from support.trees import contents
+
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+GUARDED = (
+    "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\n-- @max_deletes: 0\n"
+    "SELECT id, email FROM raw.contacts\n"
+)
+CHECKED = GUARDED.replace("-- @max_deletes: 0", "-- @constraint: email LIKE '%@%'")
+
+
+def kept(shop: Shop) -> dict[str, bytes]:
+    """All that a dry run may not touch, byte for byte."""
+    state = shop.root / ".ondatra"
+    folders = ("warehouse", "queue", "tracking")
+    return {name: content for each in folders for name, content in contents(state / each).items()}
+
+
+def test_people_get_two_tables(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """How much of what, and some of the rows, as they are and as they would be."""
+    ondatra.run(shop)
+    before, calls = kept(shop), api.calls
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
+    said = ondatra.run(shop, is_dry=True)
+    assert 0 == said.code
+    assert "dry run: nothing is written and nothing is sent\n" in said.err
+    assert "→ sync.crm      would create 1 row, update 1 row\n" in said.err
+    numbers, values, head, *rows = said.out.splitlines()
+    assert "sync.crm" == values.split()[0]
+    assert ["3", "2", "0", "0", "1", "1", "0", "2", "3", "0", "0", "0"] == values.split()[1:]
+    assert "source rows  changed  invalid" in numbers
+    assert ["key", "change", "what"] == head.split()
+    assert ["b2   update  email: bob@example.com → bob@example.org"] == rows[:1]
+    assert (before, calls) == (kept(shop), api.calls)
+
+
+def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
+    """With the same names as everywhere."""
+    *models, sync, end = ondatra.run(shop, is_dry=True, as_json=True).objects
+    assert ["raw.contacts", "sync.crm"] == [model["model"] for model in models]
+    assert (True, 2, 0, 2) == tuple(
+        sync[name] for name in ("dry_run", "creates", "destination_before", "destination_after")
+    )
+    assert {"deletes_guard", "invalid_records"} == set(sync["checks"])  # type: ignore[call-overload]
+    assert {"id": [None, "a1"], "email": [None, "ada@example.com"]} == sync["samples"][0]["columns"]  # type: ignore[index]
+    assert end["ok"]
+
+
+def test_with_nothing_to_do_it_looks_and_leaves_nothing(shop: Shop, ondatra: Terminal) -> None:
+    """Not even what SQLite leaves where it has looked."""
+    ondatra.run(shop)
+    before = kept(shop)
+    said = ondatra("run", "--dry-run")
+    assert (0, "dry run: nothing is written and nothing is sent") == (said.code, said.err.splitlines()[0])
+    assert "nothing to do: 2 models and 1 sync have nothing new" in said.err
+    assert before == kept(shop)
+
+
+def test_the_history_shows_it_and_nobody_else_goes_by_it(shop: Shop, ondatra: Terminal) -> None:
+    """The last run of a sync is one that did something."""
+    ondatra.run(shop, is_dry=True)
+    (run,) = ondatra("history", "--json").objects
+    assert ("dry", 2) == (run["result"], run["dry"]["creates"])  # type: ignore[index, call-overload]
+    assert "dry: create 2 rows" in ondatra("history").out
+    (status,) = [line for line in ondatra("status", "--json").objects if "sync" in line]
+    assert status["last_run"] is None
+
+
+def test_a_paused_sync_says_so(shop: Shop, ondatra: Terminal) -> None:
+    """A run would send nothing of it; what would go is told all the same."""
+    ondatra("pause", "sync.crm")
+    said = ondatra.run(shop, is_dry=True)
+    assert "would create 2 rows; sync.crm is paused" in said.err
+
+
+def test_what_the_guard_would_hold_back_is_an_error(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Exit 1, as the run would, and the leave to delete is used up by no dry run."""
+    lay_down(shop.root, url=api.url, files={"models/sync/crm.sql": GUARDED})
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.com")
+    said = ondatra.run(shop, is_dry=True, is_full=True)
+    assert 1 == said.code
+    assert "1 of 2 keys would be removed: over @max_deletes" in said.err
+    assert 0 == ondatra.run(shop, is_dry=True, is_full=True, allow_deletes=["sync.crm"]).code
+    assert 1 == ondatra.run(shop, is_dry=True, is_full=True).code
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_failed_constraint_is_exit_code_one(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """What is below it isn't told of: a run wouldn't come to it."""
+    lay_down(shop.root, url=api.url, files={"models/sync/crm.sql": CHECKED})
+    write_contacts(shop.root, a1="no address")
+    said = ondatra.run(shop, is_dry=True)
+    assert (1, "") == (said.code, said.out)
+    assert {} == kept(shop)

@@ -1,0 +1,105 @@
+"""What a dry run makes goes with it, and what a killed one left goes with the next."""
+
+import dataclasses
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.planning.scratch import open_scratch, remove_leftovers
+from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
+from ondatra_dagster.store.lock import FileLock
+
+HOLDS = """
+import sys
+from pathlib import Path
+from ondatra_dagster.planning.scratch import open_scratch
+from ondatra_dagster.project.settings.settings import read_settings
+with open_scratch(read_settings(Path(sys.argv[1]), {})) as settings:
+    print(settings.scratch.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(tmp_path, {})
+
+
+@pytest.fixture
+def another(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A dry run in a process of its own, and its folder."""
+    words = [sys.executable, "-c", HOLDS, str(settings.root)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield process, Path(process.stdout.readline().strip())
+        process.kill()
+
+
+def test_it_is_private_and_goes_also_after_a_failure(settings: Settings) -> None:
+    """Customers' rows are in it."""
+
+    def fail() -> None:
+        with open_scratch(settings) as dry:
+            assert dry.scratch
+            folder = dry.scratch.folder
+            assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder)}
+            (folder / "tables" / "mart").mkdir(parents=True)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not (settings.state / "dry").exists()
+    assert [] == list((settings.state / "locks" / "dry").iterdir())
+
+
+def test_one_that_goes_on_is_left_alone(
+    settings: Settings, another: tuple[subprocess.Popen[str], Path]
+) -> None:
+    """Two dry runs at once are no more than two."""
+    _, folder = another
+    with open_scratch(settings) as dry:
+        assert dry.scratch
+        assert dry.scratch.folder != folder
+        assert folder.exists()
+    assert folder.exists()
+
+
+def test_what_a_killed_one_left_goes(settings: Settings, another: tuple[subprocess.Popen[str], Path]) -> None:
+    """With the next dry run; nothing else looks there."""
+    process, folder = another
+    process.kill()
+    process.wait()
+    assert folder.exists()
+    with open_scratch(settings):
+        assert not folder.exists()
+
+
+def test_as_long_as_its_jvm_writes_it_stays(settings: Settings) -> None:
+    """Files that come after the folder went would stay for good."""
+    left = settings.state / "dry" / "0123456789abcdef"
+    java = left / "locks" / "sessions" / "one.jvm"
+    java.parent.mkdir(parents=True)
+    with FileLock(java, purpose="is a JVM"):
+        remove_leftovers(settings)
+        assert left.exists()
+    remove_leftovers(settings)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "spark", [SparkSettings(master="spark://host:7077"), SparkSettings(remote="sc://host:15002")]
+)
+def test_other_machines_find_its_tables_beside_the_warehouse(
+    settings: Settings, spark: SparkSettings
+) -> None:
+    """They don't see this one's folders; and there, too, nothing stays."""
+    settings = dataclasses.replace(settings, spark=spark)
+    with open_scratch(settings) as dry:
+        assert dry.scratch
+        assert f"{settings.warehouse}/.ondatra_dry/{dry.scratch.folder.name}" == dry.scratch.below
+        (Path(dry.scratch.below) / "mart" / "things").mkdir(parents=True)
+    assert not (Path(settings.warehouse) / ".ondatra_dry").exists()

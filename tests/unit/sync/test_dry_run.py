@@ -1,0 +1,189 @@
+"""What a run would do, told by the run itself on a copy of its queue: the same counts, and nothing moved."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.kind_desk import SYNC_ID, KindDesk
+from support.trees import contents
+
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.delivery.queue.outlook import Moves
+from ondatra_dagster.project.model import Limit
+from ondatra_dagster.sync.forecast import Forecast, expected_of
+from ondatra_dagster.sync.verdicts import Severity, judge_deletes
+from ondatra_dagster.tracking.history import History, Mode, Result
+
+QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
+# a becomes 2, b stays, c comes, d goes where the kind takes rows away
+EXPECTED = {
+    "table": Moves(creates=0, updates=3, deletes=0),  # new rows stand for old ones
+    "append": Moves(creates=2, updates=0, deletes=0),
+    "merge": Moves(creates=1, updates=1, deletes=0),
+    "tracked": Moves(creates=1, updates=1, deletes=1),
+    "scd2": Moves(creates=2, updates=2, deletes=0),  # closings are updates
+    "partition": Moves(creates=1, updates=1, deletes=0),
+}
+
+
+def kept(desk: KindDesk) -> dict[str, bytes]:
+    return {**contents(desk.state / "queue"), **contents(desk.state / "tracking")}
+
+
+def numbers(told: Forecast) -> tuple[Moves, int, int | None, int | None]:
+    return told.outlook.expected, told.outlook.changed, told.outlook.before, told.outlook.after
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_rows_that_come_change_and_go_are_counted_as_the_destination_sees_them(
+    tmp_path: Path, kind: str
+) -> None:
+    """And its size before and after add up."""
+    desk = KindDesk(tmp_path, kind)
+    desk.deliver(a=[1], b=[5], d=[8])
+    before = kept(desk)
+    desk.write(a=[2], c=[7], d=[])
+    expected, changed, rows_before, rows_after = numbers(desk.run_dry())
+    assert (EXPECTED[kind], EXPECTED[kind].total) == (expected, changed)
+    assert (3, desk.table.model.rows.total()) == (rows_before, rows_after)
+    assert before == kept(desk)
+    assert [] == desk.api.calls
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+@pytest.mark.parametrize("batch_size", [100, 0])
+def test_a_run_sends_what_was_told_just_before(tmp_path: Path, kind: str, batch_size: int) -> None:
+    """The first run, a change, nothing: by what push is handed, row for row."""
+    if batch_size == 0 and kind not in ("table", "partition"):
+        pytest.skip("only these go out whole")
+    desk = KindDesk(tmp_path, kind, batch_size=batch_size)
+    for values in ({"a": [1], "b": [5]}, {"a": [2]}, {}):
+        desk.write(**values)
+        told = desk.run_dry().summary.grid.to_json()["planned"]
+        assert told == desk.run().grid.to_json()["planned"]
+
+
+def test_a_sync_that_never_ran_creates_every_row_and_leaves_no_frontier(tmp_path: Path) -> None:
+    """The frontier that a first run begins with would make a lost queue of it."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    told = desk.run_dry()
+    assert (Moves(creates=2), 2, 0, 2) == numbers(told)
+    assert {} == kept(desk)
+    assert 2 == len(desk.sends())
+
+
+def test_samples_tell_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
+    """Of an update just the columns that differ, of the others all that there is."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    desk.write(a=[2], b=[5])
+    update, insert = desk.run_dry().outlook.samples
+    assert ("a", ChangeType.UPDATE_POSTIMAGE, {"value": (1, 2)}) == (
+        update.key,
+        update.change_type,
+        dict(update.columns),
+    )
+    assert ("b", ChangeType.INSERT, {"id": (None, "b"), "value": (None, 5)}) == (
+        insert.key,
+        insert.change_type,
+        {name: values for name, values in insert.columns.items() if name in ("id", "value")},
+    )
+
+
+def test_a_group_s_sample_tells_how_many_rows_it_has(tmp_path: Path) -> None:
+    """Its rows may be thousands."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(a=[1, 2, 3])
+    desk.write(a=[4])
+    told = desk.run_dry()
+    assert Moves(updates=1, deletes=2) == told.outlook.expected
+    (sample,) = told.outlook.samples
+    assert ("a", 3, 1) == (sample.key, sample.had, sample.has)
+
+
+def test_what_waits_or_died_is_told_beside_and_not_expected(tmp_path: Path) -> None:
+    """A run that starts now leaves them alone; what the API has is counted without them."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.api.answer = lambda row: {"a": "error: later", "b": "reject: no"}.get(row[1], "ok")
+    desk.deliver(a=[1], b=[2], c=[3])
+    desk.now -= 10_000  # nothing falls due
+    told = desk.run_dry()
+    assert (Moves(), 0, 1, 1) == numbers(told)
+    assert (1, 1) == (told.numbers["waiting"], told.numbers["dead"])
+    desk.now += 10_000_000
+    assert Moves(creates=1) == desk.run_dry().outlook.expected
+
+
+def test_a_newer_value_of_a_dead_letter_is_a_create(tmp_path: Path) -> None:
+    """The API never took the older one."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.api.answer = lambda row: "reject: no"
+    desk.deliver(a=[1])
+    desk.write(a=[2])
+    assert (Moves(creates=1), 1, 0, 1) == numbers(desk.run_dry())
+
+
+def test_the_guard_speaks_and_leave_counts_for_the_dry_run_only(tmp_path: Path) -> None:
+    """Whoever asks with --allow-deletes has let nothing go yet."""
+    desk = KindDesk(tmp_path, "tracked", max_deletes=Limit(1))
+    desk.deliver(a=[1], b=[2], c=[3])
+    desk.write(a=[], b=[])
+    limits = desk.sync.limits
+    assert Severity.PASS is judge_deletes(desk.run_dry(allows_deletes=True).summary, limits).severity
+    told = desk.run_dry()
+    assert Severity.ERROR is judge_deletes(told.summary, limits).severity
+    assert Moves(deletes=2) == told.outlook.expected
+
+
+def test_a_lost_queue_goes_on_from_its_frontier_in_the_copy_only(tmp_path: Path) -> None:
+    """As a run would; and that one finds the frontier as it was."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1], b=[5])
+    shutil.rmtree(desk.state / "queue")
+    before = kept(desk)
+    desk.write(a=[2])
+    told = desk.run_dry()
+    assert (Moves(updates=1), 1, 2, 2) == numbers(told)
+    assert before == kept(desk)
+
+
+def test_what_a_run_refuses_is_told_and_noted(tmp_path: Path) -> None:
+    """The sentence is the run's own."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    desk.base_url = "https://elsewhere.example.com"
+    told = desk.run_dry()
+    assert "run `ondatra resync sync.things`" in told.refusal
+    history = History(desk.state / "history.sqlite")
+    run, real = history.runs(SYNC_ID, with_dry=True)
+    assert (Result.DRY, (told.refusal,)) == (run.result, run.first_errors)
+    assert (real,) == history.runs(SYNC_ID)
+
+
+def test_the_history_has_its_numbers(tmp_path: Path) -> None:
+    """And no row of anybody's."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    desk.write(a=[4711])
+    desk.run_dry()
+    run, real = History(desk.state / "history.sqlite").runs(SYNC_ID, with_dry=True)
+    assert (Mode.INCREMENTAL, Moves(updates=1), None) == (run.mode, expected_of(run), expected_of(real))
+    assert "4711" not in str(run)
+
+
+def test_a_whole_table_is_compared_with_what_went_out_last(tmp_path: Path) -> None:
+    """Nothing else is kept of it."""
+    desk = KindDesk(tmp_path, "table", batch_size=0)
+    desk.deliver(a=[1], b=[5], c=[6])
+    desk.write(c=[])
+    assert (Moves(updates=2, deletes=1), 3, 3, 2) == numbers(desk.run_dry())
+
+
+def test_rows_that_nobody_has_counted_are_unknown(tmp_path: Path) -> None:
+    """Better than a number that is wrong."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    desk.write(b=[2])
+    told = desk.run_dry(is_counted=False)
+    assert (None, None, None) == (told.source_rows, told.outlook.before, told.outlook.after)
