@@ -204,19 +204,6 @@ class TrackingStore:
         with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as opened:
             yield opened
 
-    def record_files(self, sync_id: str, run_id: str) -> list[NumberedFile]:
-        """The run's files of records that are there now, by type and number."""
-        found = map(addresses.batch_of, self._files.names(self._run_folder(sync_id, run_id)))
-        return sorted(batch for batch in found if batch is not None)
-
-    @contextlib.contextmanager
-    def reading_records(self, sync_id: str, run_id: str, file: NumberedFile) -> Iterator[BinaryIO]:
-        """One of these files; raises FileNotFoundError when it is there no more."""
-        name = f"{self._run_folder(sync_id, run_id)}/{addresses.records_file(*file)}"
-        remedy = "bring it back from a backup, or delete it"
-        with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as opened:
-            yield opened
-
     def write_facts(self, facts: Facts) -> None:
         """Write the organization's fact tables anew."""
         for table in FACT_TABLES:

@@ -53,7 +53,7 @@ def kept(shop: SparkProject) -> dict[str, bytes]:
 def test_nothing_is_asked_and_nothing_moves(
     shop: SparkProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the first run, then with a change ahead and a dead letter; after that all goes as it was told."""
+    """Before the first run, then with a change ahead and a dead letter; the run after it does as was told."""
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address")])
     assert 0 == shop.run(is_dry=True)
     assert ((), {}) == (api.calls, kept(shop))

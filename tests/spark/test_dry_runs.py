@@ -120,31 +120,32 @@ def told(line: dict[str, object]) -> tuple[object, ...]:
     return tuple(line[name] for name in names)
 
 
-def test_invalid_rows_a_new_column_and_a_full_refresh_are_told_too(
+def test_past_inputs_invalid_rows_and_a_new_column_are_told_too(
     shop: SparkProject, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each alters a clone, or the table beside it, in a way of its own."""
+    """A row that came back is new to append though the table has it; merge sets aside and alters a clone."""
     for kind in set(KEYS) - {"merge", "append"}:
         (shop.root / "models" / "sync" / f"{kind}.sql").unlink()
-    assert 0 == shop.run()
+    one, two, three = BEFORE
+    for rows in (BEFORE, [one, two, ("4", "c", "w")]):
+        shop.write_rows("things", COLUMNS, rows)
+        assert 0 == shop.run()
     before = kept(shop)
-    shop.write_rows("things", COLUMNS, [*BEFORE, ("5", "a", "u"), ("5", "a", "v"), (None, "a", "w")])
+    invalid = [("5", "a", "u"), ("5", "a", "v"), (None, "a", "w")]
+    shop.write_rows("things", COLUMNS, [one, two, ("4", "c", "w"), three, *invalid])
     merge = shop.root / "models" / "sync" / "merge.sql"
     merge.write_text(merge.read_text().replace("value FROM", "value, upper(value) AS loud FROM"))
-    line = dry(shop, capfd)["merge"]
+    lines = dry(shop, capfd)
     assert before == kept(shop)
-    assert (3, 3, 0, 3, 0) == tuple(
-        line[name] for name in ("changed", "invalid", "creates", "updates", "deletes")
-    )
-    assert {"loud": [None, "X"]} == line["samples"][0]["columns"]  # type: ignore[index]
-    assert ["DUPLICATE", "DUPLICATE", "NULL"] == sorted(
-        row["reason"]
-        for row in line["sample_invalid"]  # type: ignore[attr-defined]
-    )
+    assert (4, 0, 0, 4, 8) == told(lines["append"])
+    assert (0, 4, 0, 4, 4) == told(lines["merge"])
+    assert 3 == lines["merge"]["invalid"]
+    assert {"loud": [None, "X"]} == lines["merge"]["samples"][0]["columns"]  # type: ignore[index]
+    reasons = [row["reason"] for row in lines["merge"]["sample_invalid"]]  # type: ignore[attr-defined]
+    assert ["DUPLICATE", "DUPLICATE", "NULL"] == sorted(reasons)
     foreseen = planned(shop)
     assert 0 == shop.run()
     assert foreseen == planned(shop)
     before = kept(shop)
-    again = dry(shop, capfd)
-    assert {} == again
+    assert {} == dry(shop, capfd)
     assert before == kept(shop)

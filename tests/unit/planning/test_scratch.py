@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.moto_store import BUCKET, moto_store
 
 from ondatra_dagster.planning.scratch import open_scratch, remove_leftovers
 from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
@@ -103,3 +104,23 @@ def test_other_machines_find_its_tables_beside_the_warehouse(
         assert f"{settings.warehouse}/.ondatra_dry/{dry.scratch.folder.name}" == dry.scratch.below
         (Path(dry.scratch.below) / "mart" / "things").mkdir(parents=True)
     assert not (Path(settings.warehouse) / ".ondatra_dry").exists()
+
+
+@pytest.mark.soak
+def test_nothing_stays_on_s3_either(tmp_path: Path) -> None:
+    """There it is beside the warehouse; what else is in the bucket stays."""
+    with moto_store() as access:
+        settings = read_settings(tmp_path, {**access, "ONDATRA_WAREHOUSE": f"s3a://{BUCKET}/ware"})
+        files = s3_files(settings.s3)
+
+        def put(path: str) -> None:
+            with files.open_output_stream(path) as file:
+                file.write(b"1")
+
+        put(f"{BUCKET}/ware/mart/things/a.parquet")
+        with open_scratch(settings) as dry:
+            assert dry.scratch
+            put(f"{s3_path(dry.scratch.below)}/mart/things/b.parquet")
+            assert 2 == len(objects_at(settings.warehouse, settings.s3))
+        (left,) = objects_at(settings.warehouse, settings.s3)
+        assert f"{BUCKET}/ware/mart/things/a.parquet" == left.path

@@ -505,3 +505,16 @@ def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, 
         name.removesuffix(".parquet"): at.table(f"metadata/1/{name}").column_names
         for name in at.names("metadata/1")
     }
+
+
+def test_a_store_that_is_left_alone_reads_and_keeps_nothing(tmp_path: Path) -> None:
+    """A dry run goes the way of a run, which writes here and there."""
+    store = TrackingStore(str(tmp_path))
+    store.write_frontier(a_frontier(FIRST))
+    alone = store.left_alone()
+    alone.write_frontier(a_frontier(SECOND))
+    alone.forget_frontiers("sync.hubspot")
+    for each in (alone, store):
+        found = each.newest_frontier("sync.hubspot")
+        assert found is not None
+        assert FIRST == found.run_id
