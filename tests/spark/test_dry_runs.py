@@ -20,7 +20,7 @@ def push(rows):
 """
 SELECT = "SELECT `the id`, part, value FROM raw.things"
 KEYS = {
-    "table": "",
+    "table": "-- @partitioned_by: part\n",
     "append": "",
     "merge": "-- @unique_key: the id\n",
     "tracked": "-- @group_key: part\n",
@@ -142,7 +142,7 @@ def test_past_inputs_invalid_rows_and_a_new_column_are_told_too(
     assert 3 == lines["merge"]["invalid"]
     assert {"loud": [None, "X"]} == lines["merge"]["samples"][0]["columns"]  # type: ignore[index]
     reasons = [row["reason"] for row in lines["merge"]["sample_invalid"]]  # type: ignore[attr-defined]
-    assert ["DUPLICATE", "DUPLICATE", "NULL"] == sorted(reasons)
+    assert ["DUPLICATE", "NULL"] == sorted(reasons)
     foreseen = planned(shop)
     assert 0 == shop.run()
     assert foreseen == planned(shop)
