@@ -10,6 +10,8 @@ from ondatra_dagster.sync.summary import OPERATIONS
 from ondatra_dagster.wording import count
 
 LONGEST = 100  # letters of a row's changes in a table
+IF_ANY = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
+WHOLE = "all"  # in place of the key of a table that goes out whole
 MOVES = ("create", "update", "delete")
 
 
@@ -34,7 +36,7 @@ def put_tables(sync_id: str, forecast: Forecast) -> None:
     """The numbers, and some of the rows."""
     if forecast.summary.run_id is None:
         return
-    numbers = forecast.numbers
+    numbers = {name: number for name, number in forecast.numbers.items() if number != 0 or name not in IF_ANY}
     put_table(
         ("sync", *(name.replace("_", " ") for name in numbers)),
         [(sync_id, *("unknown" if number is None else number for number in numbers.values()))],
@@ -42,7 +44,8 @@ def put_tables(sync_id: str, forecast: Forecast) -> None:
     samples = forecast.outlook.samples
     if samples:
         put_table(
-            ("key", "change", "what"), [(as_cell(row.key), _change(row), _what(row)) for row in samples]
+            ("key", "change", "what"),
+            [(as_cell(row.key) or WHOLE, _change(row), _what(row)) for row in samples],
         )
 
 
