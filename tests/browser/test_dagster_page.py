@@ -38,6 +38,7 @@ PAGE_SECONDS = 120  # a busy machine, not a slow page
 RUN_SECONDS = 240  # starts a JVM
 SENSOR = "push__sync__crm__sensor"
 DUE = "push_due"
+SCHEDULES = ("ondatra_fact_tables", "ondatra_maintain")
 
 
 class DagsterDev:
@@ -180,12 +181,12 @@ class DagsterPage:
             expect(self._page.get_by_text(text).first).to_be_visible()
         self._take(f"check-{asset}-{check}")
 
-    def expect_running_sensors(self, *names: str) -> None:
+    def expect_switched_on(self, *names: str) -> None:
         self._open("/automation")
         for name in names:
             expect(self._page.get_by_role("link", name=name)).to_be_visible()
         expect(self._page.locator("input:checked")).to_have_count(len(names))  # the project's only switches
-        self._take("sensors")
+        self._take("automation")
 
     def _open(self, path: str) -> None:
         self._page.goto(self._url + path)
@@ -206,7 +207,7 @@ def test_what_is_materialized_is_pushed_and_a_reject_is_shown(
     page.expect_on_asset("push/sync/crm", "Delivers sync.crm to Demo as Contact", "planned", "queue depth")
 
     write_contacts(root, a1="ada@example.org", b2="bo@example.com", c3="no address")
-    page.expect_running_sensors(SENSOR, DUE)
+    page.expect_switched_on(SENSOR, DUE, *SCHEDULES)
     page.materialize("raw/contacts", "sync/crm")
     page.expect_success(SENSOR)
     assert {"a1": "ada@example.org", "b2": "bo@example.com"} == _emails(api)
