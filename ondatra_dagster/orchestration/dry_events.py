@@ -10,16 +10,15 @@ from typing import TypeAlias
 import dagster as dg
 
 from ondatra_dagster.orchestration import shown
+from ondatra_dagster.orchestration.run_tags import DRY_RUN, asks_for
 
-DRY_RUN = "ondatra/dry_run"  # a run's tag: nothing is sent, and nothing stays
 WITHOUT_MATERIALIZATIONS = "dagster/defer_asset_events"  # Dagster's own tag: outputs are no materializations
 Observed: TypeAlias = dg.AssetObservation | dg.MaterializeResult[None] | dg.Output[None]
-NO = ("", "false", "no", "0")
 
 
 def is_dry(tags: Mapping[str, str]) -> bool:
     """Whether a run with these tags is a dry one."""
-    return tags.get(DRY_RUN, "").strip().casefold() not in NO
+    return asks_for(tags, DRY_RUN)
 
 
 def begin(run: dg.DagsterRun | None) -> bool:

@@ -13,10 +13,10 @@ from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import file_key, model_key, op_name
 from ondatra_dagster.orchestration.progress import ModelResult
 from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.run_tags import FULL_REFRESH, asks_for
 from ondatra_dagster.planning.plan import ModelStep
 from ondatra_dagster.project.model import FileInput, Model
 
-FULL_REFRESH = "ondatra/full_refresh"  # a run's tag: compute every chosen model anew, into the same table
 DEFINITION_SHOWN = 16  # letters of a digest that tell one definition from another
 
 
@@ -31,7 +31,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.MaterializeResult[Computed] | dg.AssetCheckResult | Observed]:
         with failures(ondatra, model.name):
-            step = ondatra.plan_model(model, is_full=FULL_REFRESH in context.run.tags)
+            step = ondatra.plan_model(model, is_full=asks_for(context.run.tags, FULL_REFRESH))
             if ondatra.is_dry:
                 yield from observed(context, key, _metadata(ondatra, _rehearsed(context, ondatra, step)))
                 return

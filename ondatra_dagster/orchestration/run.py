@@ -9,13 +9,12 @@ from pathlib import Path
 import dagster as dg
 
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.dry_events import DRY_RUN, WITHOUT_MATERIALIZATIONS
+from ondatra_dagster.orchestration.dry_events import WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.instance import open_instance
-from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
 from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES, TRIGGER
+from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, DRY_RUN, FULL_REFRESH, TRIGGER
 from ondatra_dagster.planning.plan import Plan
 
 LOGGER = "file"

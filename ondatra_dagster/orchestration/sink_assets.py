@@ -10,13 +10,9 @@ from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, TRIGGER
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
-
-TRIGGER = "ondatra/trigger"  # a run's tag: who asked for it
-ALLOW_DELETES = (
-    "ondatra/allow_deletes"  # a run's tag: syncs that may pass their @max_deletes, or "true" for all
-)
 
 
 def sink_asset(sync: Sync) -> dg.AssetsDefinition:

@@ -1,6 +1,7 @@
 """Times that come again, as `@schedule` says them: 0 6 * * mon-fri. When they come is Dagster's to tell."""
 
 import re
+from collections.abc import Iterator
 
 from ondatra_dagster.project.header_values import BadHeaderError
 
@@ -15,6 +16,7 @@ FIELDS = (
     ("weekday", range(8), WEEKDAYS),
 )
 PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
+DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
 
 
@@ -29,15 +31,15 @@ def read_cron(value: str) -> str:
     for field, (name, numbers, names) in zip(fields, FIELDS, strict=True):
         if not all(_is_part(part, numbers, names) for part in field.split(",")):
             raise BadHeaderError(f"@schedule has no {name} {field!r}", REMEDY)
-    if fields[2] in ("30", "31") and fields[3] in ("2", "feb"):
-        raise BadHeaderError(f"@schedule {value!r} never comes", "February has no such day")
+    if not _has_a_day(fields[2], fields[3]):  # to Dagster not even on a weekday
+        raise BadHeaderError(f"@schedule {value!r} never comes", "no such month has such a day")
     return text
 
 
 def _is_part(part: str, numbers: range, names: tuple[str, ...]) -> bool:
-    """Whether it is *, 5, 1-5, mon or */15."""
+    """Whether it is *, 5, 1-5, mon, */15 or 1-9/2."""
     found = PART.fullmatch(part)
-    if found is None or found["step"] == "0":
+    if found is None or found["step"] == "0" or (found["step"] and found["first"] and not found["last"]):
         return False
     ends = [_number(end, numbers, names) for end in (found["first"], found["last"]) if end]
     return None not in ends and ends == sorted(ends, key=lambda end: end or 0)
@@ -47,3 +49,19 @@ def _number(text: str, numbers: range, names: tuple[str, ...]) -> int | None:
     if text in names:
         return names.index(text) + numbers.start
     return int(text) if text.isdecimal() and int(text) in numbers else None
+
+
+def _has_a_day(days: str, months: str) -> bool:
+    """Whether a month of these has a day of these."""
+    last = max(DAYS_OF_MONTHS[month - 1] for month in _meant(months, *FIELDS[3][1:]))
+    return min(_meant(days, *FIELDS[2][1:])) <= last
+
+
+def _meant(field: str, numbers: range, names: tuple[str, ...]) -> Iterator[int]:
+    """The numbers that a field's parts mean; each part is one."""
+    for part in field.split(","):
+        found = PART.fullmatch(part)
+        first = _number(found["first"], numbers, names) if found and found["first"] else None
+        last = _number(found["last"], numbers, names) if found and found["last"] else first
+        step = int(found["step"]) if found and found["step"] else 1
+        yield from numbers[::step] if first is None else range(first, (last or first) + 1, step)

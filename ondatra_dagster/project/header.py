@@ -15,7 +15,7 @@ from ondatra_dagster.project.cron import read_cron
 from ondatra_dagster.project.kinds import KINDS, Kind
 from ondatra_dagster.project.model import CheckWord, Incremental, RowCheck, SinkUse
 from ondatra_dagster.project.sql.conditions import Condition, read_condition, row_checks
-from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.project.suggestions import correction, nearest
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ STORAGE_WORD = "partitioned_by"  # of a kind that has no such key it says how th
 
 COMMENT = re.compile(r"--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
 ABOVE_THE_QUERY = re.compile(r"(?:\s+|--[^\n]*|/\*(?!\+).*?\*/)*", re.DOTALL)
-LINE = re.compile(r"--+\s*@(?P<word>\w+)\s*(?P<colon>:?)[ \t]*(?P<value>.*)")
+LINE = re.compile(r"--+\s*@\s*(?P<word>[\w.-]+)\s*(?P<colon>:?)[ \t]*(?P<value>.*)")
 
 
 class Line(NamedTuple):
@@ -95,9 +95,13 @@ def header_lines(text: str, *, first_line: int = 1) -> Iterator[Line]:
             continue
         word = found["word"].casefold()
         word = SYNONYMS.get(word, word)
-        if found["colon"] or word in WORDS:  # "-- @anna, please look" is a comment like any other
+        if found["colon"] or _looks_like_a_word(word):  # "-- @anna, please look" is a comment like any other
             number = text.count("\n", 0, comment.start()) + first_line
             yield Line(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
+
+
+def _looks_like_a_word(written: str) -> bool:
+    return written in WORDS or nearest(written, WORDS, likeness=0.8) is not None
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:

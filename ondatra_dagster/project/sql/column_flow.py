@@ -104,7 +104,7 @@ class _Flow:
         """Round by round, as its rows are made, until no column is made of anything new."""
         if not isinstance(body, exp.SetOperation):
             return self.query(body, ctes, None).named(names)
-        given = self.query(body.left, ctes, None).named(names)
+        given = self.query(body.this, ctes, None).named(names)
         for _ in range(ROUNDS):
             more = self.query(body, {**ctes, name: given}, None).named(names)
             if more.rest is None and more.columns == given.columns:
@@ -113,7 +113,7 @@ class _Flow:
         return Relation(columns=tuple(Given(column.name, UNKNOWN) for column in given.columns))
 
     def _set_operation(self, node: exp.SetOperation, ctes: Ctes, outer: Scope | None) -> Relation:
-        left, right = self.query(node.left, ctes, outer), self.query(node.right, ctes, outer)
+        left, right = self.query(node.this, ctes, outer), self.query(node.expression, ctes, outer)
         if not isinstance(node, exp.Union):
             return left  # EXCEPT and INTERSECT give rows of the left side
         return left.united_by_name(right) if node.args.get("by_name") else left.united(right)

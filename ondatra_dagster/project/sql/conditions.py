@@ -16,7 +16,7 @@ from ondatra_dagster.project.header_values import BadHeaderError
 from ondatra_dagster.project.model import CheckWord, RowCheck
 from ondatra_dagster.project.sql.determinism import UNSTEADY_WORDS
 from ondatra_dagster.project.sql.dialect import edited, plain_calls, read_dialect
-from ondatra_dagster.project.sql.tokens import DIALECT, QueryError, read_statement
+from ondatra_dagster.project.sql.tokens import DIALECT, PARSER_FAULTS, QueryError, read_statement
 
 SELECT = "SELECT "
 WRITE_ONE = "write one condition, such as amount >= 0"
@@ -47,7 +47,7 @@ def read_condition(value: str) -> Condition:
     try:
         tokens = read_statement(statement)
         tree = DIALECT.parser().parse(plain_calls(tokens), statement)[0]
-    except (QueryError, ParseError, RecursionError) as error:
+    except (QueryError, ParseError, RecursionError, *PARSER_FAULTS) as error:
         raise BadHeaderError(f"{value!r} can't be parsed", WRITE_ONE) from error
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or _says_more(tree):
         raise BadHeaderError(f"{value!r} is not one condition", WRITE_ONE)

@@ -21,7 +21,7 @@ TYPES = {
     **dict.fromkeys(("blob", "bytea", "bytes", "varbinary"), "BINARY"),
     **dict.fromkeys(("bool", "logical"), "BOOLEAN"),
     **dict.fromkeys(("int1",), "TINYINT"),
-    **dict.fromkeys(("int2", "utinyint"), "SMALLINT"),
+    **dict.fromkeys(("int2", "int16", "utinyint"), "SMALLINT"),
     **dict.fromkeys(("int4", "int32", "signed", "usmallint"), "INT"),
     **dict.fromkeys(("int8", "int64", "uinteger"), "BIGINT"),
     **dict.fromkeys(("hugeint", "int128"), "DECIMAL(38, 0)"),
@@ -30,6 +30,8 @@ TYPES = {
     **dict.fromkeys(("float8",), "DOUBLE"),
     **dict.fromkeys(("datetime", "timestamptz"), "TIMESTAMP"),
 }
+NESTED = frozenset({"array", "map", "struct"})
+BEHIND_A_TYPE = frozenset({">", ",", "[", "not", "comment"})  # within ARRAY<…>; else it is a field's name
 
 
 class Dialect(NamedTuple):
@@ -40,15 +42,23 @@ class Dialect(NamedTuple):
 
 
 def plain_calls(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens for sqlglot, which has a grammar of its own for json_object: as plain functions."""
+    """The tokens for sqlglot, which has a grammar of its own for json_object: as plain functions.
+
+    Types that it doesn't know are texts to it: what it makes of a query is only looked at.
+    """
+    types = {place for head in _type_heads(tokens) for place in _type_words(tokens, head)}
     return [
-        _plain_call(token) if _begins_call(tokens, place) else token for place, token in enumerate(tokens)
+        _as(token, TokenType.VAR, MARK + token.text)
+        if _begins_call(tokens, place)
+        else _as(token, TokenType.TEXT, token.text)
+        if place in types and token.token_type is TokenType.VAR
+        else token
+        for place, token in enumerate(tokens)
     ]
 
 
-def _plain_call(token: Token) -> Token:
-    name = MARK + token.text
-    return Token(TokenType.VAR, name, token.line, token.col, token.start, token.end, token.comments)
+def _as(token: Token, type_: TokenType, text: str) -> Token:
+    return Token(type_, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def read_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Dialect:
@@ -97,17 +107,26 @@ def _calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Iterator[Call]:
 
 
 def _type_edits(tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Spark's names for the types that x::TYPE and CAST(x AS TYPE) name."""
+    """Spark's names for the types that x::TYPE and CAST(x AS TYPE) name, and TYPE[] as an array of it."""
+    for head in _type_heads(tokens):
+        for place in _type_words(tokens, head):
+            token = tokens[place]
+            yield Edit(token.start, token.end + 1, TYPES[token.text.casefold()])
+        yield from _array_edits(tokens, head)
+
+
+def _type_heads(tokens: Sequence[Token]) -> Iterator[int]:
+    """The places where a cast says a type."""
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.DCOLON:
-            yield from _type_edit(tokens, place + 1)
+            yield place + 1
         elif (
             token.token_type is TokenType.VAR
             and token.text.casefold() in CASTS
             and says(tokens, place + 1, "(")
         ):
             inside, close = parenthesis(tokens, place + 1)
-            yield from _type_edit(tokens, close - _words_behind_as(inside))
+            yield close - _words_behind_as(inside)
 
 
 def _words_behind_as(inside: Sequence[Token]) -> int:
@@ -118,18 +137,48 @@ def _words_behind_as(inside: Sequence[Token]) -> int:
     return 0
 
 
-def _type_edit(tokens: Sequence[Token], place: int) -> Iterator[Edit]:
-    """A type's other name, and TYPE[] as an array of it."""
-    head = tokens[place] if place < len(tokens) else None
-    if head is None or head.token_type is TokenType.IDENTIFIER:
-        return
-    end = place + 1
-    if says(tokens, end, "("):
-        end = parenthesis(tokens, end)[1] + 1
-    elif head.text.casefold() in TYPES:
-        yield Edit(head.start, head.end + 1, TYPES[head.text.casefold()])
+def _type_words(tokens: Sequence[Token], head: int) -> Iterator[int]:
+    """The places of the type's words that Spark has another name for."""
+    if _is_nested(tokens, head):
+        inside = range(head + 2, _type_end(tokens, head))
+        yield from (
+            place
+            for place in inside
+            if _is_ours(tokens, place) and any(says(tokens, place + 1, word) for word in BEHIND_A_TYPE)
+        )
+    elif _is_ours(tokens, head) and not says(tokens, head + 1, "("):
+        yield head
+
+
+def _is_nested(tokens: Sequence[Token], head: int) -> bool:
+    """Whether ARRAY<…> begins there, and no comparison."""
+    return says(tokens, head + 1, "<") and tokens[head].text.casefold() in NESTED
+
+
+def _is_ours(tokens: Sequence[Token], place: int) -> bool:
+    if place >= len(tokens) or tokens[place].token_type is TokenType.IDENTIFIER:
+        return False
+    return tokens[place].text.casefold() in TYPES
+
+
+def _type_end(tokens: Sequence[Token], head: int) -> int:
+    """The place behind the type, without its []."""
+    if says(tokens, head + 1, "("):
+        return parenthesis(tokens, head + 1)[1] + 1
+    if not _is_nested(tokens, head):
+        return head + 1
+    depth = 0
+    for place in range(head + 1, len(tokens)):
+        depth += {"<": 1, ">": -1}.get(tokens[place].text, 0)
+        if depth == 0:
+            return place + 1
+    return len(tokens)
+
+
+def _array_edits(tokens: Sequence[Token], head: int) -> Iterator[Edit]:
+    end = _type_end(tokens, head)
     while says(tokens, end, "[") and says(tokens, end + 1, "]"):
-        yield Edit(head.start, head.start, "ARRAY<")
+        yield Edit(tokens[head].start, tokens[head].start, "ARRAY<")
         yield Edit(tokens[end].start, tokens[end].end + 1, ">")
         yield Edit(tokens[end + 1].start, tokens[end + 1].end + 1, "")
         end += 2

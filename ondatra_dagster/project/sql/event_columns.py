@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from ondatra_dagster.project.model import EventColumn
-from ondatra_dagster.project.sql.tokens import DIALECT, QueryError
+from ondatra_dagster.project.sql.tokens import DIALECT, PARSER_FAULTS, QueryError
 
 HOW = "write them as name TYPE [NOT NULL], between commas"
 
@@ -16,7 +16,7 @@ def read_event_columns(text: str) -> tuple[EventColumn, ...]:
     # on the text's own lines, so that an error's line is right
     try:
         tree = DIALECT.parse(f"CREATE TABLE events ({text}\n)")[0]
-    except (ParseError, TokenError) as error:
+    except (ParseError, TokenError, *PARSER_FAULTS) as error:
         line = error.errors[0]["line"] if isinstance(error, ParseError) else 1
         raise QueryError(line or 1, "the column definitions can't be read", HOW) from error
     schema = tree.this if isinstance(tree, exp.Create) else None

@@ -191,15 +191,17 @@ def _grouped(call: Call) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
     example = "write json_group_array(value) or json_group_array(value ORDER BY other)"
     if len(call.node.expressions) != 1:
         raise call.refusal("takes one value", example)
-    value = call.node.expressions[0]
+    value: exp.Expr | None = call.node.expressions[0]
     order: Sequence[exp.Ordered] = ()
     if isinstance(value, exp.Order):
         value, order = value.this, value.expressions
     is_distinct = isinstance(value, exp.Distinct)
-    if is_distinct:
+    if isinstance(value, exp.Distinct):
         if len(value.expressions) != 1:
             raise call.refusal("takes one value", example)
         value = value.expressions[0]
+    if value is None:  # ORDER BY, and nothing before it
+        raise call.refusal("takes one value", example)
     _refuse_odd_values(call, [value], example)
     if is_distinct and any(key.this != value for key in order):
         raise call.refusal("with DISTINCT can only be ordered by its value", "take ORDER BY or DISTINCT away")
@@ -248,12 +250,16 @@ def _comparison(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
 
 
 def _tail_end(call: Call) -> int:
-    """The last word of FILTER (…) and OVER (…) behind the call."""
-    end = call.closing
-    for word in ("filter", "over"):
-        if says(call.tokens, end + 1, word):
-            is_open = says(call.tokens, end + 2, "(")
-            end = parenthesis(call.tokens, end + 2)[1] if is_open else end + 2
+    """The last word of FILTER (…) and OVER (…) behind the call; either may be a column's name instead."""
+    end, node = call.closing, call.node.parent
+    for word, clause in (("filter", exp.Filter), ("over", exp.Window)):
+        if not isinstance(node, clause) or not says(call.tokens, end + 1, word):
+            continue
+        node = node.parent
+        if says(call.tokens, end + 2, "("):
+            end = parenthesis(call.tokens, end + 2)[1]
+        elif call.tokens[end + 2].token_type in (TokenType.VAR, TokenType.IDENTIFIER):  # a window's name
+            end += 2
     return end
 
 

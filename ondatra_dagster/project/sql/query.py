@@ -15,7 +15,13 @@ from ondatra_dagster.project.sql import templates
 from ondatra_dagster.project.sql.determinism import is_deterministic
 from ondatra_dagster.project.sql.dialect import Dialect, plain_calls, read_dialect
 from ondatra_dagster.project.sql.table_clauses import TableClauses, parseable, read_clauses
-from ondatra_dagster.project.sql.tokens import DIALECT, QueryError, comments_between, read_statement
+from ondatra_dagster.project.sql.tokens import (
+    DIALECT,
+    PARSER_FAULTS,
+    QueryError,
+    comments_between,
+    read_statement,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,8 @@ def _tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
         tree = DIALECT.parser().parse(list(tokens), sql)[0]
     except RecursionError as error:
         raise QueryError(1, "the query is nested too deeply", "make two models of it") from error
+    except PARSER_FAULTS as error:
+        raise QueryError(tokens[0].line, "the SQL can't be parsed", "look for words out of place") from error
     except ParseError as error:
         first = error.errors[0]
         if "pipe syntax operator" in first["description"]:

@@ -1,5 +1,7 @@
 """What a query's form says of its result, before anybody runs it."""
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from ondatra_dagster.project.sql.column_flow import MARK
@@ -21,6 +23,7 @@ BEYOND_A_ROW = (
     exp.Distinct,
 )
 OF_A_ROW = frozenset({"json_object", "json_array"})  # functions that sqlglot is kept from knowing
+AROUND_A_VALUE = (exp.Paren, exp.Cast, exp.TryCast, exp.Coalesce)
 CLAUSES = (
     *("group", "having", "qualify", "distinct", "limit", "offset", "sample", "windows", "with_"),
     *("cluster", "distribute", "laterals", "joins", "pivots", "match", "operation_modifiers"),
@@ -50,7 +53,28 @@ def is_ordered(tree: exp.Expr) -> bool:
 
 def leaves_equals_out(tree: exp.Expr) -> bool:
     """Whether the query asks for what is above {{ last_value }}, and so not for rows that are equal to it."""
-    above = [node.expression for node in tree.find_all(exp.GT)] + [
-        node.this for node in tree.find_all(exp.LT)
-    ]
-    return any(is_last_value(side) for side in above)
+    return any(is_last_value(_bare(side)) for side in _lower_bounds(tree))
+
+
+def _lower_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """What something has to be greater than: x of `a > x`, `x < a` and `NOT a <= x`."""
+    for node in tree.find_all(exp.GT, exp.LTE):
+        if isinstance(node, exp.LTE) == _is_denied(node):
+            yield node.expression
+    for node in tree.find_all(exp.LT, exp.GTE):
+        if isinstance(node, exp.GTE) == _is_denied(node):
+            yield node.this
+
+
+def _is_denied(node: exp.Expr) -> bool:
+    around = node.parent
+    while isinstance(around, exp.Paren):
+        around = around.parent
+    return isinstance(around, exp.Not)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """A value without parentheses, casts and COALESCE around it."""
+    while isinstance(node, AROUND_A_VALUE):
+        node = node.this
+    return node

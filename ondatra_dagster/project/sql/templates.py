@@ -11,13 +11,26 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ondatra_dagster.project.sql.tokens import QueryError
 
-BRACES = re.compile(r"(?<!['\"])\{\{[^{}\n]*\}\}(?!['\"])")
+BRACES = re.compile(r"\{\{[^{}\n]*\}\}")
+QUOTED = (
+    *(r"\b[rR]'[^']*'", r'\b[rR]"[^"]*"'),  # where a backslash is one
+    *(r"'(?:[^'\\]|\\.)*'", r'"(?:[^"\\]|\\.)*"', "`[^`]*`"),
+    *(r"--[^\n]*", r"/\*.*?\*/"),
+)
+QUOTED_OR_BRACES = re.compile("|".join((*QUOTED, f"(?P<braces>{BRACES.pattern})")), re.DOTALL)
 LAST_VALUE = re.compile(r"\{\{\s*last_value\s*\}\}")
 
 
 def as_literals(text: str) -> str:
-    """The text with a literal of the same length wherever something stands in double braces."""
-    return BRACES.sub(lambda found: f"'{found.group()[1:-1]}'", text)
+    """The text with a literal of the same length wherever something stands in double braces.
+
+    What stands in quotes or in a comment is the user's own: a text to be sent may well say {{ name }}.
+    """
+    return QUOTED_OR_BRACES.sub(_literal, text)
+
+
+def _literal(found: re.Match[str]) -> str:
+    return f"'{found['braces'][1:-1]}'" if found["braces"] else found.group()
 
 
 def is_last_value(node: exp.Expr) -> bool:

@@ -8,8 +8,7 @@ from support.shop import Shop, write_contacts
 
 from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.model_assets import FULL_REFRESH
-from ondatra_dagster.orchestration.sink_assets import ALLOW_DELETES
+from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, FULL_REFRESH
 from ondatra_dagster.orchestration.sync_runs import standing_verdicts
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
@@ -273,6 +272,14 @@ def test_a_run_with_the_tag_computes_what_it_is_asked_for_anew(
         shop.heard.models[-1].run_type,
         shop.heard.models[-1].reason,
     )
+
+
+@pytest.mark.parametrize("said", ["false", "No", ""])
+def test_a_tag_that_says_no_asks_for_nothing(materialize: Materialize, shop: Shop, said: str) -> None:
+    """A full refresh takes rows away: who writes false in the launchpad means it."""
+    materialize(shop)
+    materialize(shop, CRM, tags={FULL_REFRESH: said})
+    assert [] == shop.tables.refreshed
 
 
 def a_guarded(shop: Shop) -> None:

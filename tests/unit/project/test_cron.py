@@ -1,7 +1,7 @@
 """Which times a schedule may say: all that is taken here, Dagster takes, too."""
 
 import pytest
-from dagster._utils.schedules import is_valid_cron_string
+from dagster._utils.schedules import is_valid_cron_string, schedule_execution_time_iterator
 
 from ondatra_dagster.project.cron import NICKNAMES, read_cron
 from ondatra_dagster.project.header_values import BadHeaderError
@@ -18,13 +18,15 @@ from ondatra_dagster.project.header_values import BadHeaderError
             "0 0 * * 7",
             "0-30/5 * * * *",
         ),
-        *("0  6 * *  sat", "59 23 31 12 *"),
+        *("0  6 * *  sat", "59 23 31 12 *", "0 0 29 2 *", "0 0 31 */5 *", "0 0 30,31 1,2 *"),
         *sorted(NICKNAMES),
     ],
 )
 def test_a_time_that_comes_again_is_taken(text: str) -> None:
-    """White space and case don't matter."""
-    assert is_valid_cron_string(read_cron(text))
+    """White space and case don't matter; Dagster has a next time for it."""
+    cron = read_cron(text)
+    assert is_valid_cron_string(cron)
+    assert next(schedule_execution_time_iterator(0.0, cron, "UTC"))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,11 @@ def test_a_time_that_comes_again_is_taken(text: str) -> None:
         ("*/0 * * * *", "@schedule has no minute '*/0'"),
         (", * * * *", "@schedule has no minute ','"),
         ("0 0 30 2 *", "@schedule '0 0 30 2 *' never comes"),
+        ("0 0 30,31 2 *", "@schedule '0 0 30,31 2 *' never comes"),
+        ("0 0 31 4-6/2 *", "@schedule '0 0 31 4-6/2 *' never comes"),
+        ("0 0 31 2 mon", "@schedule '0 0 31 2 mon' never comes"),
+        ("0 0 31 feb,apr *", "@schedule '0 0 31 feb,apr *' never comes"),
+        ("0 0 1 2/12 *", "@schedule has no month '2/12'"),
     ],
 )
 def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:

@@ -47,6 +47,10 @@ def said(sql: str) -> str:
             "filter (where y)).v, {how}) from t",
         ),
         (
+            "select json_group_array(x) filter from t",
+            "select to_json(array_sort(collect_list(named_struct('v', x))).v, {how}) filter from t",
+        ),
+        (
             "select json_group_array(json_array()) over w from t",
             "select concat('[', array_join(array_sort(collect_list(named_struct('v', concat('[]'))) over w"
             ").v, ',', 'null'), ']') from t",
@@ -64,6 +68,7 @@ def test_a_builder_becomes_what_spark_has(sql, expected):
         "select `json_object`('a', 1), x.json_array(1), json_array from t",
         "select json_array.x, json_object as json_group_array from t json_array",
         "select `x::TEXT`, 'x::TEXT' /* y::TEXT */ -- z::TEXT\n from t",
+        "select x::int < 3 and text > 2, x::struct<text: int, json: map<int, int>> from t",
         "select x::INT, a.b::STRING, (a + b)::DECIMAL(10,2), '2024-01-01'::DATE, x::VARCHAR(10) from t",
         "select cast(x as array<string>), x::map<string, int>, x::struct<a: int>, y::`text` from t",
         "select xs[0]::int, cast(x as date), f(cast) from t",

@@ -173,6 +173,10 @@ def test_every_other_difference_counts(other):
         "select current_user() from a.b",
         "select monotonically_increasing_id() from a.b",
         "select * from a.b where x in (select rand() from c.d)",
+        "select `rand`() from a.b",
+        "select reflect('java.util.UUID', 'randomUUID') from a.b",
+        "select input_file_block_start() from a.b",
+        "select * from a.b tablesample (5 rows) x join c.d tablesample (5 rows) repeatable (1) y",
     ],
 )
 def test_clocks_and_chance_are_not_deterministic(text):
@@ -186,7 +190,7 @@ def test_clocks_and_chance_are_not_deterministic(text):
         "select now, uuid, rand from a.b",
         "select 'now()', `rand`, \"uuid()\" from a.b -- now()",
         "select unix_timestamp(x) from a.b",
-        "select `current_date`, `uuid`(x) from a.b",
+        "select `current_date`, `uuid` from a.b",
         "select date '2024-01-01', 'today' from a.b",
         "select * from a.b tablesample (10 percent) repeatable (3)",
         "select user, version from a.b",

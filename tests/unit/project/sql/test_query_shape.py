@@ -61,6 +61,13 @@ def test_only_an_order_of_the_whole_counts():
     [
         ("at > {{ last_value }}", True),
         ("{{last_value}} < at", True),
+        ("at > ({{ last_value }})", True),
+        ("at > cast({{ last_value }} as timestamp)", True),
+        ("at > coalesce({{ last_value }}, date'1970-01-01')", True),
+        ("not at <= {{ last_value }}", True),
+        ("not (({{ last_value }} >= at))", True),
+        ("not at < {{ last_value }}", False),
+        ("at >= ({{ last_value }}::date)", False),
         ("at >= {{ last_value }}", False),
         ("{{ last_value }} <= at", False),
         ("at >= {{ last_value }} and x > 3", False),

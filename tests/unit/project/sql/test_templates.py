@@ -17,6 +17,26 @@ def test_a_value_stands_where_the_braces_were():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "'Hello {{ first_name }}!'",
+        "'{{ first_name }}'",
+        "'it''s {{ x }}'",
+        r"'a\' {{ x }}'",
+        r"r'a\' || '{{ x }}'",
+        '"Dear {{ name }},"',
+        """'{"a":{{"b":1}}}'""",
+        "/* {{ x }} */ 1",
+    ],
+)
+def test_braces_in_a_text_are_the_users_own(text: str):
+    """Letters are written so, and the tools that they go to fill them in."""
+    sql = f"select {text} as body, at from a.b where at >= {{{{ last_value }}}}"
+    query = parse_query(sql)
+    assert (sql, ["{{ last_value }}"]) == (query.sql, [sql[start:end] for start, end in query.last_values])
+
+
+@pytest.mark.parametrize(
     ("sql", "what"),
     [
         ("select at from a.b where at >= '{{ last_value }}'", "stands in quotes"),

@@ -1,0 +1,103 @@
+"""Model files with words taken out, doubled, moved or put in: what is wrong is told in sentences."""
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.query_corpus import CORPUS, MODELS, SOURCES
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.draft import Draft, read_draft
+from ondatra_dagster.project.inputs.sources import Names
+from ondatra_dagster.project.model_files import ModelFile
+from ondatra_dagster.project.sql.column_flow import read_flow
+from ondatra_dagster.project.sql.query_shape import is_row_by_row, leaves_equals_out
+from ondatra_dagster.project.sql.references import find_references, rewrite
+from ondatra_dagster.project.sql.relations import opaque
+
+FILES = 400
+WORD = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)
+HEADERS = (
+    *("-- @kind: merge", "-- @unique_key: id", "-- @sink: crm", "-- @kind: append", "-- @incremental: id"),
+    *("-- @constraint: id > 0", "-- @audit: json_object('a') is null", "-- @warning: x::TEXT = 'a'"),
+    *("-- @partitioned_by: `a b`, c", "-- @kind: events", "-- @max_deletes: 5%", "-- @schedule: 0 6 * * mon"),
+)
+OWN = (
+    "select json_object('a', id, 'b', json_group_array(x order by y desc nulls last)) from shop.orders",
+    "select json_array(a, b::text[], cast(c as varchar), d::struct<a: text>) from shop.orders",
+    "select * from shop.orders where id >= {{ last_value }}",
+    "id INT NOT NULL, name STRING COMMENT 'x'",
+    "select json_group_array(distinct json_object('a', 1)) filter (where a) over w from shop.orders window w",
+)
+WORDS = (
+    *("(", ")", ",", "'", '"', "`", "{{", "}}", "--", "/*", "*/", "::", "[", "]", ".", ";", "<", "as", "é"),
+    *(
+        "\\",
+        "@",
+        "with",
+        "null",
+        "values",
+        "cast(",
+        "{{ last_value }}",
+        "order",
+        "over (",
+        "filter (",
+        "distinct",
+    ),
+    *("json_object", "json_array(", "json_group_array(", "select", "from", "union all", "order by"),
+)
+NAMES = Names(models={name: name for name in MODELS}, sources=SOURCES)
+
+
+def mutilated(text: str, chance: random.Random) -> str:
+    words = WORD.findall(text)
+    for _ in range(chance.choice((1, 1, 2, 3, 5))):
+        place, other = chance.randrange(len(words)), chance.randrange(len(words))
+        match chance.randrange(4):
+            case 0:
+                words[place] = ""
+            case 1:
+                words.insert(place, words[other])
+            case 2:
+                words[place] = chance.choice(WORDS)
+            case _:
+                words[place], words[other] = words[other], words[place]
+    return "".join(words)
+
+
+def files(chance: random.Random) -> Iterator[str]:
+    queries = [*(case.sql for case in CORPUS), *OWN * 8]
+    for _ in range(FILES):
+        header = "\n".join(chance.sample(HEADERS, chance.choice((0, 1, 2, 3))))
+        if header and chance.random() < 0.3:
+            header = mutilated(header, chance)
+        yield f"{header}\n{mutilated(chance.choice(queries), chance)}"
+
+
+def look_at(draft: Draft) -> Iterator[Problem]:
+    """All that loading asks of a query."""
+    query = draft.query
+    found = find_references(query, NAMES)
+    is_row_by_row(query.tree), leaves_equals_out(query.tree)
+    read_flow(query.tree, lambda _: opaque())
+    said = rewrite(
+        query.sql, found.references, {read.name: "v" for read in found.inputs}, query.dialect.edits
+    )
+    within = sum(query.sql.count("\n", name.start, name.end) for name in found.references)
+    assert query.sql.count("\n") - within <= said.count("\n") <= query.sql.count("\n")
+    return (draft.problem(*missing) for missing in found.missing)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_file_breaks_the_reader(seed: int, tmp_path: Path) -> None:
+    """One that did would hide all that is wrong with the others."""
+    path = tmp_path / "b.sql"
+    for text in files(random.Random(seed)):
+        path.write_text(text, encoding="utf-8")
+        problems: list[Problem] = []
+        draft = read_draft(ModelFile("a.b", path, "models/a/b.sql"), {"crm"}, problems.append)
+        problems += look_at(draft) if draft else ()
+        lines = range(1, text.count("\n") + 3)
+        assert [] == [str(problem) for problem in problems if problem.line not in lines], text
