@@ -28,4 +28,5 @@ def _is_project(folder: Path) -> bool:
         return (folder / "models").is_dir()  # what is wrong with the file is told when it is read as settings
     except OSError:
         return (folder / "models").is_dir() and (folder / "lib").is_dir()
-    return "ondatra" in settings.get("tool", {}) or (folder / "models").is_dir()
+    tools = settings.get("tool")
+    return (isinstance(tools, dict) and "ondatra" in tools) or (folder / "models").is_dir()

@@ -15,7 +15,13 @@ HEAD = ("run", "sync", "started", "by", "versions", "delivered", "rejected", "fa
 
 @click.command("history")
 @click.argument("sync", required=False)
-@click.option("--limit", default=20, show_default=True, help="How many runs, the newest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many runs, the newest first.",
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a run on stdout.")
 def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the newest runs of SYNC, or of all syncs."""

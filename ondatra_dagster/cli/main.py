@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ondatra_dagster.cli.error_log import open_error_log
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
@@ -66,14 +67,9 @@ def code_of(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(error: Exception) -> str:
-    folder = Path.cwd() / ".ondatra" / "logs"
-    sentence = f"ondatra failed: {type(error).__name__}: {error}"
-    if not folder.parent.is_dir():
-        return "".join(traceback.format_exception(error))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "errors.log").open("a", encoding="utf-8") as file:
+    with open_error_log(Path.cwd()) as file:
         file.writelines(traceback.format_exception(error))
-    return f"{sentence}; the whole trace is in {folder / 'errors.log'}"
+    return f"ondatra failed: {type(error).__name__}: {error}; the whole trace is in {file.name}"
 
 
 if __name__ == "__main__":

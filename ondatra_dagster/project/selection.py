@@ -2,7 +2,7 @@
 
     mart.customers   +mart.customers   mart.customers+   2+mart.customers+1   mart.*   *
     key:"mart/customers"   group:mart   kind:merge   tag:daily   owner:team:crm
-    sync.* and not (tag:slow or kind:tracked)
+    sync.* and not (tag:slow or kind:tracked)   sinks(+mart.*)   roots(sync.*)
 
 Several selections are put together. Nothing here says what is done with a model.
 """
@@ -19,10 +19,11 @@ from ondatra_dagster.project.suggestions import correction
 
 WORD = re.compile(r"[()]|[^\s()]+")
 TERM = re.compile(r"(?P<up>\d*\+)?(?P<core>[^+\s]+)(?P<down>\+\d*)?")
+OF_EACH_ASSET = ("spark", "delta")  # kinds that every model has in Dagster
 ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
     "key": lambda model, pattern: _matches(model.id, pattern.replace("/", ".")),
     "group": lambda model, pattern: _matches(model.key_path[0], pattern),
-    "kind": lambda model, pattern: _matches(model.kind.name, pattern),
+    "kind": lambda model, pattern: any(_matches(it, pattern) for it in (model.kind.name, *OF_EACH_ASSET)),
     "tag": lambda model, pattern: any(_matches(tag, pattern) for tag in model.tags),
     "owner": lambda model, pattern: any(_matches(owner, pattern) for owner in model.owners),
 }
@@ -72,6 +73,11 @@ class _Selection:
     def _one(self) -> set[str]:
         if self._takes("not"):
             return set(self.project.models) - self._one()
+        if len(self.words) > 1 and self.words[1] == "(":
+            if self._takes("roots"):
+                return _ends(self._one(), self.edges.up)
+            if self._takes("sinks"):
+                return _ends(self._one(), self.edges.down)
         if self._takes("("):
             chosen = self._any()
             if not self._takes(")"):
@@ -108,11 +114,16 @@ def _chosen(project: Project, core: str) -> set[str]:
         known = correction(attribute, ATTRIBUTES, plural="attributes")
         raise SelectionError(f"{core!r} selects by an unknown attribute; {known}")
     test = ATTRIBUTES[attribute]
-    chosen = {model.id for model in project.models.values() if test(model, pattern.strip('"'))}
+    chosen = {model.id for model in project.models.values() if test(model, pattern.replace('"', ""))}
     if not chosen and pattern not in ("*", "*/*"):
         names = [model.name for model in project.models.values()]
         raise SelectionError(f"no model is meant by {core!r}; {correction(pattern, names, plural='models')}")
     return chosen
+
+
+def _ends(chosen: set[str], edges: graph.Graph) -> set[str]:
+    """Those of the chosen from which no edge leads to another one."""
+    return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
 
 
 def _around(edges: graph.Graph, start: str, sign: str | None) -> set[str]:

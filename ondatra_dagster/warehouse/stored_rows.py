@@ -50,7 +50,10 @@ def _from_files(table: NamedTable, limit: int | None) -> StoredRows:
             raise BeyondUsError("no Delta table")
         raise WarehouseError(f"{table.name}: {table.remedy}")
     pages = rows_of(live, table.address, limit=limit)
-    first = next(pages)  # what a reader doesn't know mostly shows here, and Spark can still be asked
+    try:
+        first = next(pages)  # what a reader doesn't know mostly shows here, and Spark can still be asked
+    except FileNotFoundError as error:
+        raise _gone(table, error) from error
     return StoredRows(first.column_names, _chained(first, pages, table), live.rows)
 
 
@@ -61,7 +64,11 @@ def _chained(first: pa.Table, more: Iterator[pa.Table], table: NamedTable) -> It
     except BeyondUsError as error:
         raise WarehouseError(f"{table.name} can't be read to its end: {error}") from error
     except FileNotFoundError as error:
-        raise WarehouseError(f"{table.name} changed while it was read ({error}); try again") from error
+        raise _gone(table, error) from error
+
+
+def _gone(table: NamedTable, error: FileNotFoundError) -> WarehouseError:
+    return WarehouseError(f"{table.name} changed while it was read ({error}); try again")
 
 
 def _from_spark(settings: Settings, table: NamedTable, limit: int | None) -> pa.Table:

@@ -93,3 +93,12 @@ def test_the_sync_log_is_shown_as_any_table(shop: Shop, ondatra: Terminal) -> No
         (row["record_identifier"], row["status"]) for row in rows
     }
     assert "did you mean ondatra.sync_log?" in ondatra("query", "sync_log").err
+
+
+def test_a_file_that_is_gone_is_told(ondatra: Terminal, table: Path) -> None:
+    """Somebody tidied up by hand, or vacuumed while we looked."""
+    for file in table.glob("*.parquet"):
+        file.unlink()
+    said = ondatra("query", "sync.crm")
+    assert (1, "") == (said.code, said.out)
+    assert said.err.startswith("sync.crm changed while it was read (")

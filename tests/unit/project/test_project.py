@@ -8,7 +8,7 @@ from ondatra_dagster.project.selection import select
 CHAIN = {
     "lib/crm.star": "",
     "models/raw/a.sql": "-- @tag: daily\nselect 1 as id",
-    "models/raw/b.sql": "-- @owner: team:shop\nselect 2 as id",
+    "models/raw/b.sql": "-- @owner: team:shop\n-- @tag: tier=gold\nselect 2 as id",
     "models/mart/c.sql": "select raw.a.id from raw.a join raw.b on true",
     "models/Sync/D.sql": (
         "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm\n-- @sync_id: the-crm\nselect * from mart.c"
@@ -91,6 +91,12 @@ def test_models_with_sinks_are_listed(project):
         (["not +mart.c"], ["sync.d", "sync.e"]),
         (["NOT(raw.* OR mart.c)"], ["sync.d", "sync.e"]),
         (["raw.a and raw.b"], []),
+        (["roots(*)"], ["raw.a", "raw.b"]),
+        (["Sinks( +mart.c )"], ["mart.c"]),
+        (["sinks(*) and not roots(sync.d)"], ["sync.e"]),
+        (["roots((mart.* or sync.*))"], ["mart.c"]),
+        (["kind:delta and raw.*"], ["raw.a", "raw.b"]),
+        (['tag:"tier"="gold"'], ["raw.b"]),
     ],
 )
 def test_models_are_selected(project, selections, expected):
