@@ -171,6 +171,7 @@ def _commands(url: str) -> Group:
             figures += [
                 Figure("ondatra --help", _repeated(partial(project.seconds, "--help"))),
                 Figure("ondatra status", _repeated(partial(project.seconds, "status"))),
+                Figure("ondatra validate", _repeated(partial(project.seconds, "validate"))),
                 Figure("**ondatra run, nothing to do**", _repeated(partial(project.seconds, "run"))),
             ]
         except CannotRunError as error:

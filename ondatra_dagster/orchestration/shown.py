@@ -58,6 +58,7 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
     """What came of a sync's turn; `records` is where its records are."""
     summary = result.summary
     shown: Metadata = {"counts": grid_table(summary)}
+    shown |= _occasion_metadata(summary)
     if summary.message:
         shown["message"] = dg.MetadataValue.text(summary.message)
     if summary.queue:
@@ -84,6 +85,19 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
     if records:
         shown["records"] = dg.MetadataValue.path(records)
     return shown
+
+
+def _occasion_metadata(summary: RunSummary) -> Metadata:
+    """Which run it was, and why it happened."""
+    if summary.run_id is None or summary.occasion is None:
+        return {}
+    trigger, mode, reason = summary.occasion
+    return {
+        "sync run": dg.MetadataValue.text(summary.run_id),
+        "trigger": dg.MetadataValue.text(trigger),
+        "mode": dg.MetadataValue.text(f"{mode.value}: {reason}"),
+        "seconds": dg.MetadataValue.float(round((summary.ended_at - summary.started_at).total_seconds(), 3)),
+    }
 
 
 def forecast_metadata(forecast: Forecast) -> Metadata:

@@ -32,16 +32,7 @@ def dry_run(sync: Sync, ports: Ports, occasion: Occasion) -> Forecast:
     if source is None:
         return Forecast(summary=of_no_table(sync, at))
     with sync.open_queue() as queue:
-        start = Start(
-            sync=sync,
-            ports=ports,
-            occasion=occasion,
-            queue=queue,
-            source=source,
-            at=at,
-            watermark=queue.watermark,
-        )
-        return _DryRun(start).go()
+        return _DryRun(Start.of(sync, ports, occasion, queue, source)).go()
 
 
 class _DryRun:
@@ -57,7 +48,7 @@ class _DryRun:
             recovered = cross_check(self._queue, self._start.sync, self._ports, self._source)
             make_due(self._queue, self._ports.clock())
             # a lost queue is only now as far as its frontier
-            self._start = dataclasses.replace(self._start, watermark=self._queue.watermark)
+            self._start = self._start.looked_again()
             summary = SyncRun(self._start).go_dry(recovered, self._run_id)
         except OndatraError as error:
             forecast = Forecast.refused(self._nothing(), str(error))

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -32,21 +33,23 @@ class Publisher:
         self._run_id = run_id
         self._operation = operation
         self._unpublished = 0
-        self._looked_at = 0.0
+        self._due_at = 0.0  # when the oldest row that is in no file has to have one; at first nobody knows
 
     def note(self, rows: int, *, now: float) -> None:
         """So many rows more are settled; those whose file is due are published."""
         self._unpublished += rows
-        if self._unpublished >= publication.FILE_ROWS or now - self._looked_at >= FILE_AGE_SECONDS:
+        self._due_at = min(self._due_at, now + FILE_AGE_SECONDS)
+        if self._unpublished >= publication.FILE_ROWS or now >= self._due_at:
             self.publish_due(now=now)
 
     def publish_due(self, *, now: float) -> None:
         """Write a file for each type that has enough rows, or has waited long enough."""
-        self._looked_at = now
         for kind, rows, oldest in publication.loose(self._queue, self._run_id):
             if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS:
                 self._publish_next(kind)
-        self._unpublished = sum(rows for _, rows, _ in publication.loose(self._queue, self._run_id))
+        left = publication.loose(self._queue, self._run_id)
+        self._unpublished = sum(rows for _, rows, _ in left)
+        self._due_at = min((oldest + FILE_AGE_SECONDS for _, _, oldest in left), default=math.inf)
 
     def publish_all(self) -> None:
         """Write all that is left, files that a crash left half way first."""

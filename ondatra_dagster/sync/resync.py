@@ -18,6 +18,7 @@ from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known
 from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.sent import Sent
+from ondatra_dagster.sync.start import RESYNC
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import whole_segment
 
@@ -80,6 +81,7 @@ class _Resync:
         keys = self._by_queue()
         if keys is None:
             keys = self._by_records()
+        self._queue.set_meta(RESYNC, 1)
         return keys + (self._remove() if way.removes else 0)
 
     def _by_queue(self) -> int | None:

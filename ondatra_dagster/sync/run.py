@@ -19,10 +19,10 @@ from ondatra_dagster.sync.guard import look_at_removals
 from ondatra_dagster.sync.planned import planned, told
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import keep_invalid
-from ondatra_dagster.sync.run_account import RunAccount, close_crashed_runs
+from ondatra_dagster.sync.run_account import RunAccount, close_crashed_runs, mode_of, note_refusal
 from ondatra_dagster.sync.sending import Sending
 from ondatra_dagster.sync.start import Occasion, Start, version_of
-from ondatra_dagster.sync.summary import SAMPLES, RunSummary
+from ondatra_dagster.sync.summary import SAMPLES, RunOccasion, RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.tally import Tally
 from ondatra_dagster.sync.verdicts import Severity, judge
@@ -42,19 +42,15 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return RunSummary.of_nothing(sync.id, str(busy), at=at)
-        recovered = cross_check(queue, sync, ports, source)
+        start = Start.of(sync, ports, occasion, queue, source)
+        try:
+            recovered = cross_check(queue, sync, ports, source)
+        except OndatraError as error:
+            note_refusal(start, str(error))
+            raise
         close_crashed_runs(queue, sync, ports)
         make_due(queue, ports.clock())
-        start = Start(
-            sync=sync,
-            ports=ports,
-            occasion=occasion,
-            queue=queue,
-            source=source,
-            at=at,
-            watermark=queue.watermark,
-        )
-        return SyncRun(start).go(recovered)
+        return SyncRun(start.looked_again()).go(recovered)
 
 
 def of_no_table(sync: Sync, at: datetime) -> RunSummary:
@@ -85,15 +81,13 @@ class SyncRun:
             self._enqueue(recovered, account.run_id)
             self._look_at_removals()
             delivery = Sending(self._start, account, self._tally).go(self._removals)
+            summary = self._summary(account.run_id, is_outage=delivery.is_outage, message=self._held())
+            failed = any(verdict.severity is Severity.ERROR for verdict in judge(summary, self._sync.limits))
+            account.end(summary, failed=failed)
         except OndatraError as error:
-            account.publisher.publish_all()
             self._tally.add_error(str(error))
-            account.end(self._summary(account.run_id, message=str(error)), failed=True)
+            account.fail(self._summary(account.run_id, message=str(error)))
             raise
-        account.publisher.publish_all()
-        summary = self._summary(account.run_id, is_outage=delivery.is_outage, message=self._held())
-        failed = any(verdict.severity is Severity.ERROR for verdict in judge(summary, self._sync.limits))
-        account.end(summary, failed=failed)
         return summary
 
     def go_dry(self, recovered: Recovered, run_id: str) -> RunSummary:
@@ -147,6 +141,7 @@ class SyncRun:
         return RunSummary(
             sync_id=self._sync.id,
             run_id=run_id,
+            occasion=RunOccasion(self._start.occasion.trigger, *mode_of(self._start)),
             started_at=self._start.at,
             ended_at=self._ports.now(),
             version_from=self._start.version_from,

@@ -5,7 +5,7 @@ What is kept of its rows: records.
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
@@ -14,22 +14,50 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
-from ondatra_dagster.sync.run_id import new_run_id
-from ondatra_dagster.sync.start import Start
-from ondatra_dagster.sync.summary import RunSummary
+from ondatra_dagster.sync.run_id import begun_at, new_run_id
+from ondatra_dagster.sync.start import RESYNC, Start
+from ondatra_dagster.sync.summary import RunSummary, grid_of_ends
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import Mode, PastRun, Result
 from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
 
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
-    """Publish what runs that were cut off had settled."""
+    """Publish what runs that were cut off had settled, and note what that was."""
     for run_id, about in publication.open_runs(queue).items():
         _publisher(queue, sync, ports, run_id).publish_all()
-        ports.tracking.finish_run(sync.id, run_id, _load_metadata(about))
+        known = ports.tracking.metadata(sync.id, run_id)
+        counts: Any = known and known.get("counts")
+        if not counts:  # else it was cut off at its very end, and knew more than its files tell
+            counts = grid_of_ends(ports.tracking.count_ends(sync.id, run_id)).to_json()
+            metadata = dataclasses.replace(_load_metadata(about), counts=counts)
+            ports.tracking.finish_run(sync.id, run_id, metadata)
+        ports.history.close_crashed(sync.id, run_id, {"grid": counts})
         publication.end_run(queue, run_id)
+
+
+def note_refusal(start: Start, message: str) -> None:
+    """Leave a line in the history of a run that must not begin."""
+    ports = start.ports
+    run_id = new_run_id(start.at, after=_newest_run(start), random=ports.random)
+    refused = dataclasses.replace(
+        past_run(start, run_id),
+        ended_at=ports.now(),
+        reason="it was refused before anything was looked at",
+        version_to=start.version_from,
+        result=Result.FAILED,
+        first_errors=(message,),
+    )
+    ports.history.finish(refused)
+
+
+def _newest_run(start: Start) -> str | None:
+    """The newest one that anybody has left a trace of; a bucket may hold folders of other people, too."""
+    names = (*start.ports.tracking.runs(start.sync.id), start.queue.meta("last_run") or "")
+    return max(filter(begun_at, names), default=None)
 
 
 class RunAccount:
@@ -44,18 +72,19 @@ class RunAccount:
     def begin(cls, start: Start) -> Self:
         """Name the run, and note everywhere that it goes on."""
         ports, sync, queue = start.ports, start.sync, start.queue
-        newest = max((*ports.tracking.runs(sync.id), queue.meta("last_run") or ""))
-        account = cls(start, new_run_id(start.at, after=newest or None, random=ports.random))
+        account = cls(start, new_run_id(start.at, after=_newest_run(start), random=ports.random))
         metadata = account._metadata()
         with queue.store.immediate():
             queue.set_meta("last_run", account.run_id)
+            queue.forget_meta(RESYNC)
             publication.begin_run(queue, account.run_id, _dump_metadata(metadata))
         ports.tracking.write_metadata(sync.id, account.run_id, metadata)
         ports.history.begin(account._past_run())
         return account
 
     def end(self, summary: RunSummary, *, failed: bool) -> None:
-        """Note everywhere how the run ended, the queue last: until then it counts as cut off."""
+        """Publish all, and note everywhere how the run ended, the queue last: before it counts as cut off."""
+        self.publisher.publish_all()
         ports, sync, queue = self._start.ports, self._start.sync, self._start.queue
         metadata = dataclasses.replace(
             self._metadata(), version_to=summary.version_to, counts=summary.counts()
@@ -64,6 +93,17 @@ class RunAccount:
         if not is_taking_over(queue):  # else it doesn't say all that the last one and the records do
             frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.tracking.write_frontier(frontier)
+        self._note_end(summary, failed=failed)
+        publication.end_run(queue, self.run_id)
+
+    def fail(self, summary: RunSummary) -> None:
+        """Note that the run failed. Where the tracking store did, the next run publishes what is left."""
+        try:
+            self.end(summary, failed=True)
+        except StateError:
+            self._note_end(summary, failed=True)
+
+    def _note_end(self, summary: RunSummary, *, failed: bool) -> None:
         past = dataclasses.replace(
             self._past_run(),
             ended_at=summary.ended_at,
@@ -72,8 +112,7 @@ class RunAccount:
             result=Result.FAILED if failed else Result.SUCCEEDED,
             first_errors=summary.errors,
         )
-        ports.history.finish(past)
-        publication.end_run(queue, self.run_id)
+        self._start.ports.history.finish(past)
 
     def _metadata(self) -> RunMetadata:
         start = self._start
@@ -95,7 +134,7 @@ class RunAccount:
 
 def past_run(start: Start, run_id: str) -> PastRun:
     """A run's line in the history, as it begins."""
-    mode, reason = _mode(start)
+    mode, reason = mode_of(start)
     return PastRun(
         sync_id=start.sync.id,
         run_id=run_id,
@@ -110,11 +149,16 @@ def past_run(start: Start, run_id: str) -> PastRun:
     )
 
 
-def _mode(start: Start) -> tuple[Mode, str]:
+def mode_of(start: Start) -> tuple[Mode, str]:
+    """How much of the table the run looks at, and why."""
+    if start.is_resync:
+        return Mode.FULL, "a resync was asked for"
     if start.watermark == NOTHING_ENQUEUED:
         return Mode.FULL, "the first run sends the whole table"
     if start.source.version > start.watermark:
         return Mode.INCREMENTAL, f"versions {start.watermark + 1} to {start.source.version} are new"
+    if start.source.invalid_version > start.invalid_watermark:
+        return Mode.INCREMENTAL, "rows were newly set aside"
     return Mode.RETRY, "rows were waiting"
 
 

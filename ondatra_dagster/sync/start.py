@@ -2,11 +2,14 @@
 
 import dataclasses
 from datetime import datetime
+from typing import Self
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.sync import Sync
+
+RESYNC = "resync"  # in the queue's notes: the next run sends what was sent before
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,29 @@ class Start:
     source: SourceState
     at: datetime
     watermark: int
+    invalid_watermark: int  # the same of the rows that were set aside
+    is_resync: bool = False  # whether somebody asked for all rows to go again
+
+    @classmethod
+    def of(cls, sync: Sync, ports: Ports, occasion: Occasion, queue: Queue, source: SourceState) -> Self:
+        """As it is now; when the queue is brought up to what others know, `looked_again` tells."""
+        return cls(
+            sync=sync,
+            ports=ports,
+            occasion=occasion,
+            queue=queue,
+            source=source,
+            at=ports.now(),
+            watermark=queue.watermark,
+            invalid_watermark=queue.invalid_watermark,
+            is_resync=queue.meta(RESYNC) is not None,
+        )
+
+    def looked_again(self) -> Self:
+        """The same with the watermarks that the queue has by now."""
+        return dataclasses.replace(
+            self, watermark=self.queue.watermark, invalid_watermark=self.queue.invalid_watermark
+        )
 
     @property
     def version_from(self) -> int | None:

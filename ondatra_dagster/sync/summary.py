@@ -11,8 +11,10 @@ from ondatra_dagster.changes import ChangeType, Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.settled import REJECTED, SUCCEEDED
 from ondatra_dagster.delivery.queue.states import QueueState
-from ondatra_dagster.tracking.history import PastRun
+from ondatra_dagster.tracking.history import Mode, PastRun
+from ondatra_dagster.tracking.record import RowEnd
 
 SAMPLES = 20
 
@@ -42,6 +44,10 @@ class Cell(enum.StrEnum):
     REJECTED = "rejected"  # never again: refused, or tried too often
     FAILED = "failed"  # not now: they wait
     INVALID = "invalid"  # set aside before the write
+
+
+# of a row's record, by its status; another status says why the row was set aside
+CELLS = {SUCCEEDED: (Cell.ATTEMPTED, Cell.SUCCEEDED), REJECTED: (Cell.ATTEMPTED, Cell.REJECTED)}
 
 
 @dataclasses.dataclass(slots=True)
@@ -83,10 +89,19 @@ class Sample(NamedTuple):
     reason: str
 
 
+class RunOccasion(NamedTuple):
+    """Why a run happened, and how much it looked at."""
+
+    trigger: str  # the command, a sensor, a schedule
+    mode: Mode
+    reason: str  # why that mode, in words
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     sync_id: str
     run_id: str | None  # None: the run had nothing to do, or another one delivers
+    occasion: RunOccasion | None = None
     started_at: datetime
     ended_at: datetime
     version_from: int | None
@@ -159,6 +174,16 @@ def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
     return grid
 
 
+def grid_of_ends(ends: Mapping[RowEnd, int]) -> Grid:
+    """As far as records tell it: what was delivered, rejected or set aside."""
+    grid = Grid()
+    for end, count in ends.items():
+        cells = CELLS.get(end.status, (Cell.INVALID,))
+        for cell in cells:
+            grid.add(cell, {end.change_type: count})
+    return grid
+
+
 def summary_of(
     run: PastRun,
     queue: QueueState | None,
@@ -174,6 +199,7 @@ def summary_of(
     return RunSummary(
         sync_id=run.sync_id,
         run_id=run.run_id,
+        occasion=RunOccasion(run.trigger, run.mode, run.reason),
         started_at=run.started_at,
         ended_at=run.ended_at or run.started_at,
         version_from=run.version_from,

@@ -1,9 +1,10 @@
 """The fact tables: what syncs send from and to, for queries that join them with records."""
 
 import dataclasses
-from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, NamedTuple, TypeAlias
 
+import orjson
 import pyarrow as pa
 
 from ondatra_dagster.tracking import parquet_files
@@ -62,6 +63,10 @@ FACT_TABLES = {
 }
 
 
+FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
+WORKSPACES = "ondatra.workspaces"  # a note in each file: which workspace has which of its rows
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The rows of all fact tables, each sorted and without doubles."""
@@ -81,14 +86,28 @@ def facts_of(syncs: Iterable[SyncEnds]) -> Facts:
     )
 
 
-def write_fact_table(file: BinaryIO, table: str, facts: Facts) -> None:
-    """Put one of FACT_TABLES into an empty file; all its columns are text."""
+def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
+    """Put one of FACT_TABLES into an empty file: all workspaces' rows, each once; its columns are text."""
     schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
+    rows = {row[0]: row for rows in by_workspace.values() for row in rows}
     batches = (
         pa.RecordBatch.from_arrays(parquet_files.arrays(part, schema), schema=schema)
-        for part in parquet_files.in_parts(getattr(facts, table), weigh=len)
+        for part in parquet_files.in_parts(sorted(rows.values(), key=_id), weigh=len)
     )
-    parquet_files.write(file, schema, batches)
+    ids = {workspace: [row[0] for row in rows] for workspace, rows in sorted(by_workspace.items())}
+    parquet_files.write(file, schema, batches, notes={WORKSPACES: orjson.dumps(ids).decode()})
+
+
+def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]]:
+    """The rows of each workspace, as write_fact_table() left them."""
+    ids = orjson.loads(parquet_files.notes_of(file).get(WORKSPACES, "{}"))
+    file.seek(0)
+    rows = {row[0]: row for row in parquet_files.read(file, FACT_TABLES[table])}
+    return {workspace: tuple(rows[id_] for id_ in of if id_ in rows) for workspace, of in ids.items()}
+
+
+def _id(row: FactRow) -> str:
+    return row[0] or ""
 
 
 def _source_object(sync: SyncEnds) -> SourceObject:

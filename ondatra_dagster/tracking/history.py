@@ -49,6 +49,12 @@ _SCHEMA = Schema(
 # whoever begins holds the sync's queue: a run of it that still says "running" has lost its process
 CLOSE_CRASHED = "update sync_runs set result = 'crashed' where sync_id = :sync_id and result = 'running'"
 
+# one whose process ended without a word, by what it left
+CLOSE = """
+update sync_runs set result = 'crashed', counts = :counts
+where sync_id = :sync_id and run_id = :run_id and result = 'running'
+"""
+
 # a run is put in when it begins and replaced when it ends
 PUT = """
 insert or replace into sync_runs values (
@@ -125,6 +131,12 @@ class History:
         """Note how a run ended, in place of what was noted when it began."""
         with self._writing() as store:
             store.run(PUT, _to_row(run))
+
+    def close_crashed(self, sync_id: str, run_id: str, counts: Mapping[str, Json]) -> None:
+        """Note of a run that still says it goes on that it doesn't, and what became of its rows."""
+        text = orjson.dumps(dict(counts)).decode()
+        with self._writing() as store:
+            store.run(CLOSE, {"sync_id": sync_id, "run_id": run_id, "counts": text})
 
     def runs(
         self, sync_id: str | None = None, *, limit: int = 20, with_dry: bool = False

@@ -106,8 +106,16 @@ DELIVERED_COLUMNS = (
     "sync_run_id",
 )
 PAYLOAD_COLUMN = "record_payload"
+END_COLUMNS = ("status", "__ondatra_change_type")
 _OF_THE_RUN = ("sync_configuration_id", "sync_run_id")
 _OF_THE_RECORD = [field for field in SCHEMA if field.name not in _OF_THE_RUN]
+
+
+class RowEnd(NamedTuple):
+    """What became of a row, without whose it was: END_COLUMNS of a record."""
+
+    status: str
+    change_type: str
 
 
 def record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:

@@ -3,10 +3,11 @@
 It writes and finds files; what is in them belongs to the modules beside, when to write them to sync.
 """
 
+import collections
 import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Self
 
 import orjson
@@ -17,16 +18,18 @@ from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
-from ondatra_dagster.tracking.facts import FACT_TABLES, Facts, write_fact_table
+from ondatra_dagster.tracking.facts import FACT_TABLES, FactRow, Facts, read_fact_table, write_fact_table
 from ondatra_dagster.tracking.files import Folder, Forgetful, open_folder
 from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
 from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
 from ondatra_dagster.tracking.record import (
     DELIVERED_COLUMNS,
+    END_COLUMNS,
     PAYLOAD_COLUMN,
     REPETITIVE,
     SCHEMA,
     Delivered,
+    RowEnd,
     SyncRecord,
     record_batches,
 )
@@ -67,7 +70,7 @@ class TrackingStore:
         The same number again replaces the file: after a crash the same records give the same file.
         """
         name = f"{self._run_folder(sync_id, run_id)}/{addresses.records_file(batch_type, number)}"
-        with self._files.writing(name) as file:
+        with self._writing(name) as file:
             batches = record_batches(records, sync_id=sync_id, run_id=run_id)
             parquet_files.write(file, SCHEMA, batches, repetitive=REPETITIVE)
         return self._files.address(name)
@@ -90,13 +93,13 @@ class TrackingStore:
             sync_id=sync_id,
             run_id=run_id,
         )
-        with self._files.writing(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
+        with self._writing(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
             file.write(text)
 
     def write_frontier(self, frontier: Frontier) -> None:
         """Keep what a run leaves unsettled, in place of what it said of itself before."""
         name = addresses.frontier_file(self._organization, frontier.sync_id, frontier.run_id)
-        with self._files.writing(name) as file:
+        with self._writing(name) as file:
             write_frontier(file, frontier)
 
     def newest_frontier(self, sync_id: str) -> Frontier | None:
@@ -150,7 +153,7 @@ class TrackingStore:
 
     def keep_sent(self, sync_id: str, ends: Iterable[Delivered], *, through: str) -> None:
         """Keep these records, with their payloads, in place of all that the runs up to that one say."""
-        with self._files.writing(addresses.sent_file(self._organization, sync_id)) as file:
+        with self._writing(addresses.sent_file(self._organization, sync_id)) as file:
             write_sent(file, ends, through=through)
 
     def _sent_through(self, sync_id: str) -> str:
@@ -205,10 +208,28 @@ class TrackingStore:
             yield opened
 
     def write_facts(self, facts: Facts) -> None:
-        """Write the organization's fact tables anew."""
+        """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
         for table in FACT_TABLES:
-            with self._files.writing(addresses.fact_file(self._organization, table)) as file:
-                write_fact_table(file, table, facts)
+            name = addresses.fact_file(self._organization, table)
+            by_workspace = {**self._facts_there(name, table), self._workspace: getattr(facts, table)}
+            with self._writing(name) as file:
+                write_fact_table(file, table, by_workspace)
+
+    def _facts_there(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
+        try:
+            remedy = "delete it: it is written anew"
+            with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
+                return read_fact_table(file, table)
+        except FileNotFoundError:
+            return {}
+
+    def count_ends(self, sync_id: str, run_id: str) -> Mapping[RowEnd, int]:
+        """How many rows of a run came to which end, as its files tell."""
+        counts: collections.Counter[RowEnd] = collections.Counter()
+        for file in self.record_files(sync_id, run_id):
+            with self.reading_records(sync_id, run_id, file) as opened:
+                counts.update(RowEnd(*row) for row in parquet_files.read(opened, END_COLUMNS))
+        return counts
 
     def _delivered_in(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[Delivered]:
         columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS
@@ -222,6 +243,17 @@ class TrackingStore:
             ) as file:
                 for row in parquet_files.read(file, columns):
                     yield Delivered(*row)
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[BinaryIO]:
+        try:
+            with self._files.writing(name) as file:
+                yield file
+        except OSError as error:
+            reason = error.strerror or error
+            raise StateError(
+                f"{self._files.address(name)} can't be written ({reason}); make room there, and run again"
+            ) from error
 
     @contextlib.contextmanager
     def _reading(

@@ -15,7 +15,6 @@ FILE_ROWS = 50_000  # a file is closed when it has this many
 
 RUNS = "select run_id, about from run order by run_id"
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
-SET_ABOUT = "update run set about = ? where run_id = ?"
 READ_FILES = "select files from run where run_id = ?"
 WRITE_FILES = "update run set files = ? where run_id = ?"
 FORGET_RUN = "delete from run where run_id = ?"
@@ -48,10 +47,6 @@ class Loose(NamedTuple):
 def begin_run(queue: Queue, run_id: str, about: str) -> None:
     """Note that this run may leave records; `about` is what its metadata needs if it never ends."""
     queue.store.run(ADD_RUN, (run_id, about))
-
-
-def describe_run(queue: Queue, run_id: str, about: str) -> None:
-    queue.store.run(SET_ABOUT, (about, run_id))
 
 
 def open_runs(queue: Queue) -> dict[str, str]:
@@ -87,11 +82,6 @@ def choose(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) ->
         queue.store.run(WRITE_FILES, (orjson.dumps(files).decode(), run_id))
         queue.store.run(CHOOSE, (number, run_id, kind, last))
         return RunFile(run_id, kind, number)
-
-
-def has_file(queue: Queue, run_id: str, kind: str) -> bool:
-    """Whether the run has, or will have, a file of this type."""
-    return kind in orjson.loads(str(queue.store.rows(READ_FILES, (run_id,))[0][0]))
 
 
 def chosen(queue: Queue, run_id: str) -> list[RunFile]:

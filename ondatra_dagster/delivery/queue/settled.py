@@ -16,6 +16,8 @@ UPDATED = "records_updated"
 DELETED = "records_deleted"
 INVALID = "records_invalid"
 
+KEPT_ROWS = 10_000  # are kept together; a file of records takes in some of these packs, each whole
+
 SUCCEEDED = "succeeded"
 REJECTED = "rejected"
 
@@ -48,9 +50,11 @@ class Attempt:
 
 def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:
     """Keep rows that ended until they are published; the caller has the transaction."""
-    text = orjson.dumps([tuple(row) for row in rows])  # orjson refuses named tuples
-    values = (attempt.run_id, kind, len(rows), attempt.started_at, attempt.ended_at, text)
-    queue.store.run(ADD_SETTLED, values)
+    for begin in range(0, len(rows), KEPT_ROWS):
+        part = rows[begin : begin + KEPT_ROWS]
+        text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
+        values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
+        queue.store.run(ADD_SETTLED, values)
 
 
 def read_settled(text: bytes) -> Iterator[SettledRow]:

