@@ -156,7 +156,9 @@ def mode_of(start: Start) -> tuple[Mode, str]:
     if start.watermark == NOTHING_ENQUEUED:
         return Mode.FULL, "the first run sends the whole table"
     if start.source.version > start.watermark:
-        return Mode.INCREMENTAL, f"versions {start.watermark + 1} to {start.source.version} are new"
+        first, last = start.watermark + 1, start.source.version
+        told = f"version {last} is new" if first == last else f"versions {first} to {last} are new"
+        return Mode.INCREMENTAL, told
     if start.source.invalid_version > start.invalid_watermark:
         return Mode.INCREMENTAL, "rows were newly set aside"
     return Mode.RETRY, "rows were waiting"

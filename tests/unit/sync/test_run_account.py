@@ -141,7 +141,7 @@ def test_each_run_says_how_much_it_looked_at_and_why(desk) -> None:
     desk.run()
     assert [
         (Mode.FULL, "the first run sends the whole table"),
-        (Mode.INCREMENTAL, "versions 2 to 2 are new"),
+        (Mode.INCREMENTAL, "version 2 is new"),
         (Mode.INCREMENTAL, "rows were newly set aside"),
         (Mode.FULL, "a resync was asked for"),
     ] == [(run.mode, run.reason) for run in runs(desk)]
