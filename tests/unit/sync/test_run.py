@@ -370,4 +370,4 @@ def test_the_history_tells_each_run_and_why_it_was_what_it_was(desk):
     runs = desk.history.runs("sync.contacts")
     assert ["incremental", "full"] == [run.mode.value for run in runs]
     assert ["succeeded", "succeeded"] == [run.result.value for run in runs]
-    assert "versions 2 to 2 are new" == runs[0].reason
+    assert "version 2 is new" == runs[0].reason
