@@ -18,6 +18,7 @@ from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
+from ondatra_dagster.orchestration.records_page import RecordsPlaces, page_address, run_path, sync_path
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.noop_cache import Unchanged
@@ -268,6 +269,14 @@ class Engine:
         """Where the records of a sync's run are; None when it left none."""
         run_id = result.summary.run_id
         return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
+
+    def records_places(self, result: SyncResult) -> RecordsPlaces:
+        """Where the records of a sync's run are, for programs and for people."""
+        sync_id, run_id = result.sync.id, result.summary.run_id
+        path = run_path(sync_id, run_id) if run_id else sync_path(sync_id)
+        return RecordsPlaces(
+            self.records_address(result), page_address(self.workspace.settings.ui_port, path)
+        )
 
     def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
         """What the sync's checks say now, of its last run and its queue as it stands."""
