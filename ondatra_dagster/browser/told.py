@@ -51,6 +51,11 @@ def time_of(value: datetime | None) -> Content:
     return element("time", moment(value), datetime=whole, title=whole)
 
 
+def took(seconds: float) -> str:
+    """How long something took, as exactly as one wants to know."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 def ago(value: datetime | None, now: datetime) -> Content:
     """How long ago, with the time itself where one points at it."""
     if value is None:
@@ -68,15 +73,12 @@ def message(text: str | None) -> Content:
     )
 
 
-def payload(text: str) -> Html:
-    """A payload that opens: on one line, and as readable JSON below."""
+def payload(text: str, label: str | None = None) -> Html:
+    """A payload that opens: on one line, with a word on what it is, and as readable JSON below."""
     preview = text if len(text) <= LONGEST_PREVIEW else f"{text[:LONGEST_PREVIEW]}…"
-    return element(
-        "details",
-        element("summary", element("code", preview)),
-        element("pre", _shown(text)),
-        class_="payload",
-    )
+    name = element("span", label, class_="label") if label else None
+    summary = element("summary", name, element("code", preview))
+    return element("details", summary, element("pre", _shown(text)), class_="payload")
 
 
 def _shown(text: str) -> Content:

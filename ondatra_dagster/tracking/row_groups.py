@@ -1,6 +1,7 @@
 """Row groups of record files in which a search finds something; of the others little or nothing is read."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -30,15 +31,22 @@ class FoundGroup(NamedTuple):
 
 
 def found_groups(file: BinaryIO, search: Search) -> list[FoundGroup]:
-    """The file's row groups that have what a search is after, the newest first."""
+    """The file's row groups that have what a search is after, the newest first.
+
+    Where so many are in them as are wanted of all files, older ones aren't looked at.
+    """
     parquet = _opened(file)
     left = FEW
-    found = []
+    missing = math.inf if search.limit is None else search.offset + search.limit
+    found: list[FoundGroup] = []
     for number in reversed(range(parquet.num_row_groups)):
+        if missing <= 0:
+            break
         conditions = _conditions(parquet, number, search)
         count = 0 if conditions is None else _count(parquet, number, conditions)
         if conditions is None or not count:
             continue
+        missing -= count
         group = FoundGroup(number, conditions, search.with_payload, parquet.metadata, None)
         told = parquet.metadata.row_group(number)
         size = told.total_byte_size * count // told.num_rows

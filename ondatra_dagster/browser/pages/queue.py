@@ -106,7 +106,4 @@ def _row(letter: DeadLetter) -> Iterator[Content]:
     if not letter.sends:
         yield "nothing: it is as it should be"
         return
-    yield [
-        element("div", element("small", change.value), payload(orjson.dumps(row).decode()))
-        for change, row in letter.sends
-    ]
+    yield [payload(orjson.dumps(row).decode(), change.value) for change, row in letter.sends]

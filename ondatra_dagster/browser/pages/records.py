@@ -113,7 +113,7 @@ def _search(asked: Asked) -> Html:
             spellcheck="false",
             aria_keyshortcuts="/",
         ),
-        element("label", "in", for_="run"),
+        element("label", "Run", for_="run"),
         element("select", choices, id="run", name="run"),
         element("button", "Search"),
         method="get",

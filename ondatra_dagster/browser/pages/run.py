@@ -8,14 +8,14 @@ from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.pages.sync import crumb, progress_told, versions, ways
 from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, section, table
 from ondatra_dagster.browser.standing import counted, forecast_told, result_of, seconds_of
-from ondatra_dagster.browser.told import NOTHING, badge, message, number, time_of
+from ondatra_dagster.browser.told import NOTHING, badge, message, number, time_of, took
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.progress import Progress, progress
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.tracking.history import PastRun
-from ondatra_dagster.wording import count, duration
+from ondatra_dagster.wording import count
 
 MEANINGS = {
     Cell.PLANNED: "what the queue held for this run",
@@ -91,9 +91,9 @@ def _facts(asked: Asked, run: PastRun) -> Html:
     return facts(
         [
             ("Started", time_of(run.started_at)),
-            ("Took", duration(seconds_of(run, asked.now))),
+            ("Took", took(seconds_of(run, asked.now))),
             ("Trigger", run.trigger),
-            ("Mode", f"{run.mode.value}: {run.reason}"),
+            ("Mode", (run.mode.value, element("small", run.reason))),
             ("Versions", versions(run)),
             ("Model", run.model),
             (

@@ -16,12 +16,12 @@ from ondatra_dagster.browser.standing import (
     seconds_of,
     standing,
 )
-from ondatra_dagster.browser.told import NOTHING, ago, badge, message, number, time_of
+from ondatra_dagster.browser.told import NOTHING, ago, badge, message, number, time_of, took
 from ondatra_dagster.sync.progress import Progress
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
-from ondatra_dagster.wording import count, duration
+from ondatra_dagster.wording import count
 
 SHOWN = 25  # runs of a page
 CHARTED = 40
@@ -205,7 +205,7 @@ def _row(run: PastRun, going_on: Progress | None, kept: Collection[str], now: da
     yield run.trigger
     yield (run.mode.value, element("small", run.reason))
     yield versions(run)
-    yield duration(seconds_of(run, now))
+    yield took(seconds_of(run, now))
     is_counted = result not in ("dry", "running")
     for cell in SERIES:
         yield number(grid.count(cell)) if is_counted else NOTHING
