@@ -1,7 +1,7 @@
-"""Serving the records page on this machine, until somebody ends it."""
+"""Serving the records page on this machine, from a thread of the process that wants it."""
 
-import contextlib
 import socket
+import threading
 
 import uvicorn
 
@@ -17,7 +17,7 @@ def listen(port: int) -> socket.socket:
 
 
 class PageServer:
-    """A page whose port listens already: who asks early waits for serve()."""
+    """A page whose port listens already: who asks early waits for start()."""
 
     def __init__(self, project: ProjectReader, listener: socket.socket) -> None:
         settings = project.read()[0].settings
@@ -36,11 +36,12 @@ class PageServer:
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="records-page")
 
-    def serve(self) -> None:
-        """Answer until Ctrl-C, or until end() is called from another thread."""
-        with contextlib.suppress(KeyboardInterrupt):
-            self._server.run(sockets=[self._listener])
+    def start(self) -> None:
+        self._thread.start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """End it: who is being answered has a second more."""
         self._server.should_exit = True
+        self._thread.join()

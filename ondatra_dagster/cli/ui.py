@@ -1,6 +1,8 @@
 """`ondatra ui`: the records page, on this machine."""
 
 import errno
+import signal
+import threading
 
 import click
 
@@ -25,8 +27,13 @@ def command(port: int | None) -> int:
     except OSError as error:
         raise click.ClickException(_refused(error, wanted)) from error
     server = PageServer(project, listener)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    server.start()
     say(f"the records page is {server.address} ; Ctrl-C ends it")
-    server.serve()
+    ended.wait()
+    server.stop()
     return 0
 
 
