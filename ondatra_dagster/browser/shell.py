@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Content, Html, document, element
 
+OK = 200
 REFRESH_SECONDS = 2  # while something goes on
 
 
@@ -25,7 +26,7 @@ class Page:
     body: Content
     crumbs: Sequence[Crumb] = ()
     is_live: bool = False
-    status: int = 200
+    status: int = OK
 
 
 def whole_page(page: Page, *, project: str, notice: str = "") -> Html:
@@ -50,15 +51,16 @@ def whole_page(page: Page, *, project: str, notice: str = "") -> Html:
         tabindex="-1",
         data_live=REFRESH_SECONDS if page.is_live else None,
     )
-    return document(head, element("body", _top(page.crumbs, project), main))
+    return document(head, element("body", _top(page, project), main))
 
 
-def _top(crumbs: Sequence[Crumb], project: str) -> Content:
-    way = [Crumb("Syncs", links.HOME), *crumbs]
+def _top(page: Page, project: str) -> Content:
+    way = [Crumb("Syncs", links.HOME), *page.crumbs]
+    here = way[-1] if page.status == OK else None
     steps = [
         element(
             "li",
-            element("a", crumb.title, href=crumb.link, aria_current="page" if crumb is way[-1] else None),
+            element("a", crumb.title, href=crumb.link, aria_current="page" if crumb is here else None),
         )
         for crumb in way
     ]

@@ -1,5 +1,6 @@
 """The pages that say why there is nothing to see."""
 
+from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Html, element
 from ondatra_dagster.browser.shell import Page, heading, whole_page
 
@@ -8,8 +9,9 @@ TITLES = {403: "Not let in", 404: "Not here", 405: "Not done here", 500: "Someth
 
 def refusal_page(status: int, sentence: str) -> Page:
     """A page for who is in, with the way back."""
-    paragraphs = [element("p", line) for line in sentence.splitlines()]
-    body = (heading(TITLES[status]), element("div", paragraphs, class_="card refusal"))
+    paragraphs = [element("p", line) for line in _begun_large(sentence).splitlines()]
+    back = element("p", element("a", "To all syncs", href=links.HOME))
+    body = (heading(TITLES[status]), element("div", paragraphs, back, class_="card refusal"))
     return Page(title=TITLES[status], body=body, status=status)
 
 
@@ -22,6 +24,10 @@ def door_page(status: int, sentence: str) -> Html:
     again = element("p", "Let in before? ", element("a", "Open this page again", href=""))
     body = (
         heading(TITLES[status]),
-        element("div", element("p", f"{sentence[0].upper()}{sentence[1:]}."), again, class_="card refusal"),
+        element("div", element("p", f"{_begun_large(sentence)}."), again, class_="card refusal"),
     )
     return whole_page(Page(title=TITLES[status], body=body, status=status), project="ondatra")
+
+
+def _begun_large(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
