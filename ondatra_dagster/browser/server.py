@@ -33,6 +33,7 @@ class PageServer:
             log_config=None,
             access_log=False,  # addresses hold identifiers
             server_header=False,
+            log_level="critical",  # faults are told where they are met, in sentences
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

@@ -1,6 +1,6 @@
 """A sync's records, of one run or of all: filtered, searched, each with its payload, and as a file."""
 
-import itertools
+import logging
 from collections.abc import Iterator, Sequence
 
 from starlette.responses import Response, StreamingResponse
@@ -11,13 +11,15 @@ from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.pages.sync import crumb
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, pager, table
 from ondatra_dagster.browser.told import badge, message, payload, time_of
-from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.tracking.downloads import FORMATS, download
 from ondatra_dagster.tracking.found import FoundRecord, Stage
 from ondatra_dagster.tracking.parts import records_of
 from ondatra_dagster.wording import count
+
+log = logging.getLogger(__name__)
 
 SHOWN = 50  # records of a page
 SAMPLE = 1_000  # records of a download that is to be looked at
@@ -219,4 +221,14 @@ def records_file(asked: Asked) -> Response:
     first = next(pieces)  # before anything is said: a fault can still be told on a page
     name = "-".join(filter(None, (sync.id, asked.run, asked.stage)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
-    return StreamingResponse(itertools.chain([first], pieces), media_type=MEDIA[ending], headers=headers)
+    return StreamingResponse(_sent(first, pieces), media_type=MEDIA[ending], headers=headers)
+
+
+def _sent(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces. A fault among them ends the connection, so that half a file isn't taken for the whole."""
+    try:
+        yield first
+        yield from pieces
+    except OndatraError as error:
+        log.warning("a download was cut off: %s", error)  # nobody above has a page left to say it on
+        raise
