@@ -1,9 +1,7 @@
 """The records page as an application: which address is which page, and how a fault is told."""
 
-import traceback
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from pathlib import Path
 from typing import TypeAlias
 
 from starlette.applications import Starlette
@@ -27,7 +25,7 @@ from ondatra_dagster.browser.pages.syncs import syncs_page
 from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.shell import Page, whole_page
 from ondatra_dagster.errors import OndatraError, SelectionError
-from ondatra_dagster.store.private_folder import keep_private
+from ondatra_dagster.orchestration.traces import keep_trace
 
 Answer: TypeAlias = Callable[[Asked], Page | Response]
 Endpoint: TypeAlias = Callable[[Request], Response]
@@ -76,7 +74,7 @@ class _Pages:
             except OndatraError as error:
                 answered = refusal_page(500, str(error))
             except Exception as error:  # the edge: a trace is for us, a sentence for the reader
-                answered = refusal_page(500, _unforeseen(error, workspace.settings.state))
+                answered = refusal_page(500, keep_trace(error, workspace.settings.state))
             return answered if isinstance(answered, Response) else self._shown(answered, fault)
 
         return respond
@@ -106,13 +104,3 @@ def _refuse(status: int, sentence: str) -> Response:
 
 def _response(page: Html, status: int) -> Response:
     return Response(page.encode(), status_code=status, media_type="text/html")
-
-
-def _unforeseen(error: Exception, state: Path) -> str:
-    """The fault as a sentence; its trace is kept."""
-    keep_private(state)
-    path = state / "logs" / "errors.log"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
-    return f"{type(error).__name__}: {error}; the whole trace is in {path}"

@@ -4,10 +4,11 @@ from urllib.parse import quote, urlencode
 
 from ondatra_dagster.orchestration.records_page import run_path, sync_path
 
-__all__ = ["dagster_run", "downloads", "queue", "reasons", "records", "run_path", "runs", "sync_path"]
-
 HOME = "/"
 STYLE, SCRIPT = "/assets/page.css", "/assets/page.js"
+
+
+sync, run = sync_path, run_path
 
 
 def runs(sync_id: str, *, page: int) -> str:

@@ -8,7 +8,9 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Content, Html, document, element
 
 OK = 200
-REFRESH_SECONDS = 2  # while something goes on
+BUSY_SECONDS = 2  # after which a page looks again while something goes on
+CALM_SECONDS = 15  # and while nothing does
+MORE_SECONDS = 3  # without a script the whole page comes anew, which is less pleasant
 
 
 class Crumb(NamedTuple):
@@ -20,18 +22,19 @@ class Crumb(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What one page shows; `is_live` has it look again by itself, until it says no more."""
+    """What one page shows, and after how long it looks again by itself; None: it doesn't change."""
 
     title: str
     body: Content
     crumbs: Sequence[Crumb] = ()
-    is_live: bool = False
+    live_seconds: int | None = None
     status: int = OK
 
 
 def whole_page(page: Page, *, project: str, notice: str = "") -> Html:
     """The page with all that is around it; `notice` is what its reader should know beside."""
-    refresh = element("meta", http_equiv="refresh", content=REFRESH_SECONDS + 3)
+    again = (page.live_seconds or 0) + MORE_SECONDS
+    refresh = element("meta", http_equiv="refresh", content=again)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -41,7 +44,7 @@ def whole_page(page: Page, *, project: str, notice: str = "") -> Html:
         element("link", rel="icon", href="data:,"),
         element("link", rel="stylesheet", href=links.STYLE),
         element("script", src=links.SCRIPT, defer=True),
-        element("noscript", refresh) if page.is_live else None,
+        element("noscript", refresh) if page.live_seconds else None,
     )
     main = element(
         "main",
@@ -49,7 +52,7 @@ def whole_page(page: Page, *, project: str, notice: str = "") -> Html:
         page.body,
         id="main",
         tabindex="-1",
-        data_live=REFRESH_SECONDS if page.is_live else None,
+        data_live=page.live_seconds,
     )
     return document(head, element("body", _top(page, project), main))
 

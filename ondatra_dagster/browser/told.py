@@ -1,15 +1,13 @@
-"""Small things that every page tells alike: numbers, times, states, texts of others, a JSON payload."""
+"""Small things that every page tells alike: numbers, times, states, what others said."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from ondatra_dagster.browser.elements import Content, Html, element
+from ondatra_dagster.sync.progress import Progress
 from ondatra_dagster.wording import duration, moment
 
 LONGEST_MESSAGE = 2_000  # characters of what an API said; the whole is in the download
-LONGEST_PAYLOAD = 40_000
-LONGEST_PREVIEW = 160
 NOTHING = "-"
 
 # a state is told by its word and by a sign, so that colour is never all that tells
@@ -73,60 +71,31 @@ def message(text: str | None) -> Content:
     )
 
 
-def payload(text: str, label: str | None = None) -> Html:
-    """A payload that opens: on one line, with a word on what it is, and as readable JSON below."""
-    preview = text if len(text) <= LONGEST_PREVIEW else f"{text[:LONGEST_PREVIEW]}…"
-    name = element("span", label, class_="label") if label else None
-    summary = element("summary", name, element("code", preview))
-    return element("details", summary, element("pre", _shown(text)), class_="payload")
+def age(since: float | None, now: datetime) -> str:
+    """For how long something waits; `since` is in seconds since 1970."""
+    return NOTHING if since is None else duration(max(0.0, now.timestamp() - since))
 
 
-def _shown(text: str) -> Content:
-    if len(text) > LONGEST_PAYLOAD:
-        return f"{text[:LONGEST_PAYLOAD]}… (cut: {len(text):,} characters; a download has all of them)"
-    try:
-        # numbers stay as they are written: 1.0 is no 1, and some have more digits than a float
-        value = json.loads(text, parse_float=_Number, parse_int=_Number)
-        return list(_json(value, ""))
-    except (ValueError, RecursionError):
-        return text
+def until(due: float | None, now: datetime) -> Content:
+    """When something falls due."""
+    if due is None:
+        return NOTHING
+    left = due - now.timestamp()
+    when = datetime.fromtimestamp(due, UTC).isoformat()
+    return element("time", f"in {duration(left)}" if left > 0 else "due", datetime=when, title=when)
 
 
-class _Number(str):
-    """A number as it was written."""
-
-    __slots__ = ()
-
-
-def _json(value: object, indent: str) -> Iterator[Content]:
-    """The value over several lines, names and texts told apart."""
-    if isinstance(value, dict):
-        names = [(element("span", _quoted(name), class_="name"), ": ", each) for name, each in value.items()]
-        yield from _several("{", names, "}", indent)
-    elif isinstance(value, list):
-        yield from _several("[", [("", "", each) for each in value], "]", indent)
-    elif isinstance(value, _Number):
-        yield element("span", str(value), class_="number")
-    elif isinstance(value, str):
-        yield element("span", _quoted(value), class_="text")
-    else:
-        yield element("span", json.dumps(value), class_="word")
+def progress_told(going_on: Progress) -> Content:
+    """How far it has come, as a bar and in words."""
+    whole = going_on.records + going_on.keys
+    return (
+        element("progress", value=going_on.records, max=max(whole, 1), aria_label="How far the run has come"),
+        element(
+            "span", f"{count_of(going_on.records, 'record')} so far, {count_of(going_on.keys, 'key')} to go"
+        ),
+    )
 
 
-def _several(
-    start: str, parts: Sequence[tuple[Content, str, object]], end: str, indent: str
-) -> Iterator[Content]:
-    if not parts:
-        yield start + end
-        return
-    yield start
-    for place, (name, colon, value) in enumerate(parts):
-        yield ("," if place else "") + f"\n{indent}  "
-        yield name
-        yield colon
-        yield from _json(value, f"{indent}  ")
-    yield f"\n{indent}{end}"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def count_of(value: int, word: str) -> str:
+    """1,234 rows."""
+    return f"{value:,} {word if value == 1 else f'{word}s'}"

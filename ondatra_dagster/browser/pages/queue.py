@@ -8,10 +8,10 @@ import orjson
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
-from ondatra_dagster.browser.pages.sync import crumb
-from ondatra_dagster.browser.pages.syncs import age, until
+from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, pager, section, table
-from ondatra_dagster.browser.told import message, number, payload, time_of
+from ondatra_dagster.browser.told import age, message, number, time_of, until
+from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.sync.dead_letters import dead_letters
@@ -37,7 +37,7 @@ def queue_page(asked: Asked) -> Page:
     held = hold(sync, asked.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",
-        crumbs=[crumb(sync), Crumb("Queue", links.queue(sync.id))],
+        crumbs=crumbs(sync, Crumb("Queue", links.queue(sync.id))),
         body=(
             heading("Queue and dead letters", under=sync.id),
             element("p", f"Held: {held}.", class_="notice") if held else None,

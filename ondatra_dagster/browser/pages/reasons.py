@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
-from ondatra_dagster.browser.pages.sync import count_of, crumb
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, table
-from ondatra_dagster.browser.told import badge, message, number
+from ondatra_dagster.browser.told import badge, count_of, message, number
+from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.tracking.found import Stage
 from ondatra_dagster.tracking.reasons import Reason, Reasons, reasons_of
@@ -40,7 +40,7 @@ def reasons_page(asked: Asked) -> Page:
     shown = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record ended so.")
     return Page(
         title=f"{sync.id} · reasons",
-        crumbs=[crumb(sync), *_run_crumb(asked), Crumb("Reasons", links.reasons(sync.id, run=asked.run))],
+        crumbs=crumbs(sync, Crumb("Reasons", links.reasons(sync.id, run=asked.run)), run=asked.run),
         body=(
             heading("Reasons", under=_of(asked, found)),
             _filters(asked, stage),
@@ -48,10 +48,6 @@ def reasons_page(asked: Asked) -> Page:
             _left_out(found),
         ),
     )
-
-
-def _run_crumb(asked: Asked) -> list[Crumb]:
-    return [Crumb(asked.run, links.run_path(asked.sync.id, asked.run))] if asked.run else []
 
 
 def _of(asked: Asked, found: Reasons) -> Content:

@@ -1,16 +1,17 @@
 """A sync's records, of one run or of all: filtered, searched, each with its payload, and as a file."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from starlette.responses import Response, StreamingResponse
 
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
-from ondatra_dagster.browser.pages.sync import crumb
+from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, pager, table
-from ondatra_dagster.browser.told import badge, message, payload, time_of
+from ondatra_dagster.browser.told import badge, message, time_of
+from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.sync.found_records import find_records
@@ -54,7 +55,7 @@ def records_page(asked: Asked) -> Page:
     )
     return Page(
         title=f"{sync.id} · records",
-        crumbs=[crumb(sync), *_run_crumb(asked), Crumb("Records", links.records(sync.id, run=asked.run))],
+        crumbs=crumbs(sync, Crumb("Records", links.records(sync.id, run=asked.run)), run=asked.run),
         body=(
             heading("Records", under=_of(asked)),
             _search(asked),
@@ -71,10 +72,6 @@ def records_page(asked: Asked) -> Page:
             _downloads(asked) if found else None,
         ),
     )
-
-
-def _run_crumb(asked: Asked) -> Sequence[Crumb]:
-    return [Crumb(asked.run, links.run_path(asked.sync.id, asked.run))] if asked.run else []
 
 
 def _of(asked: Asked) -> Content:

@@ -5,15 +5,17 @@ from collections.abc import Iterator, Sequence
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
-from ondatra_dagster.browser.pages.sync import crumb, progress_told, versions, ways
-from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, section, table
+from ondatra_dagster.browser.pages.sync import versions
+from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, heading, section, table
 from ondatra_dagster.browser.standing import counted, forecast_told, result_of, seconds_of
-from ondatra_dagster.browser.told import NOTHING, badge, message, number, time_of, took
+from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of, took
+from ondatra_dagster.browser.ways import crumbs, ways
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.progress import Progress, progress
 from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun
 from ondatra_dagster.wording import count
 
@@ -37,15 +39,13 @@ def run_page(asked: Asked) -> Page:
     workspace, sync = asked.workspace, asked.sync
     run = workspace.history.run(sync.id, asked.path["run"])
     if run is None:
-        raise SelectionError(
-            f"{sync.id} has no run {asked.path['run']!r} in its history; its page lists those that it has"
-        )
+        return _of_records_only(workspace, sync, asked.path["run"])
     going_on = progress(sync, workspace.tracking, clock=workspace.clock)
     result = result_of(run, going_on)
     is_dry = result == "dry"
     return Page(
         title=f"{sync.id} · {run.run_id}",
-        crumbs=[crumb(sync), Crumb(run.run_id, links.run_path(sync.id, run.run_id))],
+        crumbs=crumbs(sync, run=run.run_id),
         body=(
             heading(
                 element("span", "Run ", element("code", run.run_id)),
@@ -58,7 +58,23 @@ def run_page(asked: Asked) -> Page:
             _errors(run),
             _forecast(run) if is_dry else _grid(run) if result != "running" else None,
         ),
-        is_live=result == "running",
+        live_seconds=BUSY_SECONDS if result == "running" else None,
+    )
+
+
+def _of_records_only(workspace: Workspace, sync: Sync, run_id: str) -> Page:
+    """A run that the history doesn't know: it was lost, or this project's isn't the one that ran it."""
+    if run_id not in workspace.tracking.runs(sync.id):
+        raise SelectionError(
+            f"{sync.id} has no run {run_id!r} in its history; its page lists those that it has"
+        )
+    return Page(
+        title=f"{sync.id} · {run_id}",
+        crumbs=crumbs(sync, run=run_id),
+        body=(
+            heading(element("span", "Run ", element("code", run_id)), ways(sync, run=run_id)),
+            element("p", "The history doesn't know this run, but its records are kept.", class_="notice"),
+        ),
     )
 
 

@@ -6,8 +6,17 @@ from datetime import datetime
 from ondatra_dagster.browser import charts, links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
-from ondatra_dagster.browser.pages.syncs import age, until
-from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, pager, section, table
+from ondatra_dagster.browser.shell import (
+    BUSY_SECONDS,
+    CALM_SECONDS,
+    Column,
+    Page,
+    facts,
+    heading,
+    pager,
+    section,
+    table,
+)
 from ondatra_dagster.browser.standing import (
     Standing,
     counted,
@@ -16,7 +25,19 @@ from ondatra_dagster.browser.standing import (
     seconds_of,
     standing,
 )
-from ondatra_dagster.browser.told import NOTHING, ago, badge, message, number, time_of, took
+from ondatra_dagster.browser.told import (
+    NOTHING,
+    age,
+    ago,
+    badge,
+    message,
+    number,
+    progress_told,
+    time_of,
+    took,
+    until,
+)
+from ondatra_dagster.browser.ways import crumbs, ways
 from ondatra_dagster.sync.progress import Progress
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
@@ -66,31 +87,13 @@ def sync_page(asked: Asked) -> Page:
     first = (_facts(of, asked.now), _chart(of)) if asked.page == 1 else None
     return Page(
         title=sync.id,
-        crumbs=[crumb(sync)],
+        crumbs=crumbs(sync),
         body=(heading(sync.id, badge(of.health), ways(sync), under=_about(sync)), _going_on(of), first, runs),
-        is_live=of.going_on is not None,
+        live_seconds=BUSY_SECONDS if of.going_on else CALM_SECONDS,
     )
 
 
 _NONE = "It has never run: “ondatra run”, or its asset in Dagster, starts it."
-
-
-def crumb(sync: Sync) -> Crumb:
-    """The way to the sync's page."""
-    return Crumb(sync.id, links.sync_path(sync.id))
-
-
-def ways(sync: Sync, *, run: str | None = None) -> Html:
-    """To what is told of its rows, in all runs or in one."""
-    told = [
-        ("View records", links.records(sync.id, run=run), "button main"),
-        ("Reasons", links.reasons(sync.id, run=run), "button"),
-        ("Queue and dead letters", links.queue(sync.id), "button"),
-    ]
-    return element(
-        "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",
-        aria_label="Of this sync",
-    )  # fmt: skip
 
 
 def _about(sync: Sync) -> Content:
@@ -104,26 +107,10 @@ def _about(sync: Sync) -> Content:
 def _going_on(of: Standing) -> Content:
     if of.going_on is None:
         return None
-    link = links.run_path(of.sync.id, of.going_on.run_id)
+    link = links.run(of.sync.id, of.going_on.run_id)
     return element(
         "div", element("a", "A run goes on", href=link), ": ", progress_told(of.going_on), class_="now card"
     )
-
-
-def progress_told(going_on: Progress) -> Content:
-    """How far it has come, as a bar and in words."""
-    whole = going_on.records + going_on.keys
-    return (
-        element("progress", value=going_on.records, max=max(whole, 1), aria_label="How far the run has come"),
-        element(
-            "span", f"{count_of(going_on.records, 'record')} so far, {count_of(going_on.keys, 'key')} to go"
-        ),
-    )
-
-
-def count_of(value: int, word: str) -> str:
-    """1,234 rows."""
-    return f"{value:,} {word if value == 1 else f'{word}s'}"
 
 
 def _facts(of: Standing, now: datetime) -> Html:
@@ -191,13 +178,13 @@ def _bar(run: PastRun) -> charts.Bar:
     parts = {cell.value: grid.count(cell) for cell in SERIES}
     told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in SERIES if parts[cell.value])
     title = f"{run.run_id}: {told or 'no rows'}"
-    return charts.Bar(parts, title, links.run_path(run.sync_id, run.run_id))
+    return charts.Bar(parts, title, links.run(run.sync_id, run.run_id))
 
 
 def _row(run: PastRun, going_on: Progress | None, kept: Collection[str], now: datetime) -> Iterator[Content]:
     grid, result = counted(run), result_of(run, going_on)
     yield (
-        element("a", time_of(run.started_at), href=links.run_path(run.sync_id, run.run_id), class_="strong"),
+        element("a", time_of(run.started_at), href=links.run(run.sync_id, run.run_id), class_="strong"),
         element("small", element("code", run.run_id)),
         _first_errors(run),
     )

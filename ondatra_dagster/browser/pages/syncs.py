@@ -1,16 +1,16 @@
 """The first page: every sync of the project, how it stands, and how its last runs went."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ondatra_dagster.browser import charts, links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, element
-from ondatra_dagster.browser.shell import Column, Page, heading, table
+from ondatra_dagster.browser.shell import BUSY_SECONDS, CALM_SECONDS, Column, Page, heading, table
 from ondatra_dagster.browser.standing import Health, Standing, counted, result_of, standing
-from ondatra_dagster.browser.told import NOTHING, ago, badge, number
+from ondatra_dagster.browser.told import NOTHING, age, ago, badge, number, until
 from ondatra_dagster.sync.summary import Cell
-from ondatra_dagster.wording import count, duration
+from ondatra_dagster.wording import count
 
 LAST_RUNS = 12
 COLUMNS = (
@@ -34,13 +34,21 @@ def syncs_page(asked: Asked) -> Page:
         title="Syncs",
         body=(
             heading("Syncs", under=_summed_up(found)),
+            _held(asked.workspace.settings.sinks),
             element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NONE), class_="card"),
         ),
-        is_live=any(each.going_on for each in found),
+        live_seconds=BUSY_SECONDS if any(each.going_on for each in found) else CALM_SECONDS,
     )
 
 
 _NONE = "No model of this project has a sink yet: a model's header line “-- @sink: NAME” makes it a sync."
+
+
+def _held(sinks: str) -> Content:
+    """Why nothing is sent at all."""
+    if sinks == "on":
+        return None
+    return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
 
 
 def _summed_up(found: Sequence[Standing]) -> str:
@@ -55,7 +63,7 @@ def _summed_up(found: Sequence[Standing]) -> str:
 def _row(of: Standing, now: datetime) -> Iterator[Content]:
     sync, queue, last = of.sync, of.queue, of.last
     yield (
-        element("a", sync.id, href=links.sync_path(sync.id), class_="strong"),
+        element("a", sync.id, href=links.sync(sync.id), class_="strong"),
         element("small", f"{sync.config.destination} · {sync.config.object}"),
     )
     yield (badge(of.health), _progress(of))
@@ -63,11 +71,7 @@ def _row(of: Standing, now: datetime) -> Iterator[Content]:
     yield age(queue.oldest_since if queue else None, now)
     yield until(queue.next_due_at if queue else None, now)
     yield _dead(of)
-    yield (
-        element("a", ago(last.started_at, now), href=links.run_path(sync.id, last.run_id))
-        if last
-        else NOTHING
-    )
+    yield (element("a", ago(last.started_at, now), href=links.run(sync.id, last.run_id)) if last else NOTHING)
     yield badge(result_of(last, of.going_on)) if last else NOTHING
     yield _last_runs(of)
 
@@ -76,20 +80,6 @@ def _progress(of: Standing) -> Content:
     if of.going_on is None:
         return None
     return element("small", f"{of.going_on.records:,} records, {of.going_on.keys:,} to go")
-
-
-def age(since: float | None, now: datetime) -> str:
-    """For how long something waits; `since` is in seconds since 1970."""
-    return NOTHING if since is None else duration(max(0.0, now.timestamp() - since))
-
-
-def until(due: float | None, now: datetime) -> Content:
-    """When something falls due."""
-    if due is None:
-        return NOTHING
-    left = due - now.timestamp()
-    when = datetime.fromtimestamp(due, UTC).isoformat()
-    return element("time", f"in {duration(left)}" if left > 0 else "due", datetime=when, title=when)
 
 
 def _dead(of: Standing) -> Content:

@@ -122,6 +122,12 @@ def test_who_holds_a_sync_is_told(ran: Shop, look: Reader) -> None:
         resume(sync)
 
 
+def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
+    """Else one wonders why everything waits."""
+    shop = Shop.at(tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'})
+    assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
+
+
 def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
     """It can't say so itself, and the page mustn't wait for it for ever."""
     shop = Shop.at(tmp_path / "shop", url=api.url)
@@ -133,10 +139,11 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
     history.begin(dataclasses.replace(before, result=Result.RUNNING, ended_at=None))
     lock = shop.workspace.sync("sync.crm").queue.with_suffix(".lock")
     lock.write_text("process 999999999 (delivers)")
-    told = Reader(ProjectReader(shop.root))("/")
+    look = Reader(ProjectReader(shop.root))
+    told = look("/")
     assert "✕ failing" in told.text
     assert "✕ crashed" in told.text
-    assert [] == [each for each in told.all("main") if "data-live" in each]
+    assert not any("data-live" in each for each in look(f"{SYNC}/runs/{run_id}").all("main"))
 
 
 @pytest.mark.parametrize(
@@ -216,6 +223,7 @@ def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> N
 
 def test_a_page_that_may_change_looks_again_by_itself(look: Reader, runs: list[str]) -> None:
     """And one that doesn't leaves its reader alone."""
+    assert ["15"] == [each["data-live"] for each in look("/").all("main")]
     assert not any("data-live" in each for each in look(f"{SYNC}/runs/{runs[1]}").all("main"))
 
 

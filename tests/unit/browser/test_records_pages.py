@@ -128,6 +128,14 @@ def test_reasons_of_a_run_are_asked_for_alone(many: Reader) -> None:
     assert "no reason was given ✓ succeeded 55 100.0 %" in told.text
 
 
+def test_a_run_that_the_history_has_lost_leads_to_its_records(many: Reader) -> None:
+    """The history is a file of its own, and may be gone while records are kept."""
+    told = many(f"/syncs/sync.crm/runs/{RUN}")
+    assert 200 == told.status
+    assert "its records are kept" in told.text
+    assert f"{RECORDS}?run={RUN}" in told.links
+
+
 @pytest.mark.parametrize("limit", [None, 3])
 def test_what_is_found_is_downloaded_in_each_format(many: Reader, limit: int | None) -> None:
     asked = "status=rejected" + (f"&limit={limit}" if limit else "")
