@@ -1,5 +1,5 @@
 # Each target sets up what it needs first, and is one line. `make` alone lists them.
-.PHONY: help run dev api test unit check bench bench-kinds pin soak
+.PHONY: help run dev api ui test unit check bench bench-kinds pin soak
 PORT = 8321
 DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
@@ -8,11 +8,13 @@ PYTEST = .venv/bin/python -m pytest -n 4 --dist load
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\): ## /make \1	/p' Makefile
 run: ## run the example project against a demo API, and show what was delivered
-	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, .venv/bin/ondatra --help'
+	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, make ui, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
 	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env PYTHONWARNINGS=ignore:Function .venv/bin/dagster dev --port $(DAGSTER_PORT) --log-level warning
 api: ## the demo API alone: its page shows what it holds
 	@sh setup.sh && $(DEMO)
+ui: ## the records page of the example project, at the address that it prints
+	@sh setup.sh && .venv/bin/ondatra ui
 test: ## every test, as CI runs them
 	@sh setup.sh test && $(PYTEST)
 soak: ## what takes too long for every day: 200 kills, 200 histories a kind and batch size, runs killed with their JVM, the kinds on a cluster, through Connect and on S3

@@ -21,6 +21,7 @@ from bench.commands import RunProject
 from bench.loops import LOOPS
 from bench.our_sync import OPERATION, RUN_ID, Place, Rows, empty, fill
 from bench.projects import queries, write_project, write_tables
+from bench.records import Searched
 from ondatra_dagster.changes import ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, enqueue
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS, begin_run
@@ -169,6 +170,16 @@ def idle_run(folder: Path, models: str) -> Numbers:
     return {"seconds": RunProject(project).seconds("run")}
 
 
+def page_view(folder: Path) -> Numbers:
+    """Ours: the first view of the records page."""
+    return {"seconds": Searched.make(folder / "project").page_seconds()}
+
+
+def view_query(folder: Path) -> Numbers:
+    """What people write by hand for the same."""
+    return {"seconds": Searched.make(folder / "project").view_query_seconds()}
+
+
 CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
     contestant.__name__: contestant
     for contestant in (
@@ -183,6 +194,8 @@ CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
         read,
         definitions,
         idle_run,
+        page_view,
+        view_query,
     )
 }
 

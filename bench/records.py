@@ -1,20 +1,25 @@
-"""Searching for one identifier in many runs' records: the command, and a query that people write by hand.
+"""Looking at many runs' records: the command, the page, and queries that people write by hand.
 
 The records are written once, by our own writer, into the user's cache. Keys are 36 letters in another order
 in each run, as a worst case: no file's bounds rule any of them out.
 """
 
 import dataclasses
+import http.client
 import os
 import random
+import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
-from bench.commands import RunProject, bare_seconds
+from bench.commands import CannotRunError, RunProject, bare_seconds
 from bench.rows import row
+from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import SyncRecord
@@ -33,6 +38,13 @@ duckdb.sql('''
     order by batch_ended_at desc
 ''').fetchall()
 """
+
+
+FIRST_VIEW = """
+select identifier, status, operation, status_message, batch_ended_at, record_payload
+from read_parquet('{files}') order by batch_ended_at desc limit 50
+"""
+LOOKED = "/syncs/{sync}/records"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,8 +70,46 @@ class Searched:
 
     def query_seconds(self) -> float:
         """Of a Python that does nothing but the query."""
-        files = self.tracking / "sync_tracking_datasets" / "1" / SYNC / "*" / "*.parquet"
-        return bare_seconds(QUERY.format(files=files, key=_key(RECORDS // 2)))
+        return bare_seconds(QUERY.format(files=self.files, key=_key(RECORDS // 2)))
+
+    @property
+    def files(self) -> Path:
+        return self.tracking / "sync_tracking_datasets" / "1" / SYNC / "*" / "*.parquet"
+
+    def page_seconds(self) -> float:
+        """Of the first view of the records page, when somebody has searched there before."""
+        server = PageServer(ProjectReader(self.project.root), listen(0))
+        server.start()
+        try:
+            parts = urlsplit(server.address)
+            connection = http.client.HTTPConnection(parts.netloc)
+            cookie = {"Cookie": f"ondatra_ui_{server.port}={parse_qs(parts.query)['token'][0]}"}
+            path = LOOKED.format(sync=SYNC)
+            _get(connection, f"{path}?search={_key(RECORDS // 2)}", cookie)
+            began = time.perf_counter()
+            _get(connection, path, cookie)
+            return time.perf_counter() - began
+        finally:
+            server.stop()
+
+    def view_query_seconds(self) -> float:
+        """Of a query for the same records, in a DuckDB that has been asked before."""
+        import duckdb
+
+        query = FIRST_VIEW.format(files=self.files)
+        with duckdb.connect() as connection:
+            connection.execute(query).fetchall()
+            began = time.perf_counter()
+            connection.execute(query).fetchall()
+            return time.perf_counter() - began
+
+
+def _get(connection: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> None:
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status != 200:
+        raise CannotRunError(f"not measured: {path} answered {answer.status}")
 
 
 def _records() -> Path:

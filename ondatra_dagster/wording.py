@@ -1,9 +1,24 @@
-"""How numbers stand in sentences. Else what a sentence says belongs where it is said."""
+"""How numbers and times stand in sentences. Else what a sentence says belongs where it is said."""
+
+from datetime import datetime
 
 
 def count(number: int, word: str) -> str:
     """1 row, 2 rows."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def moment(value: datetime | None) -> str:
+    """A time as people of one place read it."""
+    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else ""
+
+
+def duration(seconds: float) -> str:
+    """About how long: 3 s, 5 min, 2.5 h, 3 days."""
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} days"
 
 
 def set_aside(rows: int) -> str:

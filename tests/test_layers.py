@@ -21,7 +21,8 @@ LAYERS = (
     ("sync",),
     ("collector", "operations"),
     ("orchestration",),
-    ("cli", "browser"),
+    ("browser",),
+    ("cli",),
 )
 # what users' tests get stands on delivery, and on what is below that
 OF_TESTING = {"delivery", "project", "store", "changes", "errors", "testing"}
@@ -45,6 +46,8 @@ HOMES = {
     },
     "fsspec": {"tracking.remote_files"},
     "click": {"cli", "testing"},
+    "starlette": {"browser", "testing"},
+    "uvicorn": {"browser", "testing"},
     "sqlglot": {"project"},
     "dotenv": {"project.settings.setting_places"},
 }

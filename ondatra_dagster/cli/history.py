@@ -5,10 +5,11 @@ import click
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.forecast_told import moved
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import moment, put_json, put_table, say
+from ondatra_dagster.cli.output import put_json, put_table, say
 from ondatra_dagster.sync.forecast import expected_of
 from ondatra_dagster.sync.summary import Cell, grid_of
 from ondatra_dagster.tracking.history import PastRun
+from ondatra_dagster.wording import moment
 
 HEAD = ("run", "sync", "started", "by", "versions", "delivered", "rejected", "failed", "result")
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import click
 import orjson
 
-from ondatra_dagster.cli.output import moment, put_json
+from ondatra_dagster.cli.output import put_json
 from ondatra_dagster.delivery.queue.letters import DeadLetter
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, moment
 
 
 def put_letters(letters: Iterable[DeadLetter], *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
     *("dead", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records", "replay"),
-    *("resync", "resume", "run", "status", "validate"),
+    *("resync", "resume", "run", "status", "ui", "validate"),
 )
 FAILED = 1
 WRONG_INVOCATION = 2

@@ -4,7 +4,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import click
 import orjson
@@ -78,19 +77,6 @@ def as_cell(value: Json) -> str:
     is_nested = isinstance(value, list | dict | bool)
     text = orjson.dumps(value).decode() if is_nested else str(value)
     return "".join(letter if letter.isprintable() else "·" for letter in text)
-
-
-def moment(value: datetime | None) -> str:
-    """A time as people of one place read it."""
-    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else ""
-
-
-def duration(seconds: float) -> str:
-    """About how long: 3 s, 5 min, 2.5 h, 3 days."""
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
 
 
 def _text(cell: object) -> str:

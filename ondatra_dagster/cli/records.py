@@ -7,16 +7,14 @@ from pathlib import Path
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import as_cell, moment, put_json, put_table, say, shortened, terminal_width
-from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.cli.output import as_cell, put_json, put_table, say, shortened, terminal_width
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.downloads import FORMATS, json_lines, write_download
 from ondatra_dagster.tracking.found import FoundRecord, Search, Stage
 from ondatra_dagster.tracking.parts import Part, records_of
 from ondatra_dagster.tracking.store import TrackingStore
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, moment
 
 SHOWN = 50  # records that a person looks at
 HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
@@ -48,7 +46,7 @@ def command(
     """Show the records of SYNC, the newest first: what was sent or set aside, and what is still to go."""
     workspace = open_workspace()
     chosen = workspace.sync(sync)
-    search = Search(run_id=run_id, stage=_stage(status), prefix=prefix, limit=limit)
+    search = Search(run_id=run_id, stage=Stage.named(status) if status else None, prefix=prefix, limit=limit)
     if download:
         _refuse(download)
         _download(find_records(chosen, workspace.tracking, search), download, as_json=as_json)
@@ -58,15 +56,6 @@ def command(
     else:
         _show(chosen, workspace.tracking, search)
     return 0
-
-
-def _stage(status: str | None) -> Stage | None:
-    try:
-        return None if status is None else Stage(status.casefold())
-    except ValueError:
-        raise SelectionError(
-            f"there is no status {status!r}; {correction(str(status), [*map(str, Stage)], plural='statuses')}"
-        ) from None
 
 
 def _refuse(file: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import duration, put_json, say
+from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.dry_engine import open_dry_workspace
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
@@ -15,7 +15,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
 from ondatra_dagster.sync.hold import hold
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, duration
 
 TRIGGER = "ondatra run"
 

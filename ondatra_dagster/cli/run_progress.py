@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli import forecast_told
 from ondatra_dagster.cli.live_line import LiveLine
-from ondatra_dagster.cli.output import duration, put_json, say
+from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
@@ -15,7 +15,7 @@ from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, duration
 
 NOTHING_SENT = "delivered nothing"
 SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}

@@ -7,9 +7,10 @@ import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import duration, moment, put_json, put_table
+from ondatra_dagster.cli.output import put_json, put_table
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
+from ondatra_dagster.wording import duration, moment
 
 MODELS = ("model", "kind", "version", "rows", "next run")
 SYNCS = ("sync", "model", "waiting", "oldest", "next retry", "jobs", "dead", "last run", "result", "next run")

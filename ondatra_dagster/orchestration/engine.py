@@ -6,7 +6,6 @@ No Dagster here, and Spark behind a port: it starts when the first model or feed
 import dataclasses
 import logging
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +17,8 @@ from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
+from ondatra_dagster.orchestration.records_page import RecordsPlaces, page_address, run_path, sync_path
+from ondatra_dagster.orchestration.traces import keep_trace
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.noop_cache import Unchanged
@@ -269,6 +270,14 @@ class Engine:
         run_id = result.summary.run_id
         return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
 
+    def records_places(self, result: SyncResult) -> RecordsPlaces:
+        """Where the records of a sync's run are, for programs and for people."""
+        sync_id, run_id = result.sync.id, result.summary.run_id
+        path = run_path(sync_id, run_id) if run_id else sync_path(sync_id)
+        return RecordsPlaces(
+            self.records_address(result), page_address(self.workspace.settings.ui_port, path)
+        )
+
     def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
         """What the sync's checks say now, of its last run and its queue as it stands."""
         return sync_runs.standing_verdicts(self.workspace, sync)
@@ -279,16 +288,13 @@ class Engine:
 
     def explain(self, name: str, error: Exception) -> str:
         """A failure as a sentence; one that nobody foresaw leaves its trace in the log folder."""
-        message = str(error) if isinstance(error, OndatraError) else self._unforeseen(error)
+        message = (
+            str(error)
+            if isinstance(error, OndatraError)
+            else keep_trace(error, self.workspace.settings.state)
+        )
         self._progress.failed(name, message)
         return message
-
-    def _unforeseen(self, error: Exception) -> str:
-        path = self.workspace.settings.state / "logs" / "errors.log"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(traceback.format_exception(error))
-        return f"{type(error).__name__}: {error}; the whole trace is in {path}"
 
 
 def _version_of(written: Written) -> str:

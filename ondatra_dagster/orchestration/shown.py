@@ -6,6 +6,7 @@ import dagster as dg
 
 from ondatra_dagster.changes import Column, Json
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
+from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
@@ -49,13 +50,13 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
     }
 
 
-def push_metadata(result: SyncResult, records: str | None) -> Metadata:
+def push_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
     """What came of a sync's turn, or what would have come of it in a run that isn't dry."""
-    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, records)
+    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, places)
 
 
-def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
-    """What came of a sync's turn; `records` is where its records are."""
+def sync_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
+    """What came of a sync's turn, and where its records are."""
     summary = result.summary
     shown: Metadata = {"counts": grid_table(summary)}
     shown |= _occasion_metadata(summary)
@@ -82,8 +83,9 @@ def sync_metadata(result: SyncResult, records: str | None) -> Metadata:
             {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
             for row in summary.waiting
         )
-    if records:
-        shown["records"] = dg.MetadataValue.path(records)
+    if places.files:
+        shown["records"] = dg.MetadataValue.path(places.files)
+    shown["records page"] = dg.MetadataValue.url(places.page)
     return shown
 
 

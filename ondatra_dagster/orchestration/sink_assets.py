@@ -25,7 +25,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | Observed]:
         with failures(ondatra, sync.id):
             result = ondatra.push(sync, occasion(context.run, sync))
-            metadata = shown.push_metadata(result, ondatra.records_address(result))
+            metadata = shown.push_metadata(result, ondatra.records_places(result))
             if result.errors:
                 if not ondatra.is_dry:
                     yield from [check_evaluation(key, verdict) for verdict in result.verdicts]

@@ -5,6 +5,7 @@ The file says who holds it, for the message to those who wait.
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from ondatra_dagster.errors import BusyError
 
 POLL_SECONDS = 0.2
+HOLDER = re.compile(rb"process (\d+) ")
 
 
 class FileLock:
@@ -71,6 +73,22 @@ class FileLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def last_holder_lives(path: Path) -> bool:
+    """Whether the process that took the lock last is still there; it may have let go of it.
+
+    To try the lock would tell more, and would for that moment keep it from who wants it.
+    """
+    try:
+        holder = HOLDER.match(path.read_bytes())
+        if holder:
+            os.kill(int(holder[1]), 0)  # asks, and does nothing
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return holder is not None
 
 
 def _try_lock(descriptor: int) -> bool:

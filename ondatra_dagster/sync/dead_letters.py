@@ -9,10 +9,12 @@ from ondatra_dagster.delivery.queue.tables import read_shape
 from ondatra_dagster.sync.sync import Sync
 
 
-def dead_letters(sync: Sync, *, limit: int | None = None, since: datetime | None = None) -> list[DeadLetter]:
-    """All of them, oldest first, or the first `limit` of those that died since then."""
+def dead_letters(
+    sync: Sync, *, limit: int | None = None, since: datetime | None = None, offset: int = 0
+) -> list[DeadLetter]:
+    """All that died since then, oldest first; after the first `offset` of them, at most `limit`."""
     with looking_at(sync.queue) as store:
         shape = read_shape(store) if store else None
         if store is None or shape is None:
             return []
-        return list(letters.dead_letters(store, shape, limit=limit, since=since))
+        return list(letters.dead_letters(store, shape, limit=limit, since=since, offset=offset))

@@ -46,7 +46,13 @@ class Forecast:
         return cls(summary=dataclasses.replace(summary, message=why), refusal=why)
 
 
+def numbers_of(run: PastRun) -> Mapping[str, int | None]:
+    """The numbers of a dry run, as its history has them; none of a run that wasn't dry."""
+    dry: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
+    return dry
+
+
 def expected_of(run: PastRun) -> Moves | None:
     """What a dry run said would become of the destination's rows; None for a run that wasn't dry."""
-    dry: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
+    dry: Mapping[str, Any] = numbers_of(run)
     return Moves(*(dry[name] for name in Moves._fields)) if dry else None

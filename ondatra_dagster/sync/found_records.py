@@ -114,7 +114,7 @@ class _QueueSearch:
         numbers = [number for each, number in files if each is kind]
         settled = ended_beside(self._store, run_id, kind, numbers)
         records = records_of(
-            (each for each in settled if self._search.takes(each[2].key, each[2].status)),
+            (each for each in settled if self._search.takes(each[2].key, each[2].status, each[2].message)),
             layouts=self._layouts,
             operation=self._operation(is_delete=kind is BatchType.DELETED),
             table_id=self._table_id,
@@ -132,7 +132,8 @@ class _QueueSearch:
             is_whole_table=form.is_whole_table,
         )
         for row in queue.unsettled(stage=self._search.stage, prefix=self._search.prefix):
-            yield self._found(row)
+            if self._search.takes(row.key, row.stage, row.message):
+                yield self._found(row)
 
     def _found(self, unsettled: UnsettledRow) -> FoundRecord:
         rowid, layout, payload = unsettled.row

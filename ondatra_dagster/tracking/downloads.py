@@ -3,6 +3,7 @@
 A CSV has no formulas in it: a spreadsheet that opens it would do what the text of a customer says.
 """
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,8 +36,35 @@ def write_download(parts: Iterable[Part], path: Path) -> int:
         raise FileNotFoundError(2, "there is no such folder", str(whole.parent))
     counted = _Counted(parts)
     with LocalFolder(whole.parent).writing(whole.name) as file:
-        FORMATS[path.suffix.lower()](file, counted)
+        for _ in FORMATS[path.suffix.lower()](file, counted):
+            pass
     return counted.records
+
+
+def download(parts: Iterable[Part], ending: str) -> Iterator[bytes]:
+    """The same file piece by piece, for who sends it on: no more of it is in memory than a part."""
+    sink = _Sink()
+    for _ in FORMATS[ending](sink, parts):
+        yield sink.take()
+    yield sink.take()
+
+
+class _Sink(io.BytesIO):
+    """A file of which what was written is taken away; its places go on counting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken = 0
+
+    def tell(self) -> int:
+        return self._taken + super().tell()
+
+    def take(self) -> bytes:
+        piece = self.getvalue()
+        self._taken += len(piece)
+        self.seek(0)
+        self.truncate()
+        return piece
 
 
 class _Counted:
@@ -52,13 +80,14 @@ class _Counted:
             yield part
 
 
-def write_csv(file: BinaryIO, parts: Iterable[Part]) -> None:
+def write_csv(file: BinaryIO, parts: Iterable[Part]) -> Iterator[None]:
     """A line of names, then a line a record; nothing and an empty text can be told apart."""
     with pa.csv.CSVWriter(file, FOUND) as writer:
         for part in parts:
             writer.write_table(
                 pa.Table.from_arrays([_harmless(column) for column in part.columns], schema=FOUND)
             )
+            yield
 
 
 def _harmless(column: Any) -> Any:
@@ -71,12 +100,14 @@ def _harmless(column: Any) -> Any:
     return pc.if_else(is_formula, pc.binary_join_element_wise(HARMLESS, column, ""), column)
 
 
-def write_json(file: BinaryIO, parts: Iterable[Part]) -> None:
+def write_json(file: BinaryIO, parts: Iterable[Part]) -> Iterator[None]:
     """One array, an object a line."""
     between = b"[\n"
-    for line in json_lines(parts):
-        file.write(between + line)
-        between = b",\n"
+    for part in parts:
+        for line in json_lines([part]):
+            file.write(between + line)
+            between = b",\n"
+        yield
     file.write(b"\n]\n" if between == b",\n" else b"[]\n")
 
 
@@ -97,13 +128,14 @@ def _for_json(name: str, column: Any) -> Iterator[Any]:
     return iter(column.to_pylist())
 
 
-def write_parquet(file: BinaryIO, parts: Iterable[Part]) -> None:
+def write_parquet(file: BinaryIO, parts: Iterable[Part]) -> Iterator[None]:
     """The columns and types of the published files; what is known of rows that wait has no column there."""
     batches = (batch for part in parts for batch in part.select(SCHEMA.names).to_batches())
-    parquet_files.write(file, SCHEMA, batches, repetitive=REPETITIVE)
+    yield from parquet_files.writing(file, SCHEMA, batches, repetitive=REPETITIVE)
 
 
-FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[Part]], None]] = {
+# each stops now and then on its way: what is written by then may be taken away
+FORMATS: Mapping[str, Callable[[BinaryIO, Iterable[Part]], Iterator[None]]] = {
     ".csv": write_csv,
     ".json": write_json,
     ".parquet": write_parquet,

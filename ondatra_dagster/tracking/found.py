@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.tracking.record import MOMENT, SCHEMA, RecordStatus
 
 
@@ -27,6 +29,15 @@ class Stage(enum.StrEnum):
     def of(cls, status: str) -> "Stage":
         """The stage that a status stands for."""
         return cls.INVALID if status in (RecordStatus.NULL, RecordStatus.DUPLICATE) else cls(status)
+
+    @classmethod
+    def named(cls, text: str) -> "Stage":
+        """The stage that somebody asks for; raises SelectionError with the nearest one."""
+        try:
+            return cls(text.casefold())
+        except ValueError:
+            nearest = correction(text, [*map(str, cls)], plural="statuses")
+            raise SelectionError(f"there is no status {text!r}; {nearest}") from None
 
 
 # the columns of a record, then what is known of a row that hasn't ended
@@ -65,6 +76,8 @@ class Search:
     run_id: str | None = None  # None: all runs
     stage: Stage | None = None  # None: all of them
     prefix: str = ""  # of the identifier
+    message: str | None = None  # just those with this one
+    with_payload: bool = True  # else payloads are empty, which is quicker
     limit: int | None = None
     offset: int = 0
 
@@ -76,5 +89,9 @@ class Search:
     def asks_for_unsettled(self) -> bool:
         return self.stage is None or not self.stage.has_ended
 
-    def takes(self, identifier: str, status: str) -> bool:
-        return identifier.startswith(self.prefix) and self.stage in (None, Stage.of(status))
+    def takes(self, identifier: str, status: str, message: str | None) -> bool:
+        return (
+            identifier.startswith(self.prefix)
+            and self.stage in (None, Stage.of(status))
+            and self.message in (None, message)
+        )

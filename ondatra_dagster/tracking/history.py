@@ -71,8 +71,9 @@ select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mo
        version_from, version_to, counts, result, first_errors
 from sync_runs
 where (:sync_id is null or sync_id = :sync_id) and (:with_dry or result <> 'dry')
+    and (:run_id is null or run_id = :run_id)
 order by started_at desc, run_id desc
-limit :limit
+limit :limit offset :offset
 """
 
 
@@ -139,15 +140,39 @@ class History:
             store.run(CLOSE, {"sync_id": sync_id, "run_id": run_id, "counts": text})
 
     def runs(
-        self, sync_id: str | None = None, *, limit: int = 20, with_dry: bool = False
+        self, sync_id: str | None = None, *, limit: int = 20, offset: int = 0, with_dry: bool = False
     ) -> tuple[PastRun, ...]:
-        """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request."""
+        """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request.
+
+        With an offset those after so many.
+        """
+        return self._found(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
+
+    def run(self, sync_id: str, run_id: str) -> PastRun | None:
+        """That run, dry or not; None when nothing is known of it."""
+        return next(iter(self._found(sync_id=sync_id, run_id=run_id, with_dry=True)), None)
+
+    def _found(
+        self,
+        *,
+        sync_id: str | None,
+        run_id: str | None = None,
+        limit: int = 1,
+        offset: int = 0,
+        with_dry: bool,
+    ) -> tuple[PastRun, ...]:
         if not self._path.exists():
             return ()
         with read_only(self._path) as store:
             if not store.rows(HAS_TABLE):
                 return ()
-            wanted = {"sync_id": sync_id, "limit": limit, "with_dry": with_dry}
+            wanted = {
+                "sync_id": sync_id,
+                "run_id": run_id,
+                "limit": limit,
+                "offset": offset,
+                "with_dry": with_dry,
+            }
             return tuple(map(_from_row, store.rows(NEWEST, wanted)))
 
     @contextlib.contextmanager

@@ -44,13 +44,32 @@ def write(
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
+    for _ in writing(file, schema, batches, repetitive=repetitive, notes=notes):
+        pass
+
+
+def writing(
+    file: BinaryIO,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    repetitive: Collection[str] = (),
+    notes: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """The same, stopping after each batch: what is written by then may be taken away."""
     # without Arrow's own copy of the schema in it the file is as any other program would write it
     options = {"compression": "zstd", "use_dictionary": list(repetitive), "store_schema": False}
     with pq.ParquetWriter(file, schema, **options) as writer:
         for batch in batches:
             writer.write_batch(batch)
+            yield
         if notes:
             writer.add_key_value_metadata(dict(notes))
+
+
+def count(file: BinaryIO) -> int:
+    """How many rows there are; they aren't read."""
+    return int(pq.ParquetFile(file).metadata.num_rows)
 
 
 def notes_of(file: BinaryIO) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Row groups of record files in which a search finds something; of the others little or nothing is read."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ondatra_dagster.tracking.found import FOUND, OF_THE_QUEUE, Search, Stage
 from ondatra_dagster.tracking.parts import Part
-from ondatra_dagster.tracking.record import REPETITIVE, SCHEMA
+from ondatra_dagster.tracking.record import PAYLOAD_COLUMN, REPETITIVE, SCHEMA
 
 _REPETITIVE_TEXTS = [field.name for field in SCHEMA if field.name in REPETITIVE and field.type == pa.string()]
 
@@ -24,21 +25,29 @@ class FoundGroup(NamedTuple):
 
     number: int
     conditions: Conditions  # which of its rows these are
+    with_payload: bool
     metadata: Any  # of the file, so that it isn't read twice
     part: Part | None  # the records, where they are few
 
 
 def found_groups(file: BinaryIO, search: Search) -> list[FoundGroup]:
-    """The file's row groups that have what a search is after, the newest first."""
+    """The file's row groups that have what a search is after, the newest first.
+
+    Where so many are in them as are wanted of all files, older ones aren't looked at.
+    """
     parquet = _opened(file)
     left = FEW
-    found = []
+    missing = math.inf if search.limit is None else search.offset + search.limit
+    found: list[FoundGroup] = []
     for number in reversed(range(parquet.num_row_groups)):
+        if missing <= 0:
+            break
         conditions = _conditions(parquet, number, search)
         count = 0 if conditions is None else _count(parquet, number, conditions)
         if conditions is None or not count:
             continue
-        group = FoundGroup(number, conditions, parquet.metadata, None)
+        missing -= count
+        group = FoundGroup(number, conditions, search.with_payload, parquet.metadata, None)
         told = parquet.metadata.row_group(number)
         size = told.total_byte_size * count // told.num_rows
         if size <= left:
@@ -59,13 +68,22 @@ def _opened(file: BinaryIO, metadata: Any = None) -> Any:
 
 
 def _read(parquet: Any, group: FoundGroup) -> Part:
-    table = parquet.read_row_group(group.number, columns=SCHEMA.names, use_threads=False)
+    columns = [name for name in SCHEMA.names if group.with_payload or name != PAYLOAD_COLUMN]
+    table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
     places = pa.array(range(table.num_rows - 1, -1, -1))
     if group.conditions:
         places = pc.indices_nonzero(_holds(table, group.conditions))[::-1]
-    records = table.take(places).cast(SCHEMA)
+    records = _whole(table.take(places)).cast(SCHEMA)
     beside = [pa.nulls(records.num_rows, field.type) for field in OF_THE_QUEUE]
     return pa.Table.from_arrays([*records.columns, *beside], schema=FOUND)
+
+
+def _whole(table: Any) -> Any:
+    """The table with a payload, where it was read without."""
+    if PAYLOAD_COLUMN in table.column_names:
+        return table
+    empty = pa.repeat(pa.scalar(""), table.num_rows)
+    return table.add_column(SCHEMA.names.index(PAYLOAD_COLUMN), PAYLOAD_COLUMN, empty)
 
 
 def _count(parquet: Any, number: int, conditions: Conditions) -> int:
@@ -99,6 +117,8 @@ def _wanted(search: Search) -> Iterator[tuple[str, "_StartsWith | _Is"]]:
         yield "identifier", _StartsWith(search.prefix)
     if search.stage in (Stage.SUCCEEDED, Stage.REJECTED):  # that a row is invalid its file's name says
         yield "status", _Is(search.stage)
+    if search.message is not None:
+        yield "status_message", _Is(search.message)
 
 
 class _StartsWith(NamedTuple):

@@ -207,6 +207,15 @@ class TrackingStore:
         with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as opened:
             yield opened
 
+    def count_records(self, sync_id: str, run_id: str, files: Iterable[NumberedFile]) -> int:
+        """How many records are in these files; one that is there no more has none."""
+        return sum(self._count_in(sync_id, run_id, file) for file in files)
+
+    def _count_in(self, sync_id: str, run_id: str, file: NumberedFile) -> int:
+        with contextlib.suppress(FileNotFoundError), self.reading_records(sync_id, run_id, file) as opened:
+            return parquet_files.count(opened)
+        return 0
+
     def write_facts(self, facts: Facts) -> None:
         """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
         for table in FACT_TABLES:

@@ -72,5 +72,6 @@ def plainly(search: Search, runs: Sequence[tuple[str, Sequence[SyncRecord]]]) ->
         found(run_id, record)
         for run_id, records in runs
         for record in records
-        if search.run_id in (None, run_id) and search.takes(record.identifier, record.status)
+        if search.run_id in (None, run_id)
+        and search.takes(record.identifier, record.status, record.status_message)
     }

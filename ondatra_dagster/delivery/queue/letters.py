@@ -11,7 +11,7 @@ from ondatra_dagster.store.database import Store
 
 DEAD = f"""
 select id, {IDENTIFIER}, version, base, tried, target, attempts, message, died_at from unit
-where state = 'dead' and died_at >= :since order by died_at, id limit :limit
+where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
 REVIVE = """
 update unit set state = 'pending', attempts = 0, outages = 0, message = null, died_at = null, rows = ?,
@@ -38,11 +38,15 @@ class DeadLetter:
 
 
 def dead_letters(
-    store: Store, shape: Shape, *, limit: int | None = None, since: datetime | None = None
+    store: Store, shape: Shape, *, limit: int | None = None, since: datetime | None = None, offset: int = 0
 ) -> Iterator[DeadLetter]:
     """Oldest first; looking at them changes nothing, so a read-only store will do."""
     layouts = read_layouts(store)
-    wanted = {"since": since.timestamp() if since else 0.0, "limit": ALL if limit is None else limit}
+    wanted = {
+        "since": since.timestamp() if since else 0.0,
+        "limit": ALL if limit is None else limit,
+        "offset": offset,
+    }
     for unit, key, version, base, tried, target, attempts, message, died_at in store.rows(DEAD, wanted):
         standing = Standing(
             load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))

@@ -14,6 +14,11 @@ where run_id = :run_id and type = :type
     and (file is null or file not in (select value from json_each(:published)))
 order by id desc
 """
+COUNT = """
+select coalesce(sum(count), 0) from settled
+where run_id = :run_id and type = :type
+    and (file is null or file not in (select value from json_each(:published)))
+"""
 
 
 def files_begun(store: Store) -> dict[str, Mapping[str, int]]:
@@ -28,7 +33,15 @@ def ended_beside(
     store: Store, run_id: str, kind: str, published: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
     """The rows of a type that aren't in these files, the newest first, each with its batch's times."""
-    wanted = {"run_id": run_id, "type": kind, "published": orjson.dumps(sorted(published)).decode()}
-    for started_at, ended_at, text in store.each(ENDED, wanted):
+    for started_at, ended_at, text in store.each(ENDED, _wanted(run_id, kind, published)):
         for row in reversed(list(read_settled(text))):
             yield float(started_at), float(ended_at), row
+
+
+def count_beside(store: Store, run_id: str, kind: str, published: Collection[int]) -> int:
+    """How many they are."""
+    return int(store.rows(COUNT, _wanted(run_id, kind, published))[0][0])
+
+
+def _wanted(run_id: str, kind: str, published: Collection[int]) -> dict[str, str]:
+    return {"run_id": run_id, "type": kind, "published": orjson.dumps(sorted(published)).decode()}

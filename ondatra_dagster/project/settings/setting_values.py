@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from ondatra_dagster.project.suggestions import correction
 
@@ -42,6 +43,23 @@ def read_days(value: object) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not (text == FOREVER or (text.isdecimal() and int(text) > 0)):
         raise BadValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER!r}")
+    return text
+
+
+def read_port(value: object) -> str:
+    """The number of a port."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (text.isdecimal() and 0 < int(text) < 65_536):
+        raise BadValueError(f"{value!r} is not a port; write a number from 1 to 65535")
+    return text
+
+
+def read_web_address(value: object) -> str:
+    """Where a page is, without a slash at its end."""
+    text = read_text(value).rstrip("/")
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise BadValueError(f"{value!r} is not a page's address; write it as http://host:port")
     return text
 
 
@@ -99,6 +117,8 @@ READERS: Mapping[str, Reader] = {
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,
+    "ui_port": read_port,
+    "dagster_url": read_web_address,
     "jars": read_text,
     "maven_mirror": read_text,
     "java_home": read_text,

@@ -27,6 +27,8 @@ DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pi
 HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
 AWS_VERSION = "2.35.4"  # what that Hadoop was built with
 RETENTION_DAYS = "14"  # of records in .ondatra/tracking
+UI_PORT = "8323"  # the demo API is beside it
+DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says otherwise
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -81,6 +83,8 @@ class Settings:
     organization: str = "1"
     workspace: str = "1"
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
+    ui_port: int = int(UI_PORT)  # where the records page is, on this machine
+    dagster_url: str = DAGSTER_URL  # where Dagster's page is
     maven_mirror: str | None = None
     java_home: Path | None = None
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
@@ -156,6 +160,8 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),
         sources=tables.get("sources", {}),
+        ui_port=int(texts.get("ui_port", UI_PORT)),
+        dagster_url=texts.get("dagster_url", DAGSTER_URL),
         maven_mirror=texts.get("maven_mirror"),
         java_home=_path(root, java_home) if java_home else None,
         secrets=secrets,

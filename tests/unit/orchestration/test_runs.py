@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
+from support.pages import Reader
 from support.shop import Shop, write_contacts
 
+from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, FULL_REFRESH
@@ -354,3 +356,13 @@ def test_sinks_that_are_not_on_send_nothing(
     monkeypatch.delenv("ONDATRA_SINKS")
     materialize(shop)
     assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_sync_leads_to_the_records_page(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
+    """Without what opens the page: Dagster's history isn't the place for it."""
+    result = materialize(shop)
+    (event,) = result.asset_materializations_for_node("push__sync__crm")
+    run_id = shop.workspace.history.runs("sync.crm")[0].run_id
+    address = event.metadata["records page"].value
+    assert f"http://127.0.0.1:8323/syncs/sync.crm/runs/{run_id}" == address
+    assert 200 == Reader(ProjectReader(shop.root))(str(address).removeprefix("http://127.0.0.1:8323")).status

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.lock import FileLock, last_holder_lives
 
 HOLD = """
 import sys
@@ -69,3 +69,20 @@ def test_a_waiter_says_so_once_and_gives_up_in_time(tmp_path, holder):
         lock.acquire()
     assert 1 == len(told)
     assert 1 <= sum(slept) < 1.5
+
+
+def test_whether_the_last_holder_lives_is_told_without_taking_the_lock(tmp_path, holder):
+    """Who wants it must not be turned away because somebody looks."""
+    path = tmp_path / "crm.lock"
+    assert last_holder_lives(path)
+    holder.kill()
+    holder.wait()
+    assert not last_holder_lives(path)
+    with FileLock(path, purpose="looks"):
+        assert last_holder_lives(path)
+
+
+def test_a_lock_that_nobody_ever_took_has_no_holder(tmp_path):
+    assert not last_holder_lives(tmp_path / "none.lock")
+    (tmp_path / "empty.lock").touch()
+    assert not last_holder_lives(tmp_path / "empty.lock")

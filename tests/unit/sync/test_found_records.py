@@ -273,7 +273,7 @@ def test_no_end_is_missed_or_told_twice_while_runs_go_on(desk) -> None:
                 answer = sorted((record.run_id, record.status, record.identifier) for record in found)
                 moments = range(before, len(life.ended) + 1)
                 assert answer in [
-                    sorted(each for each in life.ended[:moment] if search.takes(each[2], each[1]))
+                    sorted(each for each in life.ended[:moment] if search.takes(each[2], each[1], None))
                     for moment in moments
                 ], f"seed {seed}"
 

@@ -13,6 +13,7 @@ import pytest
 from support.record_stores import BEGAN, SYNC, a_record, found
 
 from ondatra_dagster.tracking.downloads import FORMATS, write_download
+from ondatra_dagster.tracking.downloads import download as pieces
 from ondatra_dagster.tracking.found import FOUND, FoundRecord
 from ondatra_dagster.tracking.parts import Part, parts_of
 from ondatra_dagster.tracking.record import SCHEMA
@@ -175,3 +176,22 @@ def test_many_records_are_written_a_part_at_a_time(tmp_path: Path) -> None:
 
     assert 100_000 == write_download(many(), tmp_path / "records.csv")
     assert 100 == made
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_download_that_is_sent_on_is_the_same_file(tmp_path: Path, ending: str) -> None:
+    """Piece by piece: none of them is the whole, for that may be more than memory holds."""
+    records = [ENDED._replace(identifier=str(number), payload='{"id":"x"}') for number in range(25_000)]
+    path = tmp_path / f"records{ending}"
+    download(path, *records)
+    sent = list(pieces(parts_of(records), ending))
+    assert path.read_bytes() == b"".join(sent)
+    assert 3 <= len(sent)
+    assert max(map(len, sent)) < len(path.read_bytes())
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_download_of_nothing_is_whole_too(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"records{ending}"
+    download(path)
+    assert path.read_bytes() == b"".join(pieces(parts_of([]), ending))

@@ -142,3 +142,21 @@ def test_several_processes_write_at_once(history: History, tmp_path: Path) -> No
 
     assert [0, 0, 0] == [writer.wait(timeout=60) for writer in writers]
     assert {Result.SUCCEEDED: 45} == collections.Counter(run.result for run in history.runs(limit=100))
+
+
+def test_older_runs_are_on_further_pages(history: History) -> None:
+    for number in range(5):
+        history.finish(ended(a_run(number), Result.DRY if number == 3 else Result.SUCCEEDED))
+    assert ["run-4", "run-2"] == [run.run_id for run in history.runs("sync.hubspot", limit=2)]
+    assert ["run-1", "run-0"] == [run.run_id for run in history.runs("sync.hubspot", limit=2, offset=2)]
+    assert () == history.runs("sync.hubspot", limit=2, offset=9)
+
+
+def test_a_run_is_found_by_its_name(history: History) -> None:
+    """A dry one too; another sync's isn't this one's."""
+    assert history.run("sync.hubspot", "run-1") is None
+    history.finish(ended(a_run(1), Result.DRY))
+    history.finish(ended(a_run(2)))
+    assert ended(a_run(1), Result.DRY) == history.run("sync.hubspot", "run-1")
+    assert history.run("sync.other", "run-1") is None
+    assert history.run("sync.hubspot", "run-") is None

@@ -205,3 +205,35 @@ def test_files_in_a_bucket_are_searched_where_they_are(store: TrackingStore) -> 
                     remote.write(local.read())
         for search in (Search(), Search(prefix="a"), Search(stage=Stage.REJECTED)):
             assert plainly(search, made) == set(find(store, search, Bucket(store)))
+
+
+def test_records_are_found_by_what_was_said_of_them(store: TrackingStore) -> None:
+    """A list of reasons leads from each to its records."""
+    said = ["no plan", "no", None, "no plan", "NO PLAN"]
+    records = [
+        a_record(str(number), status="rejected" if text else "succeeded", status_message=text)
+        for number, text in enumerate(said)
+    ]
+    publish(store, run_name(1), records)
+    assert ["3", "0"] == [each.identifier for each in find(store, Search(message="no plan"))]
+    assert ["1"] == [each.identifier for each in find(store, Search(message="no", stage=Stage.REJECTED))]
+    assert [] == find(store, Search(message="n"))
+
+
+def test_payloads_are_left_out_where_nobody_asks_for_them(store: TrackingStore) -> None:
+    """They are most of a file: to count reasons they needn't be read."""
+    records = [a_record(str(number), payload='{"id":"x"}') for number in range(3)]
+    publish(store, run_name(1), records)
+    told = find(store, Search(with_payload=False))
+    assert [("2", ""), ("1", ""), ("0", "")] == [(each.identifier, each.payload) for each in told]
+    assert find(store, Search()) == [each._replace(payload='{"id":"x"}') for each in told]
+
+
+def test_no_more_groups_of_a_file_are_looked_at_than_are_shown(store: TrackingStore) -> None:
+    """The first page of a million records comes as fast as that of a hundred."""
+    records = [a_record(str(number), payload='{"id":"' + "x" * 100 + '"}') for number in range(30_000)]
+    store.publish(SYNC, run_name(1), BatchType.UPDATED, 0, records)
+    with store.reading_records(SYNC, run_name(1), (BatchType.UPDATED, 0)) as file:
+        assert 1 == len(found_groups(file, Search(limit=50)))
+        assert 2 == len(found_groups(file, Search(limit=50, offset=10_000)))
+        assert 3 == len(found_groups(file, Search()))

@@ -93,6 +93,8 @@ def test_spark_settings_may_be_written_in_any_way_that_toml_has(tmp_path, text):
         ("ONDATRA_TRACKING_RETENTION_DAYS", "30", "tracking_retention_days", 30),
         ("ONDATRA_ORGANIZATION", "acme", "organization", "acme"),
         ("ONDATRA_WORKSPACE", "w", "workspace", "w"),
+        ("ONDATRA_UI_PORT", "9000", "ui_port", 9000),
+        ("ONDATRA_DAGSTER_URL", "https://dagster.example.com/", "dagster_url", "https://dagster.example.com"),
         ("ONDATRA_JARS", "/jars", "jars", Path("/jars")),
         ("ONDATRA_MAVEN_MIRROR", "https://maven.example.com", "maven_mirror", "https://maven.example.com"),
         ("ONDATRA_JAVA_HOME", "/java", "java_home", Path("/java")),
@@ -197,7 +199,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest(tmp_path):
     root = toml(tmp_path, '[project]\nname = "x"\n\n[tool.ondatra]\nsink = "on"\n')
     (line,) = refusal(root)
     assert line.startswith(
-        "pyproject.toml:5: 'sink' is not a setting; did you mean 'sinks'? the settings are jars"
+        "pyproject.toml:5: 'sink' is not a setting; did you mean 'sinks'? the settings are dagster_url, jars"
     )
 
 

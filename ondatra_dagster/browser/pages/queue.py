@@ -1,0 +1,109 @@
+"""A sync's queue and dead letters: what is still to be sent, and what a replay would send."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import orjson
+
+from ondatra_dagster.browser import links
+from ondatra_dagster.browser.asked import Asked
+from ondatra_dagster.browser.elements import Content, Html, element
+from ondatra_dagster.browser.payloads import payload
+from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, pager, section, table
+from ondatra_dagster.browser.told import age, message, number, time_of, until
+from ondatra_dagster.browser.ways import crumbs
+from ondatra_dagster.delivery.queue.letters import DeadLetter
+from ondatra_dagster.delivery.queue.states import QueueState
+from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.hold import hold
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.found import Stage
+
+SHOWN = 25
+COLUMNS = (
+    Column("Key", class_="key"),
+    Column("Died"),
+    Column("Attempts", is_number=True),
+    Column("Error", class_="reason"),
+    Column("A replay would send", class_="wide"),
+)
+
+
+def queue_page(asked: Asked) -> Page:
+    """The queue of the sync that the path names."""
+    sync = asked.sync
+    queue = asked.workspace.queue(sync.id)
+    letters = dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1))
+    held = hold(sync, asked.workspace.settings)
+    return Page(
+        title=f"{sync.id} · queue",
+        crumbs=crumbs(sync, Crumb("Queue", links.queue(sync.id))),
+        body=(
+            heading("Queue and dead letters", under=sync.id),
+            element("p", f"Held: {held}.", class_="notice") if held else None,
+            _waiting(sync, queue, asked.now),
+            section(
+                "Dead letters",
+                _command(sync) if letters else None,
+                element(
+                    "div",
+                    table(
+                        f"Dead letters of {sync.id}, the oldest first",
+                        COLUMNS,
+                        map(_row, letters[:SHOWN]),
+                        none="There are no dead letters.",
+                    ),
+                    class_="card",
+                ),
+                pager(
+                    page=asked.page,
+                    link_of=lambda page: links.queue(sync.id, page=page),
+                    has_more=len(letters) > SHOWN,
+                    newer="older ones",
+                    older="later ones",
+                ),
+                beside=element("span", number(queue.dead), class_="count") if queue else None,
+            ),
+        ),
+    )
+
+
+def _waiting(sync: Sync, queue: QueueState | None, now: datetime) -> Html:
+    if queue is None:
+        return element("p", "There is no queue yet: the sync has never run.", class_="none")
+    return facts(
+        [
+            ("Pending", _rows(sync, Stage.PENDING, queue.pending)),
+            ("Waiting", _rows(sync, Stage.WAITING, queue.waiting)),
+            ("Of these due", number(queue.due)),
+            ("In open jobs", number(queue.in_jobs)),
+            ("Oldest waits for", age(queue.oldest_since, now)),
+            ("Next retry", until(queue.next_due_at, now)),
+            ("Taken in up to version", number(queue.watermark) if queue.watermark >= 0 else "none yet"),
+        ]
+    )
+
+
+def _rows(sync: Sync, stage: Stage, count: int) -> Content:
+    return element("a", number(count), href=links.records(sync.id, status=stage)) if count else number(count)
+
+
+def _command(sync: Sync) -> Html:
+    return element(
+        "p",
+        "Mend the rows at their source, or send them as they are: ",
+        element("code", f"ondatra replay {sync.id}"),
+        " sends what is shown here, with fresh attempts. This page changes nothing.",
+        class_="under",
+    )
+
+
+def _row(letter: DeadLetter) -> Iterator[Content]:
+    yield element("code", letter.key or "(none)")
+    yield time_of(letter.died_at)
+    yield number(letter.attempts) if letter.attempts else "refused at once"
+    yield message(letter.error)
+    if not letter.sends:
+        yield "nothing: it is as it should be"
+        return
+    yield [payload(orjson.dumps(row).decode(), change.value) for change, row in letter.sends]

@@ -1,0 +1,152 @@
+"""A run's page: what became of how many rows, why some didn't arrive, and how far it is while it goes on."""
+
+from collections.abc import Iterator, Sequence
+
+from ondatra_dagster.browser import links
+from ondatra_dagster.browser.asked import Asked
+from ondatra_dagster.browser.elements import Content, Html, element
+from ondatra_dagster.browser.pages.sync import versions
+from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, heading, section, table
+from ondatra_dagster.browser.standing import counted, forecast_told, result_of, seconds_of
+from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of, took
+from ondatra_dagster.browser.ways import crumbs, ways
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.sync.forecast import numbers_of
+from ondatra_dagster.sync.progress import Progress, progress
+from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import PastRun
+from ondatra_dagster.wording import count
+
+MEANINGS = {
+    Cell.PLANNED: "what the queue held for this run",
+    Cell.ATTEMPTED: "handed to push, and answered",
+    Cell.SUCCEEDED: "delivered",
+    Cell.REJECTED: "refused, or tried too often",
+    Cell.FAILED: "not now: they go again",
+    Cell.INVALID: "set aside for their key",
+}
+GRID = (
+    Column("Rows"),
+    *(Column(operation.value, is_number=True) for operation in Operation),
+    Column("all", is_number=True),
+)
+
+
+def run_page(asked: Asked) -> Page:
+    """The run that the path names."""
+    workspace, sync = asked.workspace, asked.sync
+    run = workspace.history.run(sync.id, asked.path["run"])
+    if run is None:
+        return _of_records_only(workspace, sync, asked.path["run"])
+    going_on = progress(sync, workspace.tracking, clock=workspace.clock)
+    result = result_of(run, going_on)
+    is_dry = result == "dry"
+    return Page(
+        title=f"{sync.id} · {run.run_id}",
+        crumbs=crumbs(sync, run=run.run_id),
+        body=(
+            heading(
+                element("span", "Run ", element("code", run.run_id)),
+                badge(result),
+                None if is_dry else _ways(workspace, run),
+                under=None if is_dry else _retention(workspace, run),
+            ),
+            _going_on(going_on) if going_on and result == "running" else None,
+            _facts(asked, run),
+            _errors(run),
+            _forecast(run) if is_dry else _grid(run) if result != "running" else None,
+        ),
+        live_seconds=BUSY_SECONDS if result == "running" else None,
+    )
+
+
+def _of_records_only(workspace: Workspace, sync: Sync, run_id: str) -> Page:
+    """A run that the history doesn't know: it was lost, or this project's isn't the one that ran it."""
+    if run_id not in workspace.tracking.runs(sync.id):
+        raise SelectionError(
+            f"{sync.id} has no run {run_id!r} in its history; its page lists those that it has"
+        )
+    return Page(
+        title=f"{sync.id} · {run_id}",
+        crumbs=crumbs(sync, run=run_id),
+        body=(
+            heading(element("span", "Run ", element("code", run_id)), ways(sync, run=run_id)),
+            element("p", "The history doesn't know this run, but its records are kept.", class_="notice"),
+        ),
+    )
+
+
+def _has_records(workspace: Workspace, run: PastRun) -> bool:
+    return run.run_id in workspace.tracking.runs(run.sync_id)
+
+
+def _ways(workspace: Workspace, run: PastRun) -> Content:
+    return ways(workspace.syncs[run.sync_id], run=run.run_id) if _has_records(workspace, run) else None
+
+
+def _retention(workspace: Workspace, run: PastRun) -> Content:
+    """Where its records are, or why they are there no more."""
+    if _has_records(workspace, run):
+        return (
+            "Its records are in ",
+            element("code", workspace.tracking.run_address(run.sync_id, run.run_id)),
+        )
+    days = workspace.settings.tracking_retention_days
+    kept = f" Records are kept for {count(days, 'day')}." if days else ""
+    return f"The records of this run are gone: its counts are what is left.{kept}"
+
+
+def _going_on(going_on: Progress) -> Html:
+    return element("div", progress_told(going_on), class_="now card")
+
+
+def _facts(asked: Asked, run: PastRun) -> Html:
+    dagster = asked.workspace.settings.dagster_url
+    return facts(
+        [
+            ("Started", time_of(run.started_at)),
+            ("Took", took(seconds_of(run, asked.now))),
+            ("Trigger", run.trigger),
+            ("Mode", (run.mode.value, element("small", run.reason))),
+            ("Versions", versions(run)),
+            ("Model", run.model),
+            (
+                "Dagster run",
+                element(
+                    "a",
+                    element("code", run.dagster_run_id[:8]),
+                    href=links.dagster_run(dagster, run.dagster_run_id),
+                    rel="noreferrer",
+                )
+                if run.dagster_run_id
+                else NOTHING,
+            ),
+        ]
+    )
+
+
+def _errors(run: PastRun) -> Content:
+    if not run.first_errors:
+        return None
+    errors = [element("li", message(error)) for error in run.first_errors]
+    return section("First errors", element("ul", errors, class_="errors card"))
+
+
+def _grid(run: PastRun) -> Html:
+    grid = counted(run)
+    rows = (_grid_row(cell, [grid.cells[cell, operation] for operation in Operation]) for cell in Cell)
+    shown = table("What became of how many rows", GRID, rows, none="", stacks=False)
+    return section("What became of the rows", element("div", shown, class_="card grid"))
+
+
+def _grid_row(cell: Cell, counts: Sequence[int]) -> Iterator[Content]:
+    yield (element("span", cell.value, class_="strong"), element("small", MEANINGS[cell]))
+    yield from map(number, counts)
+    yield number(sum(counts))
+
+
+def _forecast(run: PastRun) -> Html:
+    told = [(name.replace("_", " "), number(value)) for name, value in numbers_of(run).items()]
+    return section(f"A dry run: {forecast_told(run)}", facts(told), id_="forecast")

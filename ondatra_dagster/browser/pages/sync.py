@@ -1,0 +1,214 @@
+"""A sync's page: how it stands, its counts over runs, and the history of its runs."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from ondatra_dagster.browser import charts, links
+from ondatra_dagster.browser.asked import Asked
+from ondatra_dagster.browser.elements import Content, Html, element
+from ondatra_dagster.browser.shell import (
+    BUSY_SECONDS,
+    CALM_SECONDS,
+    Column,
+    Page,
+    facts,
+    heading,
+    pager,
+    section,
+    table,
+)
+from ondatra_dagster.browser.standing import (
+    Standing,
+    counted,
+    forecast_told,
+    result_of,
+    seconds_of,
+    standing,
+)
+from ondatra_dagster.browser.told import (
+    NOTHING,
+    age,
+    ago,
+    badge,
+    message,
+    number,
+    progress_told,
+    time_of,
+    took,
+    until,
+)
+from ondatra_dagster.browser.ways import crumbs, ways
+from ondatra_dagster.sync.progress import Progress
+from ondatra_dagster.sync.summary import Cell
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import PastRun, Result
+from ondatra_dagster.wording import count
+
+SHOWN = 25  # runs of a page
+CHARTED = 40
+FIRST_ERRORS = 2  # that the history shows of a run; its own page has all
+SERIES = {
+    Cell.SUCCEEDED: "succeeded",
+    Cell.REJECTED: "rejected",
+    Cell.FAILED: "failed, goes again",
+    Cell.INVALID: "invalid, set aside",
+}
+RUNS = (
+    Column("Run"),
+    Column("Result"),
+    Column("Trigger"),
+    Column("Mode"),
+    Column("Versions", is_number=True),
+    Column("Took", is_number=True),
+    *(Column(cell.value.capitalize(), is_number=True) for cell in SERIES),
+    Column("Records"),
+)
+
+
+def sync_page(asked: Asked) -> Page:
+    """The sync that the path names."""
+    sync, history = asked.sync, asked.workspace.history
+    of = standing(asked.workspace, sync, runs=CHARTED)
+    offset = SHOWN * (asked.page - 1)
+    found = history.runs(sync.id, limit=SHOWN + 1, offset=offset, with_dry=True)
+    kept = frozenset(asked.workspace.tracking.runs(sync.id))
+    rows = [_row(run, of.going_on, kept, asked.now) for run in found[:SHOWN]]
+    runs = section(
+        "Runs",
+        element("div", table(f"Runs of {sync.id}, the newest first", RUNS, rows, none=_NONE), class_="card"),
+        pager(
+            page=asked.page,
+            link_of=lambda page: links.runs(sync.id, page=page),
+            has_more=len(found) > SHOWN,
+            newer="newer runs",
+            older="older runs",
+        ),
+    )
+    first = (_facts(of, asked.now), _chart(of)) if asked.page == 1 else None
+    return Page(
+        title=sync.id,
+        crumbs=crumbs(sync),
+        body=(heading(sync.id, badge(of.health), ways(sync), under=_about(sync)), _going_on(of), first, runs),
+        live_seconds=BUSY_SECONDS if of.going_on else CALM_SECONDS,
+    )
+
+
+_NONE = "It has never run: “ondatra run”, or its asset in Dagster, starts it."
+
+
+def _about(sync: Sync) -> Content:
+    sink = element("code", sync.config.file)
+    return (
+        f"{sync.model.name} → {sync.config.destination} · {sync.config.object}, {sync.model.kind.name}, ",
+        sink,
+    )
+
+
+def _going_on(of: Standing) -> Content:
+    if of.going_on is None:
+        return None
+    link = links.run(of.sync.id, of.going_on.run_id)
+    return element(
+        "div", element("a", "A run goes on", href=link), ": ", progress_told(of.going_on), class_="now card"
+    )
+
+
+def _facts(of: Standing, now: datetime) -> Html:
+    queue = of.queue
+    return facts(
+        [
+            ("In the queue", number(queue.depth) if queue else NOTHING),
+            ("Waiting for a retry", number(queue.waiting) if queue else NOTHING),
+            ("In open jobs", number(queue.in_jobs) if queue else NOTHING),
+            ("Oldest waits for", age(queue.oldest_since if queue else None, now)),
+            ("Next retry", until(queue.next_due_at if queue else None, now)),
+            ("Dead letters", _dead(of)),
+            ("Last run", ago(of.last.started_at, now) if of.last else NOTHING),
+        ]
+    )
+
+
+def _dead(of: Standing) -> Content:
+    if not of.queue:
+        return NOTHING
+    dead = number(of.queue.dead)
+    return element("a", dead, href=links.queue(of.sync.id), class_="bad") if of.queue.dead else dead
+
+
+def _chart(of: Standing) -> Content:
+    ended = [run for run in of.runs if run.result is not Result.RUNNING]
+    if not ended:
+        return None
+    ended.reverse()
+    shown = [_bar(run) for run in ended]
+    sums = {cell: sum(counted(run).count(cell) for run in ended) for cell in SERIES}
+    told = ", ".join(
+        f"{number:,} {name}" for number, name in zip(sums.values(), SERIES.values(), strict=True)
+    )
+    label = f"Rows of the last {count(len(ended), 'run')}: {told}. The table of runs has each."
+    chart = charts.bars(shown, label=label, places=max(12, len(shown)), class_="chart")
+    scale = f"{chart.top:,} rows" + (" (higher bars are cut off)" if chart.is_cut else "")
+    drawn = element(
+        "figure",
+        element("div", element("span", scale, class_="scale"), chart.drawn, class_="plot"),
+        element(
+            "div", [element("span", time_of(run.started_at)) for run in (ended[0], ended[-1])], class_="span"
+        ),
+        element("figcaption", _legend(sums)),
+        class_="card",
+    )
+    return section(f"Rows of the last {count(len(ended), 'run')}", drawn, id_="counts")
+
+
+def _legend(sums: Mapping[Cell, int]) -> Html:
+    entries = [
+        element(
+            "li",
+            element("i", class_=f"swatch {cell}", aria_hidden="true"),
+            f"{name} ",
+            element("b", f"{sums[cell]:,}"),
+        )
+        for cell, name in SERIES.items()
+    ]
+    return element("ul", entries, class_="legend")
+
+
+def _bar(run: PastRun) -> charts.Bar:
+    grid = counted(run)
+    parts = {cell.value: grid.count(cell) for cell in SERIES}
+    told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in SERIES if parts[cell.value])
+    title = f"{run.run_id}: {told or 'no rows'}"
+    return charts.Bar(parts, title, links.run(run.sync_id, run.run_id))
+
+
+def _row(run: PastRun, going_on: Progress | None, kept: Collection[str], now: datetime) -> Iterator[Content]:
+    grid, result = counted(run), result_of(run, going_on)
+    yield (
+        element("a", time_of(run.started_at), href=links.run(run.sync_id, run.run_id), class_="strong"),
+        element("small", element("code", run.run_id)),
+        _first_errors(run),
+    )
+    yield (badge(result), element("small", forecast_told(run)) if result == "dry" else None)
+    yield run.trigger
+    yield (run.mode.value, element("small", run.reason))
+    yield versions(run)
+    yield took(seconds_of(run, now))
+    is_counted = result not in ("dry", "running")
+    for cell in SERIES:
+        yield number(grid.count(cell)) if is_counted else NOTHING
+    has_records = run.run_id in kept and result != "dry"
+    yield element("a", "view", href=links.records(run.sync_id, run=run.run_id)) if has_records else NOTHING
+
+
+def versions(run: PastRun) -> str:
+    """From the version that had arrived before to the one that it brought over."""
+    old, new = (
+        NOTHING if version is None or version < 0 else str(version)
+        for version in (run.version_from, run.version_to)
+    )
+    return f"{old} → {new}"
+
+
+def _first_errors(run: PastRun) -> Content:
+    shown: Sequence[str] = run.first_errors[:FIRST_ERRORS]
+    return [element("small", message(error), class_="error") for error in shown]

@@ -1,0 +1,108 @@
+"""The first page: every sync of the project, how it stands, and how its last runs went."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from ondatra_dagster.browser import charts, links
+from ondatra_dagster.browser.asked import Asked
+from ondatra_dagster.browser.elements import Content, element
+from ondatra_dagster.browser.shell import BUSY_SECONDS, CALM_SECONDS, Column, Page, heading, table
+from ondatra_dagster.browser.standing import Health, Standing, counted, result_of, standing
+from ondatra_dagster.browser.told import NOTHING, age, ago, badge, number, until
+from ondatra_dagster.sync.summary import Cell
+from ondatra_dagster.wording import count
+
+LAST_RUNS = 12
+COLUMNS = (
+    Column("Sync"),
+    Column("Health"),
+    Column("In queue", is_number=True),
+    Column("Oldest", is_number=True),
+    Column("Next retry", is_number=True),
+    Column("Dead", is_number=True),
+    Column("Last run"),
+    Column("Result"),
+    Column("Last runs", class_="spark"),
+)
+
+
+def syncs_page(asked: Asked) -> Page:
+    """All syncs on one screen."""
+    found = [standing(asked.workspace, sync, runs=LAST_RUNS) for sync in asked.workspace.syncs.values()]
+    rows = [_row(each, asked.now) for each in found]
+    return Page(
+        title="Syncs",
+        body=(
+            heading("Syncs", under=_summed_up(found)),
+            _held(asked.workspace.settings.sinks),
+            element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NONE), class_="card"),
+        ),
+        live_seconds=BUSY_SECONDS if any(each.going_on for each in found) else CALM_SECONDS,
+    )
+
+
+_NONE = "No model of this project has a sink yet: a model's header line “-- @sink: NAME” makes it a sync."
+
+
+def _held(sinks: str) -> Content:
+    """Why nothing is sent at all."""
+    if sinks == "on":
+        return None
+    return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
+
+
+def _summed_up(found: Sequence[Standing]) -> str:
+    troubled = [each for each in found if each.health in (Health.FAILING, Health.REJECTS)]
+    waiting = sum(each.queue.depth for each in found if each.queue)
+    told = [count(len(found), "sync")]
+    told.append(f"{len(troubled)} to look at" if troubled else "none to look at")
+    told.append(f"{count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
+    return " · ".join(told)
+
+
+def _row(of: Standing, now: datetime) -> Iterator[Content]:
+    sync, queue, last = of.sync, of.queue, of.last
+    yield (
+        element("a", sync.id, href=links.sync(sync.id), class_="strong"),
+        element("small", f"{sync.config.destination} · {sync.config.object}"),
+    )
+    yield (badge(of.health), _progress(of))
+    yield number(queue.depth if queue else None)
+    yield age(queue.oldest_since if queue else None, now)
+    yield until(queue.next_due_at if queue else None, now)
+    yield _dead(of)
+    yield (element("a", ago(last.started_at, now), href=links.run(sync.id, last.run_id)) if last else NOTHING)
+    yield badge(result_of(last, of.going_on)) if last else NOTHING
+    yield _last_runs(of)
+
+
+def _progress(of: Standing) -> Content:
+    if of.going_on is None:
+        return None
+    return element("small", f"{of.going_on.records:,} records, {of.going_on.keys:,} to go")
+
+
+def _dead(of: Standing) -> Content:
+    if not (of.queue and of.queue.dead):
+        return number(0 if of.queue else None)
+    return element("a", number(of.queue.dead), href=links.queue(of.sync.id), class_="bad")
+
+
+def _last_runs(of: Standing) -> Content:
+    """A bar a run: how many rows were attempted, and whether some didn't arrive."""
+    if not of.runs:
+        return NOTHING
+    bars = []
+    for run in reversed(of.runs):
+        grid = counted(run)
+        good = grid.count(Cell.SUCCEEDED)
+        bad = grid.count(Cell.REJECTED) + grid.count(Cell.FAILED)
+        bars.append(
+            charts.Bar(
+                {"succeeded": good, "rejected": bad}, f"{run.run_id}: {good:,} arrived, {bad:,} didn't"
+            )
+        )
+    results = [result_of(run, of.going_on) for run in of.runs]
+    well = sum(result == "succeeded" for result in results)
+    label = f"{well} of the last {count(len(results), 'run')} succeeded"
+    return charts.bars(bars, label=label, places=LAST_RUNS, class_="sparkline").drawn

@@ -1,0 +1,87 @@
+"""How a sync stands: its queue, its newest runs, whether one goes on, and what that comes to in a word."""
+
+import dataclasses
+import enum
+from datetime import datetime
+
+from ondatra_dagster.delivery.queue.states import QueueState
+from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.sync.forecast import expected_of
+from ondatra_dagster.sync.progress import Progress, progress
+from ondatra_dagster.sync.summary import Cell, Grid, grid_of
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import PastRun, Result
+
+
+class Health(enum.StrEnum):
+    """A sync in a word: the first of these that is true."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    NEVER_RAN = "never ran"
+    FAILING = "failing"  # its newest run did
+    REJECTS = "rejects"  # rows were refused in it, or are dead letters
+    WAITING = "waiting"  # rows are still to be delivered
+    OK = "ok"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    sync: Sync
+    queue: QueueState | None  # None: it never ran
+    runs: tuple[PastRun, ...]  # the newest first, without dry ones
+    going_on: Progress | None
+    is_paused: bool
+
+    @property
+    def last(self) -> PastRun | None:
+        return next(iter(self.runs), None)
+
+    @property
+    def health(self) -> Health:
+        last, queue = self.last, self.queue
+        asked = {
+            Health.RUNNING: self.going_on is not None,
+            Health.PAUSED: self.is_paused,
+            Health.NEVER_RAN: last is None and queue is None,
+            Health.FAILING: last is not None and result_of(last, self.going_on) in ("failed", "crashed"),
+            Health.REJECTS: bool((queue and queue.dead) or (last and counted(last).count(Cell.REJECTED))),
+            Health.WAITING: bool(queue and queue.depth),
+        }
+        return next((health for health, is_true in asked.items() if is_true), Health.OK)
+
+
+def standing(workspace: Workspace, sync: Sync, *, runs: int) -> Standing:
+    """The sync as it is now, with so many of its newest runs."""
+    return Standing(
+        sync=sync,
+        queue=workspace.queue(sync.id),
+        runs=workspace.history.runs(sync.id, limit=runs),
+        going_on=progress(sync, workspace.tracking, clock=workspace.clock),
+        is_paused=sync.pause.exists(),
+    )
+
+
+def result_of(run: PastRun, going_on: Progress | None) -> str:
+    """How the run ended; one whose process is gone hasn't said so itself."""
+    is_gone = run.result is Result.RUNNING and (going_on is None or going_on.run_id != run.run_id)
+    return (Result.CRASHED if is_gone else run.result).value
+
+
+def counted(run: PastRun) -> Grid:
+    """The run's counts; of a dry one, what it would have planned."""
+    return grid_of(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
+
+
+def forecast_told(run: PastRun) -> str:
+    """What a dry run said would become of the destination's rows."""
+    expected = expected_of(run)
+    if expected is None:
+        return ""
+    moves = ((expected.creates, "created"), (expected.updates, "updated"), (expected.deletes, "deleted"))
+    return ", ".join(f"{count:,} {word}" for count, word in moves if count) or "nothing would change"
+
+
+def seconds_of(run: PastRun, now: datetime) -> float:
+    """How long it took, or takes by now."""
+    return max(0.0, ((run.ended_at or now) - run.started_at).total_seconds())

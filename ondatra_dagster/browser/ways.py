@@ -1,0 +1,25 @@
+"""From a sync's pages to each other: the steps that led to one, and what is told of the same rows."""
+
+from ondatra_dagster.browser import links
+from ondatra_dagster.browser.elements import Html, element
+from ondatra_dagster.browser.shell import Crumb
+from ondatra_dagster.sync.sync import Sync
+
+
+def crumbs(sync: Sync, *here: Crumb, run: str | None = None) -> list[Crumb]:
+    """The way to a page of the sync, or of one of its runs."""
+    of_run = [Crumb(run, links.run(sync.id, run))] if run else []
+    return [Crumb(sync.id, links.sync(sync.id)), *of_run, *here]
+
+
+def ways(sync: Sync, *, run: str | None = None) -> Html:
+    """To what is told of its rows, in all runs or in one."""
+    told = [
+        ("View records", links.records(sync.id, run=run), "button main"),
+        ("Reasons", links.reasons(sync.id, run=run), "button"),
+        ("Queue and dead letters", links.queue(sync.id), "button"),
+    ]
+    return element(
+        "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",
+        aria_label="Of this sync",
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""`ondatra ui`: the records page, on this machine."""
+
+import errno
+import signal
+import threading
+
+import click
+
+from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.browser.server import PageServer, listen
+from ondatra_dagster.cli.here import find_root
+from ondatra_dagster.cli.output import say
+
+
+@click.command("ui")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Where on 127.0.0.1, 0 for any free port; else what the setting ui_port says.",
+)
+def command(port: int | None) -> int:
+    """Show syncs, their runs and records as a page in the browser, until Ctrl-C. It changes nothing."""
+    project = ProjectReader(find_root())
+    wanted = project.read()[0].settings.ui_port if port is None else port
+    try:
+        listener = listen(wanted)
+    except OSError as error:
+        raise click.ClickException(_refused(error, wanted)) from error
+    server = PageServer(project, listener)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    server.start()
+    say(f"the records page is {server.address} ; Ctrl-C ends it")
+    ended.wait()
+    server.stop()
+    return 0
+
+
+def _refused(error: OSError, port: int) -> str:
+    remedy = "take another one with --port N, of which 0 finds any, or by the setting ui_port"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use, perhaps by another `ondatra ui`; {remedy}"
+    return f"port {port} can't be had ({error.strerror}); {remedy}"

@@ -1,0 +1,16 @@
+"""Faults that nobody foresaw: a sentence for who meets them, and the trace in a file for who mends them."""
+
+import traceback
+from pathlib import Path
+
+from ondatra_dagster.store.private_folder import keep_private
+
+
+def keep_trace(error: Exception, state: Path) -> str:
+    """The fault as a sentence; its trace goes into the project's logs."""
+    keep_private(state)
+    path = state / "logs" / "errors.log"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    return f"{type(error).__name__}: {error}; the whole trace is in {path}"

@@ -1,0 +1,318 @@
+"""The records page in a real browser, over a project that has really run. No Spark is started for it."""
+
+import csv
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from support.ran_shop import HOSTILE, ran_shop, run
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.browser.server import PageServer, listen
+from ondatra_dagster.testing.demo_api import DemoApi
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PAGE_SECONDS = 60  # a busy machine, not a slow page
+WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 850}
+SYNC = "/syncs/sync.crm"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        expect.set_options(timeout=PAGE_SECONDS * 1000)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> Shop:
+    return ran_shop(tmp_path / "my <shop>", api)
+
+
+@pytest.fixture
+def server(shop: Shop) -> Iterator[PageServer]:
+    server = PageServer(ProjectReader(shop.root), listen(0))
+    server.start()
+    yield server
+    server.stop()
+
+
+class Looking:
+    """A browser that looks at the page; what its console complains of is kept."""
+
+    def __init__(self, context: BrowserContext, server: PageServer) -> None:
+        context.set_default_timeout(PAGE_SECONDS * 1000)
+        self.context = context
+        self.page: Page = context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", lambda said: self.complaints.append(said.text))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on("pageerror", lambda error: self.complaints.append(error.message))
+        self.origin = f"http://{urlsplit(server.address).netloc}"
+        self._server = server
+
+    def enter(self) -> None:
+        """Open what `ondatra ui` printed."""
+        self.page.goto(self._server.address)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.origin + path)
+
+    def keys(self) -> list[str]:
+        return self.page.locator("tbody th").all_inner_texts()
+
+    def is_wider_than_the_window(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+
+
+@pytest.fixture
+def looking(chromium: Browser, server: PageServer) -> Iterator[Looking]:
+    context = chromium.new_context(viewport=WIDE, accept_downloads=True)
+    looking = Looking(context, server)
+    yield looking
+    context.close()
+    assert [] == looking.complaints
+
+
+def test_the_printed_address_lets_a_browser_in_for_good(looking: Looking, chromium: Browser) -> None:
+    """With the cookie that it got, a link of Dagster's leads to the page; without it nowhere."""
+    looking.enter()
+    assert f"{looking.origin}/" == looking.page.url
+    expect(looking.page.get_by_role("heading", name="Syncs")).to_be_visible()
+    (cookie,) = looking.context.cookies()
+    assert (True, "Strict") == (cookie["httpOnly"], cookie["sameSite"])
+    assert "" == looking.page.evaluate("document.cookie")
+    looking.go(SYNC)
+    expect(looking.page.get_by_role("heading", name="sync.crm")).to_be_visible()
+
+    stranger = chromium.new_context().new_page()
+    stranger.goto(looking.origin + SYNC)
+    expect(stranger.get_by_role("heading", name="Not let in")).to_be_visible()
+    assert "sync.crm" not in stranger.content()
+    stranger.context.close()
+
+
+def test_a_link_from_another_site_leads_in_after_one_click_more(looking: Looking) -> None:
+    """Dagster's page at localhost is another site than 127.0.0.1: a strict cookie is kept back at first."""
+    looking.enter()
+    looking.go(SYNC)
+    other = looking.origin.replace("127.0.0.1", "localhost")
+    looking.page.goto(other)  # another site as the browser sees it; nobody is let in there
+    looking.page.evaluate("address => { location.href = address }", looking.origin + SYNC)
+    looking.page.get_by_role("link", name="Open this page again").click()
+    expect(looking.page.get_by_role("heading", name="sync.crm")).to_be_visible()
+    looking.complaints = [each for each in looking.complaints if "403" not in each]
+
+
+def test_one_finds_why_a_row_was_refused(looking: Looking) -> None:
+    """From the list of syncs to the payload, by what is clicked and typed."""
+    looking.enter()
+    page = looking.page
+    page.get_by_role("link", name="sync.crm").first.click()
+    page.get_by_role("link", name="View records").click()
+    assert {"a1", "b2", "c3", "d4", "(none)"} <= set(looking.keys())
+    page.get_by_role("navigation", name="Status").get_by_role("link", name="Rejected").click()
+    assert ["b2"] == looking.keys()
+    expect(page.get_by_role("cell", name="isn't an address")).to_be_visible()
+    page.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("details pre")).to_contain_text(HOSTILE)
+    assert 1 == page.locator("script").count()
+
+    page.get_by_role("link", name="All", exact=True).click()
+    page.keyboard.press("/")
+    page.keyboard.type("a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("searchbox")).to_have_value("a")
+    assert ["a1"] == looking.keys()
+
+
+def test_what_is_found_is_downloaded(looking: Looking, tmp_path: Path) -> None:
+    looking.enter()
+    looking.go(f"{SYNC}/records?status=rejected")
+    with looking.page.expect_download() as coming:
+        looking.page.get_by_role("link", name="CSV").first.click()
+    coming.value.save_as(tmp_path / "records.csv")
+    assert "sync.crm-rejected.csv" == coming.value.suggested_filename
+    with (tmp_path / "records.csv").open(newline="") as file:
+        assert ["b2"] == [row["identifier"] for row in csv.DictReader(file)]
+
+
+def test_rejects_are_grouped_by_what_was_said(looking: Looking) -> None:
+    """And each reason leads to its records."""
+    looking.enter()
+    looking.go(SYNC)
+    looking.page.get_by_role("link", name="Reasons").click()
+    expect(looking.page.get_by_role("cell", name="100.0 %")).to_be_visible()
+    looking.page.get_by_role("link", name="its records").click()
+    assert ["b2"] == looking.keys()
+    looking.page.get_by_role("link", name="show all reasons").click()
+    expect(looking.page.get_by_text("Only with the reason")).to_have_count(0)
+
+
+def test_dead_letters_show_what_a_replay_would_send(looking: Looking) -> None:
+    looking.enter()
+    looking.go(f"{SYNC}/queue")
+    assert ["b2"] == looking.keys()
+    expect(looking.page.get_by_text("ondatra replay sync.crm")).to_be_visible()
+    looking.page.locator("summary").click()
+    expect(looking.page.locator("details pre")).to_contain_text('"email"')
+
+
+def test_without_scripts_the_page_is_whole(chromium: Browser, server: PageServer) -> None:
+    """Filters are links, a search is a form, a payload opens by itself."""
+    context = chromium.new_context(viewport=WIDE, java_script_enabled=False)
+    looking = Looking(context, server)
+    looking.enter()
+    looking.go(f"{SYNC}/records")
+    looking.page.get_by_role("searchbox").fill("b")
+    looking.page.get_by_role("button", name="Search").click()
+    assert ["b2"] == looking.keys()
+    looking.page.locator("summary").click()
+    expect(looking.page.locator("details pre")).to_be_visible()
+    context.close()
+
+
+def test_a_keyboard_gets_past_the_top_and_sees_where_it_is(looking: Looking) -> None:
+    looking.enter()
+    looking.page.keyboard.press("Tab")
+    skip = looking.page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    looking.page.keyboard.press("Enter")
+    looking.page.keyboard.press("Tab")
+    looking.page.keyboard.press("Tab")
+    focused = looking.page.locator(":focus")
+    expect(focused).to_have_text("sync.crm")
+    assert "solid" == focused.evaluate("element => getComputedStyle(element).outlineStyle")
+
+
+PAGES = ["", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("window", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_pages_fit_their_window_in_light_and_dark(
+    chromium: Browser, server: PageServer, shop: Shop, tmp_path: Path, scheme: str, window: dict[str, int]
+) -> None:
+    """Each leaves a picture in `pictures`, to be looked at."""
+    context = chromium.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
+    looking = Looking(context, server)
+    looking.enter()
+    newest = shop.workspace.history.runs("sync.crm")[0].run_id
+    for path in [*PAGES, f"{SYNC}/runs/{newest}"]:
+        looking.go(path)
+        if looking.page.locator("summary").count():
+            looking.page.locator("summary").first.click()
+        name = path.replace("/", ".").strip(".") or "syncs"
+        looking.page.screenshot(path=tmp_path / "pictures" / f"{name}-{scheme}.png", full_page=True)
+        assert not looking.is_wider_than_the_window(), path
+        colours = looking.page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()")
+        assert (scheme == "dark") == (int(colours.split(",")[0]) < 128)
+    context.close()
+
+
+class Gate:
+    """An API that takes so many calls, and then none until it is opened."""
+
+    def __init__(self, calls: int) -> None:
+        self._left = calls
+        self._lock = threading.Lock()
+        self.is_reached = threading.Event()
+        self.is_open = threading.Event()
+
+    def take(self) -> None:
+        with self._lock:
+            self._left -= 1
+            is_shut = self._left < 0
+        if is_shut:
+            self.is_reached.set()
+            assert self.is_open.wait(PAGE_SECONDS)
+
+
+@pytest.fixture
+def gate() -> Iterator[tuple[str, Gate]]:
+    """Its address, and the gate."""
+    gate = Gate(calls=150)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            gate.take()
+            self.send_response(201)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", gate
+    gate.is_open.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_run_is_watched_while_it_goes_on(chromium: Browser, tmp_path: Path, gate: tuple[str, Gate]) -> None:
+    """How far it is, its records so far, and its end, without anybody reloading the page."""
+    url, api = gate
+    shop = Shop.at(tmp_path / "running", url=url)
+    write_contacts(shop.root, **{f"k{number:03}": f"{number}@example.com" for number in range(250)})
+    server = PageServer(ProjectReader(shop.root), listen(0))
+    server.start()
+    running = threading.Thread(target=run, args=(shop,))
+    running.start()
+    try:
+        assert api.is_reached.wait(PAGE_SECONDS)
+        context = chromium.new_context(viewport=WIDE)
+        looking = Looking(context, server)
+        looking.enter()
+        expect(looking.page.get_by_text("running").first).to_be_visible()
+        looking.go(SYNC)
+        looking.page.get_by_role("link", name="A run goes on").click()
+        expect(looking.page.get_by_text("100 records so far, 150 keys to go")).to_be_visible()
+        looking.page.screenshot(path=tmp_path / "pictures" / "running.png")
+        run_page = looking.page.url
+        looking.page.get_by_role("link", name="View records").click()
+        looking.page.get_by_role("link", name="Success").click()
+        assert 50 == len(looking.keys())
+        looking.page.get_by_role("link", name="Pending").click()
+        assert 50 == len(looking.keys())
+
+        looking.page.goto(run_page)
+        expect(looking.page.locator("main[data-live]")).to_have_count(1)
+        api.is_open.set()
+        expect(looking.page.get_by_text("succeeded", exact=True).first).to_be_visible()
+        expect(looking.page.locator("main[data-live]")).to_have_count(0)
+        expect(looking.page.get_by_role("row", name="succeeded delivered 250 0 0 250")).to_be_visible()
+        assert [] == looking.complaints
+        context.close()
+    finally:
+        api.is_open.set()
+        running.join()
+        server.stop()

@@ -1,0 +1,114 @@
+"""Pages as a browser without scripts would have them: their text, elements and links."""
+
+import asyncio
+import dataclasses
+import html.parser
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ondatra_dagster.browser.app import records_app
+from ondatra_dagster.browser.project_reader import ProjectReader
+
+PORT = 8323
+HOST = f"127.0.0.1:{PORT}"
+TOKEN = "a-token-that-nobody-else-knows"
+COOKIE = f"ondatra_ui_{PORT}"
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attributes}))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """An answer, read."""
+
+    answer: httpx.Response
+    text: str
+    elements: list[tuple[str, dict[str, str]]]
+
+    @classmethod
+    def at(cls, answer: httpx.Response) -> "Looked":
+        reader = _Reader()
+        reader.feed(answer.text)
+        text = re.sub(r"\s+", " ", "\n".join(reader.texts))
+        return cls(answer, text, reader.elements)
+
+    @property
+    def status(self) -> int:
+        return self.answer.status_code
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of each such element."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def links(self) -> list[str]:
+        return [each["href"] for each in self.all("a")]
+
+
+class Client:
+    """A browser's side of the wire; no port is opened for it. Cookies stay."""
+
+    def __init__(self, project: ProjectReader, cookies: dict[str, str]) -> None:
+        self._app = records_app(project, port=PORT, token=TOKEN)
+        self._cookies = httpx.Cookies(cookies)
+
+    def get(self, address: str, **more: Any) -> httpx.Response:
+        return self.request("GET", address, **more)
+
+    def request(self, method: str, address: str, **more: Any) -> httpx.Response:
+        return asyncio.run(self._request(method, address, **more))
+
+    def get_as_it_stands(self, target: str) -> httpx.Response:
+        return asyncio.run(self._request("GET", "/", transport=AsItStands(self._app, target)))
+
+    async def _request(
+        self, method: str, address: str, *, transport: httpx.AsyncBaseTransport | None = None, **more: Any
+    ) -> httpx.Response:
+        transport = transport or httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=f"http://{HOST}", cookies=self._cookies
+        ) as client:
+            answer = await client.request(method, address, **more)
+            self._cookies = client.cookies
+        return answer
+
+
+class AsItStands(httpx.AsyncBaseTransport):
+    """Asks for just the path that was written: a client would take the dots out of it."""
+
+    def __init__(self, app: ASGIApp, target: str) -> None:
+        self._app = app
+        self._target = target
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            path, _, query = self._target.partition("?")
+            asked = {"path": unquote(path), "raw_path": path.encode(), "query_string": query.encode()}
+            await self._app({**scope, **asked}, receive, send)
+
+        return await httpx.ASGITransport(app).handle_async_request(request)
+
+
+class Reader:
+    """Who looks at the pages of a project, let in or not."""
+
+    def __init__(self, project: ProjectReader, *, is_in: bool = True) -> None:
+        self.client = Client(project, {COOKIE: TOKEN} if is_in else {})
+
+    def __call__(self, address: str) -> Looked:
+        return Looked.at(self.client.get(address))

@@ -1,0 +1,126 @@
+"""Who is let in: the page shows customers' rows, and any page in the user's browser could ask for it."""
+
+import pytest
+from support.pages import COOKIE, HOST, PORT, TOKEN, Looked, Reader
+from support.shop import Shop
+
+from ondatra_dagster.browser.app import PAGES
+from ondatra_dagster.browser.door import HEADERS
+from ondatra_dagster.browser.project_reader import ProjectReader
+
+ADDRESSES = ["/", "/syncs/sync.crm", "/syncs/sync.crm/records", "/syncs/sync.crm/records.csv", "/nowhere"]
+
+
+@pytest.fixture
+def stranger(ran: Shop) -> Reader:
+    return Reader(ProjectReader(ran.root), is_in=False)
+
+
+def test_the_token_opens_the_page_once_and_a_cookie_from_then_on(stranger: Reader) -> None:
+    """An address with the token in it mustn't stay in the browser's history."""
+    first = stranger.client.get(f"/syncs/sync.crm?page=1&token={TOKEN}&x=a+b")
+    assert (303, f"http://{HOST}/syncs/sync.crm?page=1&x=a+b") == (
+        first.status_code,
+        first.headers["location"],
+    )
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith(f"{COOKIE}={TOKEN}; ")
+    for flag in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert flag in cookie
+    assert 200 == stranger("/").status
+
+
+def test_who_is_in_loses_the_token_from_the_address_too(look: Reader) -> None:
+    """The printed address is opened a second time, and by then the browser has the cookie."""
+    answer = look.client.get("/?token=whatever")
+    assert (303, f"http://{HOST}/") == (answer.status_code, answer.headers["location"])
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], f"{TOKEN}x", "ü", "\ud800"])
+def test_without_the_token_nothing_is_told(stranger: Reader, address: str, token: str | None) -> None:
+    """Not even whether there is such a sync, nor how the project is called."""
+    asked = {} if token is None else {"token": token.encode("utf-8", "surrogatepass")}
+    told = Looked.at(stranger.client.get(address, params=asked))
+    assert 403 == told.status
+    assert "use the address that `ondatra ui` printed" in told.text
+    assert "shop" not in told.answer.text
+    assert "set-cookie" not in told.answer.headers
+
+
+@pytest.mark.parametrize("cookie", [f"{COOKIE}=wrong", f"ondatra_ui_1={TOKEN}", f"{COOKIE}=", "=;=;", "\x01"])
+def test_a_wrong_cookie_is_none(stranger: Reader, cookie: str) -> None:
+    """One of another port is another project's."""
+    assert 403 == stranger.client.get("/", headers={"cookie": cookie}).status_code
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        f"evil.example:{PORT}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        f"127.0.0.1:{PORT}.evil.example",
+        f"localhost.evil.example:{PORT}",
+        f"0.0.0.0:{PORT}",
+        "",
+    ],
+)
+def test_a_foreign_host_is_refused_even_with_the_token(look: Reader, host: str) -> None:
+    """A name of somebody else's can be made to lead here: then their page would be this one's."""
+    for address in (f"/?token={TOKEN}", "/", "/assets/page.css"):
+        told = Looked.at(look.client.get(address, headers={"host": host}))
+        assert 403 == told.status
+        assert "this machine only" in told.text
+
+
+def test_localhost_is_this_machine(stranger: Reader) -> None:
+    answer = stranger.client.get(f"/?token={TOKEN}", headers={"host": f"localhost:{PORT}"})
+    assert f"http://localhost:{PORT}/" == answer.headers["location"]
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "/%0d%0aSet-Cookie:%20a=b", "/%3Fx"])
+def test_a_redirect_leads_nowhere_else(stranger: Reader, path: str) -> None:
+    """A link that bears the right token and a strange path."""
+    answer = stranger.client.get(f"http://{HOST}{path}?token={TOKEN}")
+    assert answer.headers["location"].startswith(f"http://{HOST}/")
+    assert "a=b" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+def test_the_page_is_for_looking_only(look: Reader, method: str) -> None:
+    """Nothing can be changed, so nothing can be made to change by a page of somebody else's."""
+    answer = look.client.request(method, "/syncs/sync.crm")
+    assert (405, "GET, HEAD") == (answer.status_code, answer.headers["allow"])
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "/assets/page.css", "/assets/page.js"])
+def test_every_answer_has_the_headers_that_guard_it(look: Reader, stranger: Reader, address: str) -> None:
+    """Those of refusals too."""
+    for reader in (look, stranger):
+        headers = reader.client.get(address).headers
+        assert HEADERS == {name: headers[name] for name in HEADERS}
+
+
+def test_nothing_from_elsewhere_is_loaded_or_run() -> None:
+    """Should HTML come through one day, it still can't run, or send anything anywhere."""
+    policy = dict(part.strip().split(" ", 1) for part in HEADERS["Content-Security-Policy"].split(";"))
+    assert "'none'" == policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"]
+    assert "'self'" == policy["script-src"] == policy["style-src"] == policy["form-action"]
+
+
+def test_head_tells_what_get_would(look: Reader) -> None:
+    answer = look.client.request("HEAD", "/syncs/sync.crm")
+    assert (200, b"") == (answer.status_code, answer.content)
+
+
+def test_who_is_refused_may_ask_again(stranger: Reader) -> None:
+    """Another site's link leads here without the cookie; from this page it is sent."""
+    assert "" in stranger("/syncs/sync.crm").links
+
+
+def test_every_page_is_behind_the_door(stranger: Reader) -> None:
+    """One that is added later too."""
+    for path in PAGES:
+        assert 403 == stranger(path.replace("{", "").replace("}", "")).status

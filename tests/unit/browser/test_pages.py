@@ -1,0 +1,237 @@
+"""What the pages show of a project that has run, not always well."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from support.pages import Reader
+from support.ran_shop import DAGSTER_RUN, HOSTILE, HOSTILE_KEY, run
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.sync.hold import pause, resume
+from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.tracking.history import Result
+
+SYNC = "/syncs/sync.crm"
+
+
+@pytest.fixture
+def runs(ran: Shop) -> list[str]:
+    """The newest first; the first of them is the dry one."""
+    return [run.run_id for run in ran.workspace.history.runs("sync.crm", with_dry=True)]
+
+
+@pytest.fixture
+def empty(tmp_path: Path, api: DemoApi) -> Reader:
+    """A project that nobody has run."""
+    return Reader(ProjectReader(Shop.at(tmp_path / "new", url=api.url).root))
+
+
+def test_the_first_page_says_how_each_sync_stands(look: Reader) -> None:
+    told = look("/")
+    assert 200 == told.status
+    assert SYNC in told.links
+    assert "sync.crm Demo · Contact ! rejects 1" in told.text
+    assert "1 sync · 1 to look at · 1 key to be delivered" in told.text
+    assert ["2 of the last 3 runs succeeded"] == [each["aria-label"] for each in told.all("svg")]
+
+
+def test_a_sync_that_never_ran_says_so(empty: Reader) -> None:
+    """And all its pages are there."""
+    assert "never ran" in empty("/").text
+    assert "It has never run" in empty(SYNC).text
+    assert "sync.crm has no records yet." in empty(f"{SYNC}/records").text
+    assert "No record ended so." in empty(f"{SYNC}/reasons").text
+    assert "There is no queue yet" in empty(f"{SYNC}/queue").text
+
+
+def test_a_sync_shows_its_runs_the_newest_first(look: Reader, runs: list[str]) -> None:
+    """The dry one is marked, and has no records to look at."""
+    told = look(SYNC)
+    shown = [link for link in told.links if link.startswith(f"{SYNC}/runs/")]
+    assert [f"{SYNC}/runs/{each}" for each in runs] == list(dict.fromkeys(shown[3:]))
+    assert "◌ dry 1 created" in told.text
+    assert "push__sync__crm__sensor" in told.text
+    assert [f"{SYNC}/records?run={each}" for each in runs[1:]] == [
+        link for link in told.links if "records?run" in link
+    ]
+
+
+def test_a_chart_is_told_in_words_too(look: Reader) -> None:
+    """Who sees no picture, or no colours, has the numbers."""
+    (chart,) = look(SYNC).all("svg")
+    assert "Rows of the last 3 runs: " in chart["aria-label"]
+    assert "1 rejected" in chart["aria-label"]
+
+
+def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> None:
+    """What became of how many rows; to its records; to Dagster."""
+    first = look(f"{SYNC}/runs/{runs[-1]}")
+    assert "planned what the queue held for this run 3 0 0 3" in first.text
+    assert "succeeded delivered 2 0 0 2" in first.text
+    assert "rejected refused, or tried too often 1 0 0 1" in first.text
+    assert "invalid set aside for their key 1 0 0 1" in first.text
+    assert f"{SYNC}/records?run={runs[-1]}" in first.links
+    newest = look(f"{SYNC}/runs/{runs[1]}")
+    assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}" in newest.links
+
+
+def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
+    told = look(f"{SYNC}/runs/{runs[2]}")
+    assert "First errors" in told.text
+    assert "<i>down</i>" in told.text
+
+
+def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
+    told = look(f"{SYNC}/runs/{runs[0]}")
+    assert "A dry run: 1 created" in told.text
+    assert "destination after 5" in told.text or "destination after" in told.text
+    assert f"{SYNC}/records?run={runs[0]}" not in told.links
+
+
+def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> None:
+    """Its counts stay in the history."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run(shop).summary.run_id
+    assert run_id
+    shop.workspace.tracking.remove_run("sync.crm", run_id)
+    told = Reader(ProjectReader(shop.root))(f"{SYNC}/runs/{run_id}")
+    assert "The records of this run are gone" in told.text
+    assert "Records are kept for 14 days." in told.text
+    assert f"{SYNC}/records?run={run_id}" not in told.links
+
+
+def test_the_queue_shows_what_a_replay_would_send(look: Reader) -> None:
+    """And the command that does it: the page does nothing."""
+    told = look(f"{SYNC}/queue")
+    assert "ondatra replay sync.crm" in told.text
+    assert "b2" in told.text
+    assert "refused at once" in told.text
+    assert [] == told.all("button")
+
+
+def test_who_holds_a_sync_is_told(ran: Shop, look: Reader) -> None:
+    sync = ran.workspace.sync("sync.crm")
+    pause(sync)
+    try:
+        assert "‖ paused" in look("/").text
+        assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on" in look(f"{SYNC}/queue").text
+    finally:
+        resume(sync)
+
+
+def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
+    """Else one wonders why everything waits."""
+    shop = Shop.at(tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'})
+    assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
+
+
+def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
+    """It can't say so itself, and the page mustn't wait for it for ever."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run(shop).summary.run_id
+    history = shop.workspace.history
+    before = history.run("sync.crm", run_id or "")
+    assert before
+    history.begin(dataclasses.replace(before, result=Result.RUNNING, ended_at=None))
+    lock = shop.workspace.sync("sync.crm").queue.with_suffix(".lock")
+    lock.write_text("process 999999999 (delivers)")
+    look = Reader(ProjectReader(shop.root))
+    told = look("/")
+    assert "✕ failing" in told.text
+    assert "✕ crashed" in told.text
+    assert not any("data-live" in each for each in look(f"{SYNC}/runs/{run_id}").all("main"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/reasons?status=waiting", f"{SYNC}/queue"],
+)
+def test_what_others_wrote_is_shown_as_text(look: Reader, address: str) -> None:
+    """In a payload, a key, a reason, the project's own name: it makes no element, and nothing runs."""
+    told = look(address)
+    assert [{"src": "/assets/page.js", "defer": ""}] == told.all("script")
+    assert [] == told.all("i") or all("class" in each for each in told.all("i"))
+    assert [] == [each for each in told.all("b") if each]
+    names = {name for _, attributes in told.elements for name in attributes}
+    assert [] == sorted(name for name in names if name.startswith("on") or name == "style")
+    assert "my <shop>" in told.text
+
+
+def test_hostile_text_is_there_to_be_read(look: Reader) -> None:
+    """It isn't taken out either: it may be why a row was refused."""
+    assert HOSTILE in look(f"{SYNC}/records?status=rejected").text
+    assert HOSTILE_KEY in look(f"{SYNC}/records").text
+
+
+def test_every_link_of_every_page_leads_somewhere(look: Reader) -> None:
+    """A page that is renamed must not leave dead links."""
+    seen: set[str] = set()
+    coming = ["/"]
+    while coming:
+        address = coming.pop()
+        if address in seen or not address.startswith("/"):
+            continue
+        seen.add(address)
+        answer = look.client.get(address)
+        assert 200 == answer.status_code, address
+        if answer.headers["content-type"].startswith("text/html"):
+            coming += look(address).links
+    assert len(seen) > 30
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("/nowhere", "There is no page at this address"),
+        ("/syncs/sync.crmm", "did you mean 'sync.crm'?"),
+        (f"{SYNC}/runs/20261118T120000Z-abcdef", "in its history; its page lists those"),
+        (f"{SYNC}/records?run=x", "sync.crm has no records of a run 'x'"),
+        (f"{SYNC}/records?status=rejectd", "there is no status 'rejectd'; did you mean 'rejected'?"),
+        (f"{SYNC}/records?page=0", "page can't be '0'; it is a number from 1 to"),
+        (f"{SYNC}/records?page=-1", "page can't be '-1'"),
+        (f"{SYNC}/records?page=9999999999999999999999", "page can't be"),
+        (f"{SYNC}/records?page=²", "page can't be '²'"),
+        (f"{SYNC}/records.xlsx", "records can't be had as 'xlsx'"),
+        (f"{SYNC}/records.csv?limit=many", "limit can't be 'many'"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(look: Reader, address: str, sentence: str) -> None:
+    told = look(address)
+    assert 404 == told.status
+    assert sentence.casefold() in told.text.casefold()
+    assert "Traceback" not in told.text
+
+
+def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> None:
+    """With what to do, as the commands say it."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run(shop).summary.run_id
+    file = Path(shop.workspace.tracking.run_address("sync.crm", run_id or "")) / "records_updated.0.parquet"
+    file.write_bytes(b"no Parquet")
+    look = Reader(ProjectReader(shop.root))
+    for address in (f"{SYNC}/records", f"{SYNC}/records.csv"):
+        told = look(address)
+        assert 500 == told.status
+        assert "can't be read" in told.text
+        assert "bring it back from a backup" in told.text
+
+
+def test_a_page_that_may_change_looks_again_by_itself(look: Reader, runs: list[str]) -> None:
+    """And one that doesn't leaves its reader alone."""
+    assert ["15"] == [each["data-live"] for each in look("/").all("main")]
+    assert not any("data-live" in each for each in look(f"{SYNC}/runs/{runs[1]}").all("main"))
+
+
+def test_tables_have_captions_and_heads(look: Reader) -> None:
+    """Who hears the page has to know what a number is about."""
+    for address in ("/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"):
+        told = look(address)
+        assert len(told.all("table")) == len(told.all("caption")) > 0
+        assert {"col", "row"} == {each["scope"] for each in told.all("th")}
+        assert 1 == len(told.all("h1")) == len(told.all("main"))
+        assert "#main" in told.links

@@ -1,0 +1,93 @@
+"""The page over a real connection: what a browser does to it, and what is left when something breaks."""
+
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from support.record_stores import a_record
+from support.shop import Shop
+
+from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.browser.server import PageServer, listen
+from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.tracking.addresses import BatchType
+
+PATIENCE_SECONDS = 60  # a busy machine
+RUNS = [f"20261118T12{number:02}00Z-abcdef" for number in range(3)]
+CSV = "/syncs/sync.crm/records.csv"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> Shop:
+    """Three runs of some megabytes."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    for run in RUNS:
+        records = [a_record(str(number), payload=f'{{"x":"{"y" * 500}"}}') for number in range(10_000)]
+        shop.workspace.tracking.publish("sync.crm", run, BatchType.UPDATED, 0, records)
+    return shop
+
+
+@pytest.fixture
+def server(shop: Shop) -> Iterator[PageServer]:
+    server = PageServer(ProjectReader(shop.root), listen(0))
+    server.start()
+    yield server
+    server.stop()
+
+
+def ask(server: PageServer, path: str) -> http.client.HTTPResponse:
+    parts = urlsplit(server.address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_SECONDS)
+    cookie = f"ondatra_ui_{server.port}={parse_qs(parts.query)['token'][0]}"
+    connection.request("GET", path, headers={"Cookie": cookie, "Connection": "close"})
+    return connection.getresponse()
+
+
+def test_a_download_comes_whole(server: PageServer) -> None:
+    """Longer than what is sent at once."""
+    with ask(server, CSV) as answer:
+        assert 30_001 == len(answer.read().splitlines())
+
+
+def test_who_leaves_in_the_middle_of_a_download_harms_nobody(server: PageServer) -> None:
+    with ask(server, CSV) as answer:
+        assert answer.read(1000)
+    with ask(server, CSV) as answer:
+        assert 30_001 == len(answer.read().splitlines())
+
+
+def test_a_download_that_breaks_off_is_not_taken_for_a_whole_one(
+    server: PageServer, shop: Shop, said: Callable[[], str]
+) -> None:
+    """A file of an older run is damaged, which shows when the newer ones are sent."""
+    folder = Path(shop.workspace.tracking.run_address("sync.crm", RUNS[0]))
+    (folder / "records_updated.0.parquet").write_bytes(b"no Parquet")
+    with ask(server, CSV) as answer:
+        assert 200 == answer.status
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+    told = said()
+    assert "a download was cut off: " in told
+    assert "bring it back from a backup" in told
+    assert "Traceback" not in told
+
+
+def test_many_look_at_once(server: PageServer) -> None:
+    """A browser opens several pages; each asks queue, history and files."""
+    answers: list[int] = []
+
+    def look() -> None:
+        for path in ("/", "/syncs/sync.crm", "/syncs/sync.crm/records", "/syncs/sync.crm/queue"):
+            with ask(server, path) as answer:
+                answer.read()
+                answers.append(answer.status)
+
+    lookers = [threading.Thread(target=look) for _ in range(8)]
+    for looker in lookers:
+        looker.start()
+    for looker in lookers:
+        looker.join()
+    assert [200] * 32 == answers

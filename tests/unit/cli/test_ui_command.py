@@ -1,0 +1,84 @@
+"""`ondatra ui` as its user has it: an address to open, and Ctrl-C."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from support.shop import Shop
+from support.terminal import Terminal
+
+PATIENCE_SECONDS = 60  # a busy machine
+Served = tuple[subprocess.Popen[str], str]
+
+
+@pytest.fixture
+def served(shop: Shop) -> Iterator[Served]:
+    """The command, and the address that it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ondatra_dagster.cli.main", "ui", "--port", "0"],
+        cwd=shop.root,
+        stderr=subprocess.PIPE,
+        text=True,
+        # where Ctrl-C is ignored, as in a background shell, it would be here too
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stderr
+    with process, process.stderr:
+        yield process, process.stderr.readline()
+        process.kill()
+
+
+def get(address: str) -> tuple[int, str]:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_SECONDS)
+    connection.request("GET", f"{parts.path}?{parts.query}")
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_the_address_that_is_printed_opens_the_page(served: Served, shop: Shop) -> None:
+    """And one without its token doesn't. The token stays in a file of the owner's."""
+    process, said = served
+    found = re.fullmatch(
+        r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said
+    )
+    assert found, said
+    assert 303 == get(found[1])[0]
+    assert 403 == get(found[1].replace(found[2], "x"))[0]
+    assert found[2] == (shop.root / ".ondatra" / "ui-token").read_text()
+    assert process.poll() is None
+
+
+def test_ctrl_c_ends_it_well(served: Served) -> None:
+    process, _ = served
+    process.send_signal(signal.SIGINT)
+    assert 0 == process.wait(PATIENCE_SECONDS)
+    assert process.stderr
+    assert "" == process.stderr.read()
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_port_that_is_taken_is_a_sentence(ondatra: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = ondatra("ui", "--port", str(port))
+    assert (1, "") == (said.code, said.out)
+    assert f"port {port} is in use, perhaps by another `ondatra ui`; take another one" in said.err
+
+
+def test_outside_of_a_project_it_says_so(ondatra: Terminal, tmp_path, monkeypatch) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.chdir(tmp_path / "nothing")
+    said = ondatra("ui")
+    assert (1, "") == (said.code, said.out)
+    assert "is in no project" in said.err
