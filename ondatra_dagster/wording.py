@@ -21,6 +21,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+def took(seconds: float) -> str:
+    """How long something took, as exactly as one wants to know: 0.3 s, 42 s, 5 min."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 def set_aside(rows: int) -> str:
     """What a model's check and its sink's say of rows that can't be told apart."""
     return f"{count(rows, 'row')} set aside, without a key of {'its' if rows == 1 else 'their'} own"

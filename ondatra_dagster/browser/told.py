@@ -49,11 +49,6 @@ def time_of(value: datetime | None) -> Content:
     return element("time", moment(value), datetime=whole, title=whole)
 
 
-def took(seconds: float) -> str:
-    """How long something took, as exactly as one wants to know."""
-    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
-
-
 def ago(value: datetime | None, now: datetime) -> Content:
     """How long ago, with the time itself where one points at it."""
     if value is None:

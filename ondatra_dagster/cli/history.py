@@ -5,13 +5,18 @@ import click
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.forecast_told import moved
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import put_json, put_table, say
+from ondatra_dagster.cli.output import as_cell, put_json, put_table, say, shortened, terminal_width
 from ondatra_dagster.sync.forecast import expected_of
 from ondatra_dagster.sync.summary import Cell, grid_of
 from ondatra_dagster.tracking.history import PastRun
-from ondatra_dagster.wording import moment
+from ondatra_dagster.wording import moment, took
 
-HEAD = ("run", "sync", "started", "by", "versions", "delivered", "rejected", "failed", "result")
+COUNTED = (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED, Cell.INVALID)
+HEAD = (
+    *("run", "sync", "started", "took", "by", "mode", "why", "versions"),
+    *("delivered", "rejected", "failed", "invalid", "result"),
+)
+SHRINKS = ("result", "why", "by")  # where a terminal is too narrow, in this order
 
 
 @click.command("history")
@@ -32,23 +37,29 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
         for run in runs:
             put_json(_object(run))
     elif runs:
-        put_table(HEAD, map(_row, runs))
+        put_table(HEAD, shortened(HEAD, map(_row, runs), width=terminal_width(), shrinks=SHRINKS))
     else:
         say("no sync has run yet")
     return 0
 
 
-def _row(run: PastRun) -> tuple[object, ...]:
+def _row(run: PastRun) -> tuple[str, ...]:
     grid = grid_of(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
-    counts = [grid.count(cell) for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED)]
-    versions = f"{_version(run.version_from)}→{_version(run.version_to)}"
-    return (run.run_id, run.sync_id, moment(run.started_at), run.trigger, versions, *counts, _result(run))
+    return (
+        *(run.run_id, run.sync_id, moment(run.started_at)),
+        took((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "",
+        *(run.trigger, run.mode.value, run.reason),
+        f"{_version(run.version_from)}→{_version(run.version_to)}",
+        *(str(grid.count(cell)) for cell in COUNTED),
+        as_cell(_result(run)),
+    )
 
 
 def _result(run: PastRun) -> str:
-    """How it ended; of a dry run also what it said would happen."""
+    """How it ended, and the first thing that went wrong; of a dry run also what it said would happen."""
     expected = expected_of(run)
-    return f"{run.result.value}: {moved(expected)}" if expected else run.result.value
+    told = moved(expected) if expected else next(iter(run.first_errors), "")
+    return ": ".join(filter(None, (run.result.value, told)))
 
 
 def _version(version: int | None) -> str:

@@ -8,7 +8,7 @@ from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.pages.sync import versions
 from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, heading, section, table
 from ondatra_dagster.browser.standing import counted, forecast_told, result_of, seconds_of
-from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of, took
+from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of
 from ondatra_dagster.browser.ways import crumbs, ways
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -17,7 +17,7 @@ from ondatra_dagster.sync.progress import Progress, progress
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, took
 
 MEANINGS = {
     Cell.PLANNED: "what the queue held for this run",

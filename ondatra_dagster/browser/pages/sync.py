@@ -34,7 +34,6 @@ from ondatra_dagster.browser.told import (
     number,
     progress_told,
     time_of,
-    took,
     until,
 )
 from ondatra_dagster.browser.ways import crumbs, ways
@@ -42,7 +41,7 @@ from ondatra_dagster.sync.progress import Progress
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, took
 
 SHOWN = 25  # runs of a page
 CHARTED = 40

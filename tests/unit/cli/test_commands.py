@@ -172,8 +172,16 @@ def test_history_has_each_run_the_newest_first(shop: Shop, ondatra: Terminal) ->
     )
     assert {"insert": 0, "update": 1, "delete": 0} == newest["grid"]["succeeded"]  # type: ignore[index]
     table = ondatra("history").out.splitlines()
-    assert ["ondatra", "run"] == table[1].split()[4:6]
+    assert "ondatra run incremental version 1 is new 0→1 1 0 0 0 succeeded" in " ".join(table[1].split())
+    assert "ondatra run full the first run sends the whole table -→0 2 0" in " ".join(table[2].split())
     assert 3 == len(table)
+
+
+def test_history_says_why_a_run_failed(shop: Shop, ondatra: Terminal, api: DemoApi) -> None:
+    """Without a look into a log."""
+    api.fail(status=403, times=None)
+    ondatra.run(shop)
+    assert "a fault that was asked for" in ondatra("history").out
 
 
 @pytest.mark.parametrize("verb", ["history", "dead", "replay"])
