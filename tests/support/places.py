@@ -55,6 +55,10 @@ class Place:
         with self.files.open_output_stream(f"{self.root}/{name}", compression=None) as file:
             file.write(content)
 
+    def clear(self) -> None:
+        """Let all of it be gone."""
+        self.files.delete_dir_contents(self.root)
+
     def table(self, name: str) -> pa.Table:
         return pq.read_table(io.BytesIO(self.read(name)), partitioning=None)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from support.places import Place
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, InvalidRow, Layout, Segment
 from ondatra_dagster.delivery.journal import Journal
@@ -136,6 +137,7 @@ class Desk:
     base_url: str = "https://api.example.com"
     batch_size: int = 100
     functions: frozenset[str] = frozenset({"push", "finalize"})
+    records: str | None = None  # where they are kept; in a folder of the project unless somebody says
 
     @property
     def sync(self) -> Sync:
@@ -164,7 +166,7 @@ class Desk:
 
     @property
     def tracking(self) -> TrackingStore:
-        return TrackingStore(str(self.state / "tracking"))
+        return TrackingStore(self.records or str(self.state / "tracking"))
 
     @property
     def history(self) -> History:
@@ -194,3 +196,9 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(state=tmp_path)
+
+
+@pytest.fixture
+def desk_anywhere(tmp_path: Path, at: Place) -> Desk:
+    """Each place where records can be kept has a turn."""
+    return Desk(state=tmp_path, records=at.address)

@@ -21,6 +21,12 @@ DAY = 86_400
 SYNC = "sync.contacts"
 
 
+@pytest.fixture
+def desk(desk_anywhere):
+    """A bucket has to do what a folder does."""
+    return desk_anywhere
+
+
 def prune(desk, *, days: int | None = 14, is_logged: bool = True, syncs=None) -> Done:
     settings = read_settings(desk.state, {})
     log = SyncLog(settings, desk.tracking)
@@ -39,14 +45,12 @@ def a_life(desk) -> None:
     desk.api.take()
 
 
-def test_runs_past_their_retention_go_with_their_frontiers(desk):
+def test_runs_past_their_retention_go_with_their_frontiers(desk, at):
     """Fourteen days are what the built-in store is for."""
     a_life(desk)
     runs = desk.tracking.runs(SYNC)
-    folders = [
-        desk.state / "tracking" / "sync_tracking_datasets" / "1" / SYNC / run_id for run_id in runs[:4]
-    ]
-    size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
+    folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in runs[:4]]
+    size = sum(len(at.read(f"{folder}/{name}")) for folder in folders for name in at.names(folder))
     done = prune(desk)
     assert runs[4:] == desk.tracking.runs(SYNC) == desk.tracking.frontier_runs(SYNC)
     assert (4, True) == (done.counts["runs"], done.counts["bytes"] >= size)
@@ -170,7 +174,7 @@ def test_a_sync_that_the_project_no_longer_has_is_pruned_too(desk):
 def test_the_runs_of_another_project_in_the_same_place_stay(desk):
     """Its own maintain looks after them."""
     a_life(desk)
-    theirs = TrackingStore(str(desk.state / "tracking"), workspace="theirs")
+    theirs = TrackingStore(desk.records, workspace="theirs")
     log = SyncLog(read_settings(desk.state, {}), theirs)
     now = datetime.fromtimestamp(desk.now, UTC)
     assert 0 == retention.prune(theirs, log, {}, days=14, now=now).counts["runs"]
