@@ -26,7 +26,7 @@ def door_page(status: int, sentence: str) -> Html:
         heading(TITLES[status]),
         element("div", element("p", f"{_begun_large(sentence)}."), again, class_="card refusal"),
     )
-    return whole_page(Page(title=TITLES[status], body=body, status=status), project="ondatra")
+    return whole_page(Page(title=TITLES[status], body=body, status=status), project="records")
 
 
 def _begun_large(sentence: str) -> str:
