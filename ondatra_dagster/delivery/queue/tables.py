@@ -85,6 +85,13 @@ SCHEMA = Schema(
             create table run (run_id text primary key, about text not null, files text not null default '{}')
             """,
         ),
+        (
+            "masked job references",
+            """
+            -- the reference without secrets, for who keeps it elsewhere. Null where there are none in it
+            alter table batch add column masked_job text
+            """,
+        ),
     ),
 )
 
