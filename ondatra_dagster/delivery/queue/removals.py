@@ -22,7 +22,8 @@ META = "select name, value from meta where name in ('watermark', 'removals_upto'
 _CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
 _LINES = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
 _TARGET_LINES = _LINES.format("target")
-_BASE = "iif(base = '', coalesce(tried, ''), base)"
+# what is to be deleted may be there though nobody has heard so; what is to come takes the place of what goes
+_BASE = "iif(base = '' and target = '', coalesce(tried, ''), base)"
 ENDED = f"select count(*) from unit where target = '' and {_CHANGED}"
 # of a part of the table, or of the whole of it
 SHRUNK = f"""

@@ -54,6 +54,7 @@ class Guarded:
     held: str | None = None
     held_after_a_batch: str | None = None
     batch_size: int = 100
+    dies: BaseException | None = None  # who hands rows over
 
     def write(self, rows: Rows) -> None:
         """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
@@ -112,6 +113,8 @@ class Guarded:
     def push(self, parcel: Parcel, journal: object) -> Pushed:
         self.sent += [key.partition(":")[2] for key in parcel.keys]
         self.held = self.held_after_a_batch
+        if self.dies:
+            raise self.dies
         return Pushed(dict.fromkeys(parcel.keys, Outcome.parse(self.status)), calls=1)
 
     @property
@@ -221,6 +224,23 @@ def test_a_lost_queue_knows_what_was_let_go(tmp_path: Path) -> None:
     guarded.status = "ok"
     _, guard = guarded.run()
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_rows_that_may_have_arrived_take_the_places_of_those_that_go(tmp_path: Path) -> None:
+    """After a kill and a lost queue nobody knows of any of them; the table is as large as ever."""
+    guarded = a_delivered(tmp_path, "table", "1", keys(10))
+    guarded.write(keys(10))
+    guarded.dies = Killed()
+    with pytest.raises(Killed):
+        guarded.run()
+    shutil.rmtree(tmp_path / "queue")
+    guarded.dies = None
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["delete"] * 10 + ["insert"] * 10) == (guard.severity, guarded.sent)
 
 
 @pytest.mark.parametrize("kind", ["table", "partition"])
