@@ -90,6 +90,17 @@ def identifier(values: Sequence[Json]) -> str:
     return orjson.dumps(list(values)).decode()
 
 
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "byte", "short", "integer", "long"})
+
+
+def spelling(column_type: str) -> str:
+    """What types share that write a value alike: where it stays the same, identifiers do."""
+    name = column_type.casefold().replace(" ", "")
+    if name in _INTEGERS:
+        return "integer"
+    return f"decimal, scale {name.rstrip(')').partition(',')[2] or 0}" if name.startswith("decimal") else name
+
+
 def differs(base: Mapping[str, Json], target: Mapping[str, Json]) -> bool:
     """Whether two rows of different layouts differ: a column that one doesn't have counts as null there."""
     return any(base.get(name) != target.get(name) for name in {*base, *target})

@@ -34,14 +34,14 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     frontier = ports.tracking.newest_frontier(sync.id)
     is_lost = queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, frontier)
     if is_lost and frontier:
-        refuse_form_of(frontier, sync)
+        refuse_form_of(frontier, sync, source)
         take_over(queue, frontier, now=ports.clock())
         renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
-    settle_form(queue, sync, ports)
+    settle_form(queue, sync, ports, source)
     return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
 
 
@@ -54,7 +54,7 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
     with queue.store.immediate():
         queue.set_meta("table_id", source.table_id)
         queue.set_meta("base_url", sync.config.base_url or "")
-        take_form(queue, sync.form, named_since="")
+        take_form(queue, sync.form.over(source.columns), named_since="")
     before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
     ports.tracking.write_frontier(before)
 

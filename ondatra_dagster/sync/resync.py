@@ -4,6 +4,7 @@ It only prepares the queue; the next run delivers as always.
 """
 
 import dataclasses
+from collections.abc import Collection
 
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.frontier import Frontier
@@ -12,6 +13,7 @@ from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_fo
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
+from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
@@ -65,7 +67,8 @@ class _Resync:
         frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
         table_id = frontier.table_id if frontier else queue.meta("table_id")
         self._is_another_table = table_id != source.table_id
-        self._named_since = _named_since(queue, sync, ports, frontier)
+        self._form = sync.form.over(source.columns)
+        self._named_since = _named_since(queue, frontier, self._form, ports.tracking.runs(sync.id))
 
     def go(self, way: Way) -> int:
         is_elsewhere = known_address(self._queue, self._sync, self._ports) != (
@@ -136,17 +139,17 @@ class _Resync:
             if self._is_another_table:
                 # the rows that were set aside beside it are others, too, and counted from its first version
                 self._queue.forget_meta("invalid_watermark")
-            take_form(self._queue, self._sync.form, named_since=self._named_since)
+            take_form(self._queue, self._form, named_since=self._named_since)
 
     def _forget(self) -> None:
         for statement in FORGET:
             self._queue.store.run(statement)
 
 
-def _named_since(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> str:
+def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Collection[str]) -> str:
     if frontier is None:
-        return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", sync, ports)
-    return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), sync, ports)
+        return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", form, runs)
+    return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), form, runs)
 
 
 def _leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
