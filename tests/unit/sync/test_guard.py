@@ -357,6 +357,20 @@ def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
     assert Severity.ERROR == guarded.run()[1].severity
 
 
+def test_while_nothing_is_sent_nothing_is_let_go(tmp_path: Path) -> None:
+    """The command says so; weeks later nobody would think of it any more."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(5))
+    guarded.held = "it is paused"
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.ERROR, []) == (guard.severity, guarded.sent)
+    guarded.held = None
+    _, guard = guarded.run()
+    assert (Severity.ERROR, []) == (guard.severity, guarded.sent)
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+
+
 def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:
     """Who pauses a sync has a reason that can't wait for a million rows."""
     guarded = Guarded(tmp_path, "merge", "0", batch_size=1, held_after_a_batch="it is paused")
