@@ -92,6 +92,16 @@ SCHEMA = Schema(
             alter table batch add column masked_job text
             """,
         ),
+        (
+            "contents of mirrors",
+            """
+            -- how many rows the API has of each mirror, whose base isn't kept
+            create table content (key text primary key, rows integer not null) without rowid;
+            insert into content select key, value
+                from json_each(coalesce((select value from meta where name = 'contents'), '{}'));
+            delete from meta where name = 'contents'
+            """,
+        ),
     ),
 )
 

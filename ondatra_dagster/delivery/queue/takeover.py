@@ -16,13 +16,19 @@ from ondatra_dagster.delivery.queue.claim import frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, phase, weight_of
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
 from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
-from ondatra_dagster.delivery.queue.removals import CONTENTS, LET_THROUGH
+from ondatra_dagster.delivery.queue.removals import (
+    LET_THROUGH,
+    contents_of,
+    forget_contents,
+    remember_contents,
+)
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import OWED, Queue, dump_layout
 from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
-NOTES = (FORM, NAMED_SINCE, CONTENTS, LET_THROUGH, OWED)
+NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED)
+CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
 TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
 
@@ -75,8 +81,14 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
         written_at=written_at,
         units=_units(queue),
         layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
-        notes={name: note for name in NOTES if (note := queue.meta(name))},
+        notes=_notes(queue),
     )
+
+
+def _notes(queue: Queue) -> dict[str, str]:
+    notes = {name: note for name in NOTES if (note := queue.meta(name))}
+    contents = contents_of(queue.store)
+    return {**notes, CONTENTS: orjson.dumps(contents).decode()} if contents else notes
 
 
 def _units(queue: Queue) -> Iterator[FrontierUnit]:
@@ -121,8 +133,11 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
         queue.forget_meta(*NOTES)
-        for name, note in frontier.notes.items():
-            queue.set_meta(name, note)
+        forget_contents(queue)
+        remember_contents(queue, orjson.loads(frontier.notes.get(CONTENTS, "{}")).items())
+        for name in NOTES:
+            if name in frontier.notes:
+                queue.set_meta(name, frontier.notes[name])
     queue.reload_layouts()
     in_jobs: list[tuple[str, str]] = []
     with queue.store.immediate():

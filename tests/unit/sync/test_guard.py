@@ -55,6 +55,7 @@ class Guarded:
     held_after_a_batch: str | None = None
     batch_size: int = 100
     dies: BaseException | None = None  # who hands rows over
+    base_url: str = "https://api.example.com"
 
     def write(self, rows: Rows) -> None:
         """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
@@ -134,7 +135,14 @@ class Guarded:
             sink=header.sink,
         )
         push = PushSettings(max_attempts=9, batch_size=self.batch_size)
-        config = PushConfig(name="api", file="lib/api.star", destination="Api", object="Api", push=push)
+        config = PushConfig(
+            name="api",
+            file="lib/api.star",
+            destination="Api",
+            object="Api",
+            base_url=self.base_url,
+            push=push,
+        )
         return Sync(
             model=model, sink=header.sink, config=config, library=self.state / "api.star", state=self.state
         )
@@ -257,6 +265,47 @@ def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Pat
         guard.counts,
         guarded.sent,
     )
+
+
+def test_a_whole_content_that_was_refused_is_not_what_the_api_has(tmp_path: Path) -> None:
+    """It still has the one before: going back to that removes nothing."""
+    guarded = Guarded(tmp_path, "table", "1", batch_size=0)
+    guarded.write(keys(1))
+    guarded.run()
+    guarded.status = "reject: no"
+    guarded.write(keys(5))
+    guarded.run()
+    guarded.status = "ok"
+    guarded.write(keys(1))
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_whole_content_that_was_taken_for_delivered_is_what_the_api_has(tmp_path: Path, kind: str) -> None:
+    """Emptied by mistake it would go out as nothing at all."""
+    guarded = Guarded(tmp_path, kind, "1", batch_size=0)
+    guarded.write({"a": ["p"] * 3, "b": ["q"] * 2})
+    resync(guarded.sync, guarded.ports, Way(assume_delivered=True))
+    guarded.write({"a": ["p"]})
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 4, "held_by_api": 5}, []) == (
+        guard.severity,
+        guard.counts,
+        guarded.sent,
+    )
+
+
+def test_another_api_has_nothing_of_a_whole_content(tmp_path: Path) -> None:
+    """What the one before had can't be removed from it."""
+    guarded = Guarded(tmp_path, "table", "1", batch_size=0)
+    guarded.write(keys(4))
+    guarded.run()
+    guarded.base_url = "https://new.example.com"
+    guarded.write(keys(1))
+    resync(guarded.sync, guarded.ports, Way())
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
 
 
 def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:
