@@ -6,10 +6,13 @@ encoded once, on its way out of the warehouse, and from there on batches are mad
 
 import dataclasses
 import enum
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import orjson
+
+_INFINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
@@ -83,11 +86,40 @@ class InvalidRow(NamedTuple):
 
 
 def identifier(values: Sequence[Json]) -> str:
-    """The text that names a row to people and to the queue: the one value, or a JSON array of several."""
+    """The text that names a row to people and to the queue: the one value, or a JSON array of several.
+
+    No two keys have the same: so a null alone is [null], and a text that might pass for an array, or that
+    SQLite would cut at a NUL, stands in one.
+    """
     if len(values) == 1:
         value = values[0]
-        return value if isinstance(value, str) else orjson.dumps(value).decode()
-    return orjson.dumps(list(values)).decode()
+        if isinstance(value, str):
+            return _array([value]) if value[:1] == "[" or "\0" in value else value
+        if isinstance(value, float):
+            value = _of_float(value)
+            return value if isinstance(value, str) else orjson.dumps(value).decode()
+        return "[null]" if value is None else orjson.dumps(value).decode()
+    return _array([_of_float(value) if isinstance(value, float) else value for value in values])
+
+
+def _array(values: Sequence[Json]) -> str:
+    return orjson.dumps(values).decode()
+
+
+def _of_float(value: float) -> float | str:
+    """The value, or a word where JSON has none; both zeros are one key."""
+    return "NaN" if math.isnan(value) else _INFINITE.get(value, value + 0.0)
+
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "byte", "short", "integer", "long"})
+
+
+def spelling(column_type: str) -> str:
+    """What types share that write a value alike: where it stays the same, identifiers do."""
+    name = column_type.casefold().replace(" ", "")
+    if name in _INTEGERS:
+        return "integer"
+    return f"decimal, scale {name.rstrip(')').partition(',')[2] or 0}" if name.startswith("decimal") else name
 
 
 def differs(base: Mapping[str, Json], target: Mapping[str, Json]) -> bool:

@@ -257,7 +257,7 @@ class _Delivering:
         if batch.job is None:
             jobs.note_news()
             job = jobs.begun(landed.pushed.job or "{}", submitted_at=landed.ended_at)
-            return keep_job(self._queue, batch, job)
+            return keep_job(self._queue, batch, job._replace(masked=landed.pushed.masked_job))
         if jobs.is_over(batch.job):
             return None
         return postpone(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job))

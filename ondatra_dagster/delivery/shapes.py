@@ -1,12 +1,13 @@
 """Which shape the delivery keys of a kind have, and how they are named: what its queue is opened with."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import orjson
 
+from ondatra_dagster.changes import Column, spelling
 from ondatra_dagster.delivery.push.push_config import WHOLE
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
@@ -43,11 +44,17 @@ class Form(NamedTuple):
     kind: str
     key: tuple[str, ...]
     batch_size: int
+    spelled: tuple[str, ...] = ()  # how values of the key's columns are written; none: nobody has looked
 
     @classmethod
     def load(cls, text: str) -> Self:
-        kind, key, batch_size = orjson.loads(text)
-        return cls(kind, tuple(key), batch_size)
+        kind, key, batch_size, *spelled = orjson.loads(text)
+        return cls(kind, tuple(key), batch_size, *map(tuple, spelled))
+
+    def over(self, columns: Iterable[Column]) -> Self:
+        """The same of a table with these columns."""
+        types = {column.name.casefold(): column.type for column in columns}
+        return self._replace(spelled=tuple(spelling(types.get(name, "")) for name in self._folded_key))
 
     def dump(self) -> str:
         return orjson.dumps(tuple(self)).decode()
@@ -65,20 +72,21 @@ class Form(NamedTuple):
     def is_whole_table(self) -> bool:
         return is_whole(KINDS[self.kind], self.shape)
 
-    @property
-    def names(self) -> Sequence[str]:
-        """The columns whose values name a unit; none where it is the rowid, or there is one unit."""
-        return self._folded_key if is_by_key(KINDS[self.kind], self.shape) else ()
+    def names_as(self, other: Self) -> bool:
+        """Whether both have the same name for what a unit is of."""
+        return self._names == other._names and not (self._names and self._spells_otherwise(other))
 
     def has_units_of(self, other: Self) -> bool:
         """Whether a unit of either is one of both."""
-        return self._units == other._units
+        (_, key) = self._units
+        return self._units == other._units and not (key and self._spells_otherwise(other))
 
     def told_beside(self, other: Self) -> str:
         """What of it makes other units of it than the other's are."""
         told = {
             f"kind {self.kind}": self.kind != other.kind,
             f"the key {', '.join(self.key)}": self._has_another_key(other),
+            f"a key written as {' and '.join(self.spelled)}": self._spells_otherwise(other),
             f"batch_size {self.batch_size}": (self.batch_size == WHOLE) != (other.batch_size == WHOLE),
         }
         return " and ".join(text for text, is_another in told.items() if is_another)
@@ -87,6 +95,15 @@ class Form(NamedTuple):
         (_, key), (_, other_key) = self._units, other._units
         return bool(key and other_key) and key != other_key
 
+    def _spells_otherwise(self, other: Self) -> bool:
+        is_known = self.spelled and other.spelled and self._folded_key == other._folded_key
+        return bool(is_known) and self.spelled != other.spelled
+
+    @property
+    def _names(self) -> Sequence[str]:
+        """The columns whose values name a unit; none where it is the rowid, or there is one unit."""
+        return self._folded_key if is_by_key(KINDS[self.kind], self.shape) else ()
+
     @property
     def _folded_key(self) -> tuple[str, ...]:
         return tuple(column.casefold() for column in self.key)
@@ -94,7 +111,7 @@ class Form(NamedTuple):
     @property
     def _units(self) -> tuple[Shape, Sequence[str]]:
         # a version is named by its rowid, and goes out with those of its key
-        return self.shape, self._folded_key if self.shape is Shape.VERSION else self.names
+        return self.shape, self._folded_key if self.shape is Shape.VERSION else self._names
 
 
 def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.AbstractContextManager[Queue]:

@@ -120,7 +120,7 @@ def _send_row(standing: Standing) -> list[SentRow]:
     if not target:
         # what was tried is the newest that the API can have
         return [SentRow(ChangeType.DELETE, row) for row in standing.tried or base]
-    if standing.tried == NOTHING:
+    if standing.tried == NOTHING and base:
         # nobody knows whether the delete came through, so it goes first again
         return [SentRow(ChangeType.DELETE, base[0]), SentRow(ChangeType.INSERT, target[0])]
     if not base:
@@ -171,6 +171,11 @@ def after(standing: Standing, sent: Sequence[SentRow], fates: Mapping[str, Fate]
     """
     fate = [(row, fates[row.result_key]) for row in sent]
     return _AFTER[shape](standing, fate)
+
+
+def in_doubt(standing: Standing, sent: Sequence[SentRow], shape: Shape) -> Standing:
+    """What is known of the key when the rows may have been sent, and nobody knows what became of them."""
+    return after(standing, sent, {row.result_key: Fate.UNANSWERED for row in sent}, shape)
 
 
 _COMES_BACK = frozenset({Fate.FAILED, Fate.UNANSWERED})

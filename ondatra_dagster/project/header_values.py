@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TypeAlias
 
 from ondatra_dagster.project.kinds import KINDS, Kind
@@ -99,9 +100,9 @@ def read_column(value: str) -> tuple[str, str]:
 def read_limit(value: str) -> Limit:
     """A number of rows, or a percentage: 10, 5%, 0.5%."""
     found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
-    if found is None or float(found[2] or 0) > 100:
+    if found is None or Decimal(found[2] or 0) > 100:
         raise BadHeaderError(f"{value!r} is not a limit", "write a number of rows, 10, or a percentage, 5%")
-    return Limit(float(found[1])) if found[1] else Limit(float(found[2]) / 100, is_share=True)
+    return Limit(Decimal(found[1])) if found[1] else Limit(Decimal(found[2]), is_share=True)
 
 
 def read_lag(value: str) -> float:

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import hashlib
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -72,13 +73,14 @@ class Edit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limit:
-    """A number of rows, or a share of them."""
+    """A number of rows, or a percentage of them, just as it was written."""
 
-    amount: float
+    amount: Decimal
     is_share: bool = False
 
-    def of(self, rows: int) -> float:
-        return self.amount * rows if self.is_share else self.amount
+    def is_passed_by(self, count: int, *, of: int) -> bool:
+        """Whether so many of so many rows are more than that."""
+        return count * 100 > self.amount * of if self.is_share else count > self.amount
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

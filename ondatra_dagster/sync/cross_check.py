@@ -12,6 +12,7 @@ from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
     KeyEnd,
     Recovered,
+    doubt,
     end_takeover,
     frontier_of,
     is_taking_over,
@@ -33,14 +34,14 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     frontier = ports.tracking.newest_frontier(sync.id)
     is_lost = queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, frontier)
     if is_lost and frontier:
-        refuse_form_of(frontier, sync)
+        refuse_form_of(frontier, sync, source)
         take_over(queue, frontier, now=ports.clock())
         renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
-    settle_form(queue, sync, ports)
+    settle_form(queue, sync, ports, source)
     return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
 
 
@@ -53,7 +54,7 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
     with queue.store.immediate():
         queue.set_meta("table_id", source.table_id)
         queue.set_meta("base_url", sync.config.base_url or "")
-        take_form(queue, sync.form, named_since="")
+        take_form(queue, sync.form.over(source.columns), named_since="")
     before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
     ports.tracking.write_frontier(before)
 
@@ -64,6 +65,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Reco
     ends = list(ports.tracking.delivered_since(sync.id, frontier.run_id))
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
+    runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
     recovered = Recovered(
         [
             KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
@@ -71,9 +73,19 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Reco
             if end.table_id == frontier.table_id and end.run_id > named_since
         ],
         replaces_rows=queue.replaces_rows,
+        cut_off_at=[version for run in runs if (version := _sent_upto(sync, ports, run)) is not None],
     )
     recovered.drop_delivered(queue)
+    if runs:
+        doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
     return recovered
+
+
+def _sent_upto(sync: Sync, ports: Ports, run_id: str) -> int | None:
+    """The version of the table from which a run began."""
+    versions = (ports.tracking.metadata(sync.id, run_id) or {}).get("versions")
+    upto = versions.get("to") if isinstance(versions, dict) else None
+    return upto if isinstance(upto, int) else None
 
 
 def _owe(queue: Queue, ends: Sequence[Delivered]) -> None:
@@ -131,35 +143,34 @@ def known_address(queue: Queue, sync: Sync, ports: Ports) -> str:
 def take_in(queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: Recovered) -> None:
     """Bring the queue up to the table as it is, and end a takeover that was begun."""
     now = ports.clock()
-    if source.version > queue.watermark:
-        for segment in segments_to_enqueue(queue, sync, ports.feed, source, recovered):
-            enqueue(queue, segment, now=now)
+    for upto in _stops(queue, sync, source, recovered):
+        for segment in _segments(queue, sync, ports.feed, source, upto):
+            _enqueue(queue, segment, recovered, now)
+        if recovered.may_be_sent(upto):
+            doubt(queue)
     with queue.store.immediate():
         recovered.bury_refused(queue, now)
         end_takeover(queue)
 
 
-def segments_to_enqueue(
-    queue: Queue, sync: Sync, feed: Feed, source: SourceState, recovered: Recovered
-) -> Iterator[Segment]:
-    """The changes that the queue hasn't seen, less those that the records say have arrived."""
-    for segment in _unseen(queue, sync, feed, source, recovered):
-        yield recovered.without_delivered(segment) if recovered else segment
+def _enqueue(queue: Queue, segment: Segment, recovered: Recovered, now: float) -> None:
+    if not recovered:
+        enqueue(queue, segment, now=now)
+        return
+    enqueue(queue, recovered.without_delivered(segment), now=now)
+    recovered.drop_replaced(queue)
 
 
-def _unseen(
-    queue: Queue, sync: Sync, feed: Feed, source: SourceState, recovered: Recovered
-) -> Iterator[Segment]:
+def _stops(queue: Queue, sync: Sync, source: SourceState, recovered: Recovered) -> Sequence[int]:
+    if sync.is_whole_table:  # there is only what the table has now
+        return [source.version] if source.version > queue.watermark else []
+    return recovered.stops(after=queue.watermark, upto=source.version)
+
+
+def _segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[Segment]:
+    """The changes up to this version that the queue hasn't seen; of a first sync the table as it was then."""
+    after = queue.watermark
     if sync.is_whole_table:
-        yield whole_segment(feed, after=queue.watermark, upto=source.version, columns=source.columns)
-        return
-    if queue.watermark != NOTHING_ENQUEUED:
-        yield from feed.segments(queue.watermark, source.version)
-        return
-    # a first sync that was cut off sent the table as it was then, and what came after it are changes
-    first = recovered.first_version
-    if first is None or first >= source.version:
-        yield from feed.segments(None, source.version)
+        yield whole_segment(feed, after=after, upto=upto, columns=source.columns)
     else:
-        yield from feed.segments(None, first)
-        yield from feed.segments(first, source.version)
+        yield from feed.segments(None if after == NOTHING_ENQUEUED else after, upto)

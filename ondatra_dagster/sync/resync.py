@@ -3,15 +3,19 @@
 It only prepares the queue; the next run delivers as always.
 """
 
+import collections
 import dataclasses
+from collections.abc import Collection, Mapping
 
-from ondatra_dagster.changes import Segment
+from ondatra_dagster.changes import ChangeType, Segment
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
+from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
+from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
@@ -65,18 +69,17 @@ class _Resync:
         self._only_adds = sync.model.kind.only_adds
         frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
         table_id = frontier.table_id if frontier else queue.meta("table_id")
+        self._is_elsewhere = known_address(queue, sync, ports) != (sync.config.base_url or "")
         self._is_another_table = table_id != source.table_id
-        self._named_since = _named_since(queue, sync, ports, frontier)
+        self._form = sync.form.over(source.columns)
+        self._named_since = _named_since(queue, frontier, self._form, ports.tracking.runs(sync.id))
 
     def go(self, way: Way) -> int:
-        is_elsewhere = known_address(self._queue, self._sync, self._ports) != (
-            self._sync.config.base_url or ""
-        )
-        if is_elsewhere:
+        if self._is_elsewhere:
             # what the records tell of so far is what another API holds
             self._queue.set_meta("known_since", max(self._ports.tracking.runs(self._sync.id), default=""))
         if way.assume_delivered:
-            self._begin_anew(self._source.version)
+            self._begin_anew(self._source.version, holds=self._contents())
             return 0
         keys = self._by_queue()
         if keys is None:
@@ -100,7 +103,7 @@ class _Resync:
             self._forget()
         is_held = None if self._only_adds else sent.holds
         keys = enqueue(self._queue, self._content(), now=self._now, is_held=is_held)
-        self._begin_anew(self._source.version, forgets=False)
+        self._begin_anew(self._source.version)
         return keys
 
     def _content(self) -> Segment:
@@ -127,10 +130,20 @@ class _Resync:
             named_since=self._named_since,
         )
 
-    def _begin_anew(self, watermark: int, *, forgets: bool = True) -> None:
+    def _contents(self) -> Mapping[str, int]:
+        """How many rows each mirror has."""
+        if self._sync.shape is not Shape.MIRROR:
+            return {}
+        pages = self._content().pages
+        changes = (change for page in pages for change in page.changes)
+        return collections.Counter(each.key for each in changes if each.change_type is ChangeType.INSERT)
+
+    def _begin_anew(self, watermark: int, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.immediate():
-            if forgets:
+            if holds is not None:
                 self._forget()
+                forget_contents(self._queue)
+                remember_contents(self._queue, holds.items())
             end_takeover(self._queue)
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
@@ -138,17 +151,19 @@ class _Resync:
             if self._is_another_table:
                 # the rows that were set aside beside it are others, too, and counted from its first version
                 self._queue.forget_meta("invalid_watermark")
-            take_form(self._queue, self._sync.form, named_since=self._named_since)
+            take_form(self._queue, self._form, named_since=self._named_since)
 
     def _forget(self) -> None:
         for statement in FORGET:
             self._queue.store.run(statement)
+        if self._is_elsewhere:
+            forget_contents(self._queue)
 
 
-def _named_since(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> str:
+def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Collection[str]) -> str:
     if frontier is None:
-        return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", sync, ports)
-    return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), sync, ports)
+        return named_since(known_form(queue), queue.meta(NAMED_SINCE) or "", form, runs)
+    return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), form, runs)
 
 
 def _leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:

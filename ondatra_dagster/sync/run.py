@@ -128,7 +128,8 @@ class SyncRun:
             self._sync,
             self._source,
             self._ports.feed,
-            is_allowed=self._start.occasion.allows_deletes,
+            # while nothing is sent, nothing is let go: what comes until then would go with it
+            is_allowed=self._start.occasion.allows_deletes and self._ports.may_send(),
         )
 
     def _held(self) -> str:

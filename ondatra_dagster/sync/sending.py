@@ -6,7 +6,7 @@ from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue.claim import Batch
-from ondatra_dagster.delivery.queue.removals import Removals, let_through, remember_contents
+from ondatra_dagster.delivery.queue.removals import Removals, let_through
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.states import QueueState, look
 from ondatra_dagster.sync.planned import planned
@@ -41,7 +41,6 @@ class Sending:
             return Delivery()
         if removals:
             let_through(self._queue)
-        remember_contents(self._queue)
         with self._ports.push() as push:
             delivery = self._deliver(push)
             self._finalize(push)

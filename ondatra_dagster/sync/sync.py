@@ -41,7 +41,7 @@ class Sync:
 
     @property
     def form(self) -> Form:
-        """What decides how its units are named and shaped."""
+        """What decides how its units are named and shaped, as far as that is known without the table."""
         model = self.model
         return Form(model.kind.name, model.key_columns, self.config.push.batch_size)
 

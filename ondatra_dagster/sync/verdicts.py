@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import math
 from collections.abc import Mapping
 
 from ondatra_dagster.changes import Json
@@ -41,8 +40,8 @@ class Limits:
     max_deletes: Limit | None = None
     max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
 
-    def allowed_rejects(self, attempted: int) -> float:
-        return math.inf if self.max_rejects is None else self.max_rejects.of(attempted)
+    def has_too_many_rejects(self, rejected: int, *, attempted: int) -> bool:
+        return self.max_rejects is not None and self.max_rejects.is_passed_by(rejected, of=attempted)
 
     def are_too_many(self, removals: Removals) -> bool:
         """Whether so much may not be removed; a share of nobody knows how many counts as too much."""
@@ -50,7 +49,7 @@ class Limits:
             return False
         if self.max_deletes.is_share and removals.of is None:
             return True
-        return removals.removed > self.max_deletes.of(removals.of or 0)
+        return self.max_deletes.is_passed_by(removals.removed, of=removals.of or 0)
 
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
@@ -73,7 +72,7 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
 
     if rejected and rejected == attempted:
         return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
-    if rejected > limits.allowed_rejects(attempted):
+    if limits.has_too_many_rejects(rejected, attempted=attempted):
         return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""

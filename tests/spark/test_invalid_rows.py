@@ -16,8 +16,8 @@ def test_null_and_duplicate_keys_are_set_aside(lake: ModelTables) -> None:
         (sample.key, sample.reason) for sample in written.invalid_samples
     }
     assert {
-        ("null", "NULL", "d"),
-        ("null", "NULL", "e"),
+        ("[null]", "NULL", "d"),
+        ("[null]", "NULL", "e"),
         ("2", "DUPLICATE", "b"),
         ("2", "DUPLICATE", "c"),
     } == {(row.key, row.reason, orjson.loads(row.payload)["name"]) for row in lake.invalid(model, -1)}

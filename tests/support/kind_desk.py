@@ -64,6 +64,7 @@ class KindDesk:
     key: tuple[str, ...] = ("id",)
     api: Api = dataclasses.field(default_factory=Api)
     now: float = 1_800_000_000.0
+    held: str | None = None  # why nothing is sent
     table: KindTable = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +116,7 @@ class KindDesk:
             push=lambda: contextlib.nullcontext(self.api),
             tracking=self.tracking,
             history=History(self.state / "history.sqlite"),
+            hold=lambda: self.held,
             clock=lambda: self.now,
             random=random.Random(7),
         )

@@ -42,6 +42,7 @@ class KindTable:
     feed: list[Change] = dataclasses.field(default_factory=list)
     past: list[dict[str, list[int]]] = dataclasses.field(default_factory=list)  # contents by version
     table_id: str = "table"
+    columns: tuple[Column, ...] = COLUMNS
     _rowids: dict[Row, list[int]] = dataclasses.field(default_factory=lambda: collections.defaultdict(list))
     _next: int = 1
 
@@ -55,7 +56,7 @@ class KindTable:
 
     @property
     def layout(self) -> Layout:
-        return Layout(COLUMNS + (OWN if self.kind.own_columns else ()))
+        return Layout(self.columns + (OWN if self.kind.own_columns else ()))
 
     def write(self, key: str, values: list[int]) -> None:
         """Let the query give these values of the key; a version, if the kind makes one of it."""
@@ -68,6 +69,10 @@ class KindTable:
         for change_type, *row in sorted(told, key=lambda line: PLACES[ChangeType(line[0])]):
             self._change(ChangeType(change_type), tuple(row))
         self.past.append(self.by_part())
+
+    def retype(self, name: str, to: str) -> None:
+        """Let the table call a column's type so from now on."""
+        self.columns = tuple(each._replace(type=to) if each.name == name else each for each in self.columns)
 
     def rename(self, **names: str) -> None:
         """Let delivery keys be called otherwise, as by another key of the model."""

@@ -1,6 +1,7 @@
 """Reads one answer: bounded in size, also once it is unpacked, and always as text."""
 
 import dataclasses
+import itertools
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -48,6 +49,11 @@ def read_text(chunks: Iterable[bytes], headers: Mapping[str, str]) -> str:
 
 
 def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    chunks = filter(None, chunks)
+    first = next(chunks, None)
+    if first is None:  # a 204 has nothing that could be unpacked, whatever it says of its packing
+        return
+    chunks = itertools.chain([first], chunks)
     if encoding in {"identity", ""}:
         yield from chunks
         return

@@ -186,13 +186,12 @@ class BatchCalls:
             return Answer(*known)
         answer = self._send(prepared, slot)
         if answer.status_code != NO_ANSWER:
-            self._journal.note_answer(slot, self._kept(answer))
+            # just as push() gets it now: what is masked is another answer
+            kept = Answered(
+                answer.status_code, answer.text, dict(answer.headers), answer.refused, answer.uncertain
+            )
+            self._journal.note_answer(slot, kept)
         return answer
-
-    def _kept(self, answer: Answer) -> Answered:
-        redact = self._api.redactor.redact
-        headers = {name: redact(value) for name, value in answer.headers.items()}
-        return Answered(answer.status_code, redact(answer.text), headers, answer.refused, answer.uncertain)
 
     def _send(self, prepared: Prepared, slot: Slot) -> Answer:
         uncertain = self._journal.is_rerun

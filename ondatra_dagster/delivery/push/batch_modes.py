@@ -26,6 +26,7 @@ class BatchResult:
 
     outcomes: Mapping[ResultKey, Outcome]  # none while a job is open
     job: str | None = None  # the reference to it, as JSON
+    masked_job: str | None = None  # the same without secrets; None: there are none in it
     is_open: bool = False  # the job hasn't ended
     warnings: tuple[str, ...] = ()
     has_raised: bool = False
@@ -93,7 +94,9 @@ def _async(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str
     """The rows are a job now, which poll() is asked about."""
     if not isinstance(returned, Mapping):
         return _of_none(returned, keys, redact, _ASYNC_RETURNS)
-    return BatchResult(outcomes={}, job=json.dumps(_masked(returned, redact)), is_open=True)
+    # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
+    job, masked = json.dumps(returned), json.dumps(_masked(returned, redact))
+    return BatchResult(outcomes={}, job=job, masked_job=None if masked == job else masked, is_open=True)
 
 
 def _of_statuses(
@@ -131,7 +134,7 @@ def _of_none(
 
 
 def _masked(value: object, redact: Callable[[str], str]) -> object:
-    """The value without secrets: it is kept until the job ends."""
+    """The value without secrets."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):

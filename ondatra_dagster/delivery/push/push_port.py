@@ -79,6 +79,7 @@ class Pushed(NamedTuple):
     unanswered: int = 0  # calls of which at some try nobody answered
     is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
     job: str | None = None  # what push() made of the batch in place of outcomes: a reference, as JSON
+    masked_job: str | None = None  # the reference without secrets; None: there are none in it
     is_open: bool = False  # there is a job, which hasn't ended
 
 

@@ -52,6 +52,7 @@ class Pusher:
             calls.log.unanswered,
             calls.log.is_outage,
             job=result.job,
+            masked_job=result.masked_job,
             is_open=result.is_open,
         )
 

@@ -53,7 +53,8 @@ order by unit.outages, unit.id
 CLAIM = "update unit set state = 'claimed' where id in (select value from json_each(?))"
 FREEZE = "insert into batch (number, rows, seed, is_part, units) values (?, ?, ?, ?, ?) returning id"
 FROZEN = """
-select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at
+select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at,
+    masked_job
 from batch order by id
 """
 FROZEN_UNITS = """
@@ -104,6 +105,12 @@ class Job(NamedTuple):
     reference: str  # JSON
     submitted_at: float
     next_poll_at: float
+    masked: str | None = None  # the reference without secrets; None: there are none in it
+
+    @property
+    def outside(self) -> str:
+        """The reference as it may leave the queue's file."""
+        return self.masked or self.reference
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +248,7 @@ def frozen_batches(queue: Queue) -> list[Batch]:
 
 
 def _frozen_batch(queue: Queue, row: Row) -> Batch:
-    batch, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at = row
+    batch, number, rows, seed, is_part, begun, crashes, answered, *job = row
     return Batch(
         id=int(batch),
         number=int(number),
@@ -251,7 +258,7 @@ def _frozen_batch(queue: Queue, row: Row) -> Batch:
         units=_thaw(queue, str(rows)),
         crashes=int(crashes),
         answered=int(answered),
-        job=None if job is None else Job(str(job), float(submitted_at), float(next_poll_at)),
+        job=None if job[0] is None else Job(*job),
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ondatra_dagster.delivery.queue.removals import CONTENTS, KNOWN_SIZE
+from ondatra_dagster.delivery.queue.removals import KNOWN_SIZE, forget_contents
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.shapes import Form
 
@@ -35,7 +35,8 @@ def take_form(queue: Queue, form: Form, *, named_since: str) -> None:
     """Make units of this form from now on; the caller has the transaction, and no unit of another is left."""
     known = known_form(queue)
     if known and not known.has_units_of(form):
-        queue.forget_meta(CONTENTS, KNOWN_SIZE)  # they count other units
+        forget_contents(queue)  # they count other units
+        queue.forget_meta(KNOWN_SIZE)
     queue.set_meta(FORM, form.dump())
     queue.set_meta("shape", form.shape.value)
     queue.set_meta(NAMED_SINCE, named_since)

@@ -1,6 +1,7 @@
 """Batches that an asynchronous API works on: what it calls them, and when it is asked about them next.
 
-A frontier takes them along, a unit at a time, so that a lost queue file submits none of them again.
+A frontier takes them along, a unit at a time, so that a lost queue file submits none of them again. It lies
+where the records do: no secret leaves with a reference.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import orjson
 from ondatra_dagster.delivery.queue.claim import Batch, Job, frozen_batches, frozen_lines
 from ondatra_dagster.delivery.queue.tables import Queue
 
-KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ? where id = ?"
+KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ? where id = ?"
 POSTPONE = "update batch set next_poll_at = ? where id = ?"
 ANY_JOB = "select 1 from batch where job is not null limit 1"
 RESTORE = """
@@ -43,7 +44,7 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
             {
                 "seed": batch.seed,
                 "number": batch.number,
-                "job": batch.job.reference,
+                "job": batch.job.outside,
                 "submitted_at": batch.job.submitted_at,
                 "next_poll_at": batch.job.next_poll_at,
                 "lines": [line.partition(" ")[2] for line in frozen_lines(unit)],

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.jobs import dump_jobs
-from ondatra_dagster.delivery.queue.removals import CONTENTS, contents_of
+from ondatra_dagster.delivery.queue.removals import contents_of
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue
 from ondatra_dagster.delivery.target import Image, Shape, load_image
 
@@ -126,10 +126,11 @@ def _moves_of_mirrors(queue: Queue, where: str, span: Mapping[str, int]) -> Move
 
 
 def _held(queue: Queue, rows: int | None) -> int | None:
-    """How many rows the API has: what was let go of mirrors, else the table's, but for what is on its way."""
+    """How many rows the API has: what arrived of mirrors, else the table's, but for what is on its way."""
     if queue.shape is Shape.MIRROR:
-        is_new = queue.meta("last_run") is None
-        return sum(contents_of(queue.store).values()) if is_new or queue.meta(CONTENTS) else None
+        contents = contents_of(queue.store)
+        is_known = contents or queue.meta("last_run") is None
+        return sum(contents.values()) if is_known else None
     if rows is None:
         return None
     return max(rows + int(queue.store.rows(BEHIND, {"watermark": queue.watermark})[0][0]), 0)

@@ -4,25 +4,26 @@ It is counted net: a key or a group that ends, and the rows by which a table or 
 let through once isn't counted a second time, however often its deletes have to be tried.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
-
-import orjson
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue
-from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store
 
 LET_THROUGH = "removals_upto"  # in the queue's meta: the version up to which removals may go
 KNOWN_SIZE = "size"  # how many keys or rows the table had, and at which version
-CONTENTS = "contents"  # of mirrors, of which no base is kept: key → the rows that were let through last
 
-META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size', 'contents')"
+META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size')"
+CONTENTS = "select key, rows from content"
+HAS_CONTENTS = "select 1 from sqlite_master where name = 'content'"
+KEEP_CONTENT = "insert into content values (?, ?) on conflict (key) do update set rows = excluded.rows"
+FORGET_CONTENTS = "delete from content"
 _CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
 _LINES = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
 _TARGET_LINES = _LINES.format("target")
-_BASE = "iif(base = '', coalesce(tried, ''), base)"
+# what is to be deleted may be there though nobody has heard so; what is to come takes the place of what goes
+_BASE = "iif(base = '' and target = '', coalesce(tried, ''), base)"
 ENDED = f"select count(*) from unit where target = '' and {_CHANGED}"
 # of a part of the table, or of the whole of it
 SHRUNK = f"""
@@ -34,7 +35,6 @@ select coalesce(sum(max(fewer, 0)), 0) from (
 SOME = f"""
 select {IDENTIFIER} from unit where {_CHANGED} and target = '' and not is_context order by id limit :limit
 """
-CONTENTS_NOW = f"select key, {_TARGET_LINES} from unit where version <= :watermark"
 CONTENTS_CHANGED = f"select key, {_TARGET_LINES} from unit where {_CHANGED} order by id"
 # what the API has and the table hasn't, and the other way round
 DIFFERENCE = """
@@ -87,21 +87,21 @@ def let_through(queue: Queue) -> None:
     queue.set_meta(LET_THROUGH, queue.watermark)
 
 
-def remember_contents(queue: Queue) -> None:
-    """How many rows each mirror is about to have at the API: the next change is compared with that."""
-    if queue.shape is not Shape.MIRROR:
-        return
-    with queue.store.immediate():
-        contents = contents_of(queue.store)
-        contents.update(queue.store.rows(CONTENTS_NOW, {"watermark": queue.watermark}))
-        there = {key: rows for key, rows in contents.items() if rows}
-        queue.set_meta(CONTENTS, orjson.dumps(there).decode())
+def remember_contents(queue: Queue, contents: Iterable[tuple[str, int]]) -> None:
+    """The API has so many rows of each of these mirrors: the next change is compared with that."""
+    queue.store.run_many(KEEP_CONTENT, contents)
+
+
+def forget_contents(queue: Queue) -> None:
+    """Nobody knows any more how much the API has of any mirror."""
+    queue.store.run(FORGET_CONTENTS)
 
 
 def contents_of(store: Store) -> dict[str, int]:
-    """What remember_contents() kept: how many rows of each mirror were let through last."""
-    contents: dict[str, int] = orjson.loads(_meta(store).get(CONTENTS, "{}"))
-    return contents
+    """What remember_contents() kept; of a queue that an older version left, which is only looked at, none."""
+    if not store.rows(HAS_CONTENTS):
+        return {}
+    return {str(key): int(rows) for key, rows in store.rows(CONTENTS)}
 
 
 def known_size(store: Store) -> int | None:

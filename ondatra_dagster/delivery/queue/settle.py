@@ -12,6 +12,7 @@ from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
 from ondatra_dagster.delivery.queue.context_rows import context_of, untold
 from ondatra_dagster.delivery.queue.enqueue import phase
+from ondatra_dagster.delivery.queue.removals import remember_contents
 from ondatra_dagster.delivery.queue.settled import (
     DELETED,
     REJECTED,
@@ -121,6 +122,8 @@ class _Settlement:
             # some have a newer change: they go on from what the API has now
             for unit in units:
                 self._go_on(unit, arrived(unit.standing, self._queue.shape))
+        if self._queue.shape is Shape.MIRROR:
+            remember_contents(self._queue, [(unit.key, len(unit.sent)) for unit in units])
         for unit in units:
             self._record(unit)
         return {unit.id for unit in units}

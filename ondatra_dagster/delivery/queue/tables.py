@@ -85,6 +85,23 @@ SCHEMA = Schema(
             create table run (run_id text primary key, about text not null, files text not null default '{}')
             """,
         ),
+        (
+            "masked job references",
+            """
+            -- the reference without secrets, for who keeps it elsewhere. Null where there are none in it
+            alter table batch add column masked_job text
+            """,
+        ),
+        (
+            "contents of mirrors",
+            """
+            -- how many rows the API has of each mirror, whose base isn't kept
+            create table content (key text primary key, rows integer not null) without rowid;
+            insert into content select key, value
+                from json_each(coalesce((select value from meta where name = 'contents'), '{}'));
+            delete from meta where name = 'contents'
+            """,
+        ),
     ),
 )
 

@@ -4,23 +4,31 @@ Beside the frontier there are the records of runs that came after it: what they 
 again, and what they say was refused is a dead letter again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
-from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
-from ondatra_dagster.delivery.queue.enqueue import phase, weight_of
+from ondatra_dagster.changes import ChangeType, FeedPage, Segment
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier, FrontierUnit
+from ondatra_dagster.delivery.queue.claim import frozen_batches
+from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, phase, weight_of
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
 from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
-from ondatra_dagster.delivery.queue.removals import CONTENTS, LET_THROUGH
+from ondatra_dagster.delivery.queue.removals import (
+    LET_THROUGH,
+    contents_of,
+    forget_contents,
+    remember_contents,
+)
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import OWED, Queue, dump_layout
+from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
-NOTES = (FORM, NAMED_SINCE, CONTENTS, LET_THROUGH, OWED)
+NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED)
+CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
 TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
 
@@ -36,6 +44,9 @@ insert into unit (
 )
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# what is claimed in a queue that is made of a frontier is in a job
+FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
+DOUBT = "update unit set tried = ?, rows = ? where id = ?"
 DELIVERED = "delete from unit where key = ? and version <= ?"
 # no insert goes before the deletes of its version have ended; a dead one has a record
 ROOM_MADE = """
@@ -70,14 +81,38 @@ def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime
         written_at=written_at,
         units=_units(queue),
         layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
-        notes={name: note for name in NOTES if (note := queue.meta(name))},
+        notes=_notes(queue),
     )
 
 
+def _notes(queue: Queue) -> dict[str, str]:
+    notes = {name: note for name in NOTES if (note := queue.meta(name))}
+    contents = contents_of(queue.store)
+    return {**notes, CONTENTS: orjson.dumps(contents).decode()} if contents else notes
+
+
 def _units(queue: Queue) -> Iterator[FrontierUnit]:
-    jobs = dump_jobs(queue)
+    jobs, tried = dump_jobs(queue), _tried_by_dead_owners(queue)
     for unit, *fields in queue.store.each(UNITS):
-        yield FrontierUnit._make(fields)._replace(job_ref=jobs.get(unit))
+        left = FrontierUnit._make(fields)
+        yield left._replace(job_ref=jobs.get(unit), tried=tried.get(unit, left.tried))
+
+
+def _tried_by_dead_owners(queue: Queue) -> Mapping[int, str | None]:
+    """For each unit that is frozen, by its id, what the API may have of it: nobody knows what became of it.
+
+    That is what was handed out, and not the newest target, which waits beside it.
+    """
+    return {
+        unit.id: _dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))
+        for batch in frozen_batches(queue)
+        if not batch.job
+        for unit in batch.units
+    }
+
+
+def _dump_tried(standing: Standing) -> str | None:
+    return None if standing.tried is None else dump_image(standing.tried)
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
@@ -98,8 +133,11 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         queue.set_meta("watermark", frontier.watermark)
         queue.set_meta("invalid_watermark", frontier.invalid_watermark)
         queue.forget_meta(*NOTES)
-        for name, note in frontier.notes.items():
-            queue.set_meta(name, note)
+        forget_contents(queue)
+        remember_contents(queue, orjson.loads(frontier.notes.get(CONTENTS, "{}")).items())
+        for name in NOTES:
+            if name in frontier.notes:
+                queue.set_meta(name, frontier.notes[name])
     queue.reload_layouts()
     in_jobs: list[tuple[str, str]] = []
     with queue.store.immediate():
@@ -125,11 +163,9 @@ def _unit(
 ) -> tuple[str | int | float | None, ...]:
     if unit.job_ref:
         in_jobs.append((unit.key, unit.job_ref))
-    # what was frozen otherwise may have been sent: nobody knows what the API made of it
-    was_frozen = unit.state == "claimed" and not unit.job_ref
-    tried = unit.target if was_frozen and unit.tried is None else unit.tried
-    base, target = unit.base or "", unit.target
-    state = "pending" if was_frozen else unit.state
+    base, tried, target = unit.base or "", unit.tried, unit.target
+    # of a batch only the job is gone on with
+    state = "pending" if unit.state == "claimed" and not unit.job_ref else unit.state
     died_at = now if state == "dead" else None
     return (
         unit.key,
@@ -150,10 +186,33 @@ def _unit(
     )
 
 
-class Recovered:
-    """The newest end of each key after the frontier, as the records tell it."""
+def doubt(queue: Queue) -> None:
+    """Whatever units say may have been sent by a run of which nothing is known: not so what is in a job."""
+    last = 0
+    while units := queue.store.rows(FREE, (last, CHUNK_KEYS)):
+        last = int(units[-1][0])
+        with queue.store.immediate():
+            queue.store.run_many(DOUBT, [_doubted(queue, *unit) for unit in units])
 
-    def __init__(self, ends: Iterable[KeyEnd], *, replaces_rows: bool = False) -> None:
+
+def _doubted(
+    queue: Queue, unit: int, base: str, tried: str | None, target: str
+) -> tuple[str | int | None, ...]:
+    known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
+    known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
+    return _dump_tried(known), weight(known, queue.shape, queue.layouts), unit
+
+
+class Recovered:
+    """The newest end of each key after the frontier, as the records tell it.
+
+    `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
+    """
+
+    def __init__(
+        self, ends: Iterable[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
+    ) -> None:
+        self._cut_off_at = frozenset(cut_off_at)
         self._delivered: dict[str, int] = {}
         self._refused: dict[str, KeyEnd] = {}
         self._room_made = -1  # up to which version deletes have ended, most of them without a record
@@ -173,11 +232,19 @@ class Recovered:
             if end.version >= self._delivered.get(key, end.version + 1):
                 del self._delivered[key]
 
-    @property
-    def first_version(self) -> int | None:
-        """The oldest version that any record is about: what a first sync's snapshot was of."""
-        versions = [*self._delivered.values(), *(end.version for end in self._refused.values())]
-        return min(versions, default=None)
+    def stops(self, *, after: int, upto: int) -> Sequence[int]:
+        """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
+
+        A row that came before one and went after it may be at the API, though nobody has noted it.
+        """
+        told = [*self._delivered.values(), *(end.version for end in self._refused.values())]
+        first = [min(told)] if told and after == NOTHING_ENQUEUED else []
+        between = (version for version in (*self._cut_off_at, *first) if after < version < upto)
+        return [*sorted(set(between)), *([upto] if upto > after else [])]
+
+    def may_be_sent(self, version: int) -> bool:
+        """Whether a run was cut off that sent what the table had at this version."""
+        return version in self._cut_off_at
 
     def __bool__(self) -> bool:
         return bool(self._delivered or self._refused)
@@ -186,7 +253,14 @@ class Recovered:
         """Units whose newest change the API has acknowledged."""
         with queue.store.immediate():
             queue.store.run_many(DELIVERED, self._delivered.items())
-            queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
+        self.drop_replaced(queue)
+
+    def drop_replaced(self, queue: Queue) -> None:
+        """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
+
+        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record.
+        """
+        queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
         """Units whose newest change the API has refused; to be called when their changes are enqueued."""
@@ -199,9 +273,7 @@ class Recovered:
         return segment._replace(pages=(self._page(page) for page in segment.pages))
 
     def _page(self, page: FeedPage) -> FeedPage:
-        return page._replace(changes=[change for change in page.changes if not self._has_arrived(change)])
-
-    def _has_arrived(self, change: Change) -> bool:
-        if change.change_type is ChangeType.DELETE and change.version <= self._room_made:
-            return change.key not in self._owed
-        return change.version <= self._delivered.get(change.key, -1)
+        arrived = self._delivered
+        return page._replace(
+            changes=[change for change in page.changes if change.version > arrived.get(change.key, -1)]
+        )

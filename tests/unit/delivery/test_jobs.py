@@ -9,7 +9,7 @@ from support.contact_syncs import ASYNC, ATOMIC, SUBMIT, ContactSync, contacts
 from ondatra_dagster.delivery.queue.claim import claim
 from ondatra_dagster.delivery.queue.tables import open_queue
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
 
 PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
 
@@ -241,6 +241,23 @@ def test_an_end_of_a_job_that_tells_nothing_of_its_rows_is_an_error(sync, api):
     sync.run()
     (error,) = sync.settled[0].errors
     assert error.startswith("poll() ended the job with nothing; it ends it with")
+
+
+def test_a_job_reference_is_handed_to_poll_just_as_push_gave_it(sync, api):
+    """A user's or an account's name in it is no reason to look for another job; elsewhere it is masked."""
+    account = f'"/accounts/{DEMO_KEY}/jobs"'
+    sync.functions = SUBMIT.replace('"job_id": ', f'"in": {account}, "job_id": ') + ASYNC.removeprefix(
+        SUBMIT
+    ).replace(
+        "    answer =", f'    if job_ref["in"] != {account}:\n        fail("no such job")\n    answer ='
+    )
+    leave_open(sync)
+    sync.keep_frontier()
+    kept = "".join(unit.job_ref or "" for unit in sync.frontier.units)
+    assert ("J-1" in kept, DEMO_KEY in kept) == (True, False)
+    api.delay_jobs(0)
+    sync.run_later(60)
+    assert (1, 10, 0) == (submitted(api), len(sync.held()), sync.standing().depth)
 
 
 class StopError(BaseException):

@@ -50,6 +50,8 @@ X1, X2, Y1 = row(11, '[7,"x"]'), row(12, '[7,"xx"]'), row(13, '[7,"y"]')
         # an unanswered delete goes first again
         (Standing((ADA,), (ANN,), tried=NOTHING), [(DELETE, ADA), (INSERT, ANN)]),
         (Standing((ADA,), NOTHING, tried=NOTHING), [(DELETE, ADA)]),
+        # there is nothing that a delete could be of
+        (Standing(NOTHING, (ANN,), tried=NOTHING), [(INSERT, ANN)]),
     ],
 )
 def test_a_row_goes_from_its_base_to_its_target(standing, expected):

@@ -1,5 +1,7 @@
 """The comments above a query."""
 
+from decimal import Decimal
+
 import pytest
 
 from ondatra_dagster.project.header import Header, header_end, header_lines, read_header
@@ -42,7 +44,7 @@ def test_a_whole_header():
             arguments=("eu", "it's"),
             sync_id="crm.2024",
             line=4,
-            max_rejects=Limit(0.05, is_share=True),
+            max_rejects=Limit(Decimal(5), is_share=True),
             max_lag_seconds=7 * 86400,
         ),
         description="Who buys: everyone",
@@ -190,11 +192,26 @@ def test_a_limit_is_a_number_or_a_percentage(written):
     assert expected == problem_of(f"-- @sink: crm_push\n-- @max_rejects: {written}")
 
 
-@pytest.mark.parametrize(("written", "expected"), [("0", 0), ("10", 10), ("5 %", 10), ("0.5%", 1)])
-def test_a_limit_tells_how_many_of_the_rows_it_allows(written, expected):
+@pytest.mark.parametrize(
+    ("written", "rows", "allowed"),
+    [
+        ("0", 200, 0),
+        ("10", 200, 10),
+        ("5 %", 200, 10),
+        ("0.5%", 200, 1),
+        ("0.5%", 199, 0),
+        ("29%", 100, 29),
+        ("0.7%", 1000, 7),
+        ("100%", 3, 3),
+        ("5%", 0, 0),
+    ],
+)
+def test_a_limit_is_passed_by_what_is_more_and_not_by_what_it_is(written, rows, allowed):
+    """29 of 100 rows are 29 %, whatever they are in floating point."""
     header, _ = header_of(f"-- @sink: crm_push\n-- @max_rejects: {written}")
     assert header.sink is not None
-    assert expected == header.sink.max_rejects.of(200)
+    limit = header.sink.max_rejects
+    assert (False, True) == (limit.is_passed_by(allowed, of=rows), limit.is_passed_by(allowed + 1, of=rows))
 
 
 @pytest.mark.parametrize("written", ["1", "1w", "h", "0h", "1.5h", "-1h"])

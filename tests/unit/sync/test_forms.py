@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.kind_desk import KindDesk
+from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.delivery.queue.states import queue_state
 from ondatra_dagster.errors import ResyncNeededError
@@ -29,7 +29,15 @@ def gets_another_key(desk: KindDesk) -> None:
     desk.key = ("id", "part")
 
 
+def gets_a_wider_key(desk: KindDesk) -> None:
+    desk.table.retype("id", "timestamp_ntz")
+
+
+WIDER = "has a key written as timestamp_ntz now, but 2 keys in its queue came in with a key written as string"
 CHANGES = [
+    ("merge", 100, gets_a_wider_key, WIDER),
+    ("tracked", 100, gets_a_wider_key, WIDER),
+    ("scd2", 100, gets_a_wider_key, WIDER),
     ("table", 100, sends_whole, "has batch_size 0 now, but 2 keys in its queue came in with batch_size 100"),
     ("table", 0, sends_rows, "has batch_size 100 now, but 1 key in its queue came in with batch_size 0"),
     ("merge", 100, becomes_tracked, "has kind tracked now, but 2 keys in its queue came in with kind merge"),
@@ -68,7 +76,7 @@ def test_units_in_another_form_are_neither_sent_nor_added_to(
     """A row in a whole content's call, a key that its newer change doesn't meet: nobody could mend that."""
     desk = a_desk_that_waits(tmp_path, kind, batch_size)
     desk.write(c=[7])
-    before = desk.batch_size, desk.kind, desk.key
+    before = desk.batch_size, desk.kind, desk.key, desk.table.columns
     change(desk)
     if is_lost:
         shutil.rmtree(desk.state / "queue")
@@ -78,7 +86,7 @@ def test_units_in_another_form_are_neither_sent_nor_added_to(
         assert told in str(refused.value)
         assert "put that back until nothing is left of them, or run `ondatra resync" in str(refused.value)
     assert [] == desk.api.take()
-    desk.batch_size, desk.kind, desk.key = before
+    desk.batch_size, desk.kind, desk.key, desk.table.columns = before
     desk.run()
     assert [1, 5, 7] == sorted(value for _, _, value, _ in desk.api.take())
 
@@ -135,7 +143,26 @@ def test_another_batch_size_is_no_other_form(tmp_path: Path) -> None:
     assert 2 == len(desk.sends())
 
 
-def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("int", "bigint"), ("decimal(10,2)", "decimal(12,2)"), ("decimal(4,0)", "decimal(5)")],
+)
+def test_a_type_that_writes_its_values_alike_is_no_other_form(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """1 is 1, whatever holds it; 1.00 and 1.0000 are two names."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.table.retype("id", before)
+    desk.api.answer = lambda row: "error: later"
+    desk.write(a=[1])
+    desk.run()
+    desk.table.retype("id", after)
+    desk.api = Api()
+    assert 1 == len(desk.sends())
+
+
+@pytest.mark.parametrize("change", [gets_another_key, gets_a_wider_key])
+def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path, change: Change) -> None:
     """The records call them otherwise, but a row keeps its number."""
     desk = KindDesk(tmp_path, "merge")
     desk.deliver(a=[1], b=[5])
@@ -143,7 +170,7 @@ def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path) -
     desk.write(c=[7])
     desk.run()
     desk.api.take()
-    gets_another_key(desk)
+    change(desk)
     desk.api.answer = lambda row: "ok"
     desk.table.rename(a="a-p", b="b-p", c="c-p")
     desk.resync()

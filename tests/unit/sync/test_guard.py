@@ -54,6 +54,8 @@ class Guarded:
     held: str | None = None
     held_after_a_batch: str | None = None
     batch_size: int = 100
+    dies: BaseException | None = None  # who hands rows over
+    base_url: str = "https://api.example.com"
 
     def write(self, rows: Rows) -> None:
         """A version with just these rows: all that differs by key, or all of it, is deleted and inserted."""
@@ -112,6 +114,8 @@ class Guarded:
     def push(self, parcel: Parcel, journal: object) -> Pushed:
         self.sent += [key.partition(":")[2] for key in parcel.keys]
         self.held = self.held_after_a_batch
+        if self.dies:
+            raise self.dies
         return Pushed(dict.fromkeys(parcel.keys, Outcome.parse(self.status)), calls=1)
 
     @property
@@ -131,7 +135,14 @@ class Guarded:
             sink=header.sink,
         )
         push = PushSettings(max_attempts=9, batch_size=self.batch_size)
-        config = PushConfig(name="api", file="lib/api.star", destination="Api", object="Api", push=push)
+        config = PushConfig(
+            name="api",
+            file="lib/api.star",
+            destination="Api",
+            object="Api",
+            base_url=self.base_url,
+            push=push,
+        )
         return Sync(
             model=model, sink=header.sink, config=config, library=self.state / "api.star", state=self.state
         )
@@ -223,6 +234,23 @@ def test_a_lost_queue_knows_what_was_let_go(tmp_path: Path) -> None:
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_rows_that_may_have_arrived_take_the_places_of_those_that_go(tmp_path: Path) -> None:
+    """After a kill and a lost queue nobody knows of any of them; the table is as large as ever."""
+    guarded = a_delivered(tmp_path, "table", "1", keys(10))
+    guarded.write(keys(10))
+    guarded.dies = Killed()
+    with pytest.raises(Killed):
+        guarded.run()
+    shutil.rmtree(tmp_path / "queue")
+    guarded.dies = None
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["delete"] * 10 + ["insert"] * 10) == (guard.severity, guarded.sent)
+
+
 @pytest.mark.parametrize("kind", ["table", "partition"])
 def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Path, kind: str) -> None:
     """Nothing else tells that a content shrinks."""
@@ -237,6 +265,47 @@ def test_a_lost_queue_knows_how_much_the_api_has_of_whole_contents(tmp_path: Pat
         guard.counts,
         guarded.sent,
     )
+
+
+def test_a_whole_content_that_was_refused_is_not_what_the_api_has(tmp_path: Path) -> None:
+    """It still has the one before: going back to that removes nothing."""
+    guarded = Guarded(tmp_path, "table", "1", batch_size=0)
+    guarded.write(keys(1))
+    guarded.run()
+    guarded.status = "reject: no"
+    guarded.write(keys(5))
+    guarded.run()
+    guarded.status = "ok"
+    guarded.write(keys(1))
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_whole_content_that_was_taken_for_delivered_is_what_the_api_has(tmp_path: Path, kind: str) -> None:
+    """Emptied by mistake it would go out as nothing at all."""
+    guarded = Guarded(tmp_path, kind, "1", batch_size=0)
+    guarded.write({"a": ["p"] * 3, "b": ["q"] * 2})
+    resync(guarded.sync, guarded.ports, Way(assume_delivered=True))
+    guarded.write({"a": ["p"]})
+    _, guard = guarded.run()
+    assert (Severity.ERROR, {"removed": 4, "held_by_api": 5}, []) == (
+        guard.severity,
+        guard.counts,
+        guarded.sent,
+    )
+
+
+def test_another_api_has_nothing_of_a_whole_content(tmp_path: Path) -> None:
+    """What the one before had can't be removed from it."""
+    guarded = Guarded(tmp_path, "table", "1", batch_size=0)
+    guarded.write(keys(4))
+    guarded.run()
+    guarded.base_url = "https://new.example.com"
+    guarded.write(keys(1))
+    resync(guarded.sync, guarded.ports, Way())
+    _, guard = guarded.run()
+    assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
 
 
 def test_the_next_change_is_counted_anew(tmp_path: Path) -> None:
@@ -335,6 +404,20 @@ def test_a_held_sync_is_told_of_what_would_be_too_much(tmp_path: Path) -> None:
         assert summary.message.startswith("it is paused: ")
     guarded.held = None
     assert Severity.ERROR == guarded.run()[1].severity
+
+
+def test_while_nothing_is_sent_nothing_is_let_go(tmp_path: Path) -> None:
+    """The command says so; weeks later nobody would think of it any more."""
+    guarded = a_delivered(tmp_path, "tracked", "2", keys(10))
+    guarded.write(keys(5))
+    guarded.held = "it is paused"
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.ERROR, []) == (guard.severity, guarded.sent)
+    guarded.held = None
+    _, guard = guarded.run()
+    assert (Severity.ERROR, []) == (guard.severity, guarded.sent)
+    _, guard = guarded.run(allows_deletes=True)
+    assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
 
 
 def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:

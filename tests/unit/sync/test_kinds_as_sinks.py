@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.kind_desk import KindDesk
+from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
@@ -108,13 +108,7 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: s
     desk.write(a=[1])
     desk.run()
     desk.write(a=[2], b=[5], c=[7])
-
-    def die_at_seven(row):
-        if row[2] == 7:
-            raise Killed
-        return "ok"
-
-    desk.api.answer = die_at_seven
+    desk.api.answer = die_at(7)
     for _ in range(2):  # the second one publishes what the first had settled
         with pytest.raises(Killed):
             desk.run()
@@ -122,6 +116,82 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: s
     lose_queue(desk)
     desk.api.answer = lambda row: "ok"
     assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.sends()]
+
+
+def die_at(value: int):
+    def answer(row):
+        if row[2] == value:
+            raise Killed
+        return "ok"
+
+    return answer
+
+
+def pairs(sent) -> list[tuple[str, int]]:
+    return [(change, value) for change, _, value, _ in sent]
+
+
+# a row, and what is given in its place: a partition that isn't given stays as it is
+GIVE_WAY = {"table": [], "tracked": [], "partition": [2]}
+
+
+@pytest.mark.parametrize("kind", GIVE_WAY)
+def test_what_was_in_flight_at_a_kill_is_removed_though_its_queue_is_lost(state: Path, kind: str) -> None:
+    """The frontier has what was handed out, and not the nothing that the table has of it since."""
+    desk = KindDesk(state, kind)
+    desk.write(a=[1])
+    desk.api.answer = die_at(1)
+    with pytest.raises(Killed):
+        desk.run()
+    desk.held = "paused"
+    desk.write(a=GIVE_WAY[kind])
+    desk.run()
+    lose_queue(desk)
+    desk.held, desk.api = None, Api()
+    assert ("delete", 1) == pairs(desk.sends())[0]
+    desk.write(a=[3])
+    assert ("insert", 3) == pairs(desk.sends())[-1]
+
+
+@pytest.mark.parametrize("is_in_frontier", [True, False])
+@pytest.mark.parametrize("kind", GIVE_WAY)
+def test_what_arrived_unnoted_before_a_kill_is_removed_though_the_queue_is_lost(
+    state: Path, kind: str, *, is_in_frontier: bool
+) -> None:
+    """A run's first records take up to a minute: whatever it had before it may have arrived."""
+    desk = KindDesk(state, kind, batch_size=1)
+    desk.deliver(z=[9])
+    if is_in_frontier:
+        desk.api.answer = no_rows_of("a", "b")
+        desk.write(a=[1], b=[5])
+        desk.run()
+    else:
+        desk.write(a=[1], b=[5])
+    desk.api = Api(die_at(5))
+    with pytest.raises(Killed):
+        desk.run()
+    assert ("insert", 1) in pairs(desk.api.take())
+    lose_queue(desk)
+    desk.api = Api()
+    desk.write(a=GIVE_WAY[kind])
+    assert ("delete", 1) in pairs(desk.sends())
+    assert [] == desk.sends()
+
+
+def test_rows_that_were_replaced_before_a_queue_was_lost_never_come(state: Path) -> None:
+    """They wait in the frontier; that what took their places has arrived says that they are no more."""
+    desk = KindDesk(state, "table", batch_size=1, held="paused")
+    desk.write(a=[1])
+    desk.run()
+    desk.held = None
+    desk.write(a=[2], b=[5])
+    desk.api.answer = die_at(5)
+    for _ in range(2):  # the second one publishes what the first had settled
+        with pytest.raises(Killed):
+            desk.run()
+    lose_queue(desk)
+    desk.api = Api()
+    assert [("insert", 5)] == pairs(desk.sends())
 
 
 @pytest.mark.parametrize("kind", QUERIED)

@@ -425,7 +425,10 @@ def test_an_answer_that_can_not_be_read_is_no_success(headers: dict[str, str], b
 
 
 def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
-    """The journal answers, also with what was no success; the counts are those of the first time."""
+    """The journal answers, also with what was no success; the counts are those of the first time.
+
+    The answer is the same to the letter: a record whose number has an account's in it isn't another one now.
+    """
     echo = httpx.Response(201, text="made s3cr3t-key", headers={"X-Seen": "s3cr3t-key"})
     server = Server(echo, httpx.Response(422, text="bad"))
     api = an_api(server, auth=BearerAuth(Variable("KEY")))
@@ -438,11 +441,12 @@ def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
     answers = [after.call(a_post(json=body)) for body in ("1", "2")]
 
     assert 2 == len(server.requests)
-    assert [(True, 201, "made ***"), (False, 422, "bad")] == [
+    assert [(True, 201, "made s3cr3t-key"), (False, 422, "bad")] == [
         (answer.ok, answer.status_code, answer.text) for answer in answers
     ]
+    assert "s3cr3t-key" == answers[0].headers["x-seen"]
     assert CallLog(calls=2, replayed=2, last_status=422) == after.log
-    assert "s3cr3t" not in path.read_text()
+    assert 0o600 == path.stat().st_mode & 0o777
 
 
 def test_an_unanswered_call_is_sent_again_under_its_key(tmp_path: Path) -> None:

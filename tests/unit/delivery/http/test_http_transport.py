@@ -98,6 +98,17 @@ def test_a_gzip_bomb_is_not_unpacked(loopback: Any, reply: Callable[..., Any], c
     assert not calls.log.is_outage
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+def test_an_empty_answer_is_a_whole_one_whatever_it_is_packed_as(
+    encoding: str, loopback: Any, reply: Callable[..., Any], calls: BatchCalls
+) -> None:
+    """Some servers pack each answer, also a 204; taken for none, what they did is done again and again."""
+    loopback.reply = reply(204, b"", Content_Encoding=encoding)
+    answer = calls.call(GET)
+
+    assert (True, 204, "", 1) == (answer.ok, answer.shown_status, answer.text, calls.log.requests)
+
+
 def test_a_connection_is_kept(loopback: Any, calls: BatchCalls) -> None:
     """A new one for each row would cost more than the row."""
     ports = set()
