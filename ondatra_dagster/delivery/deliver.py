@@ -33,6 +33,7 @@ from ondatra_dagster.delivery.workers import Done, Workers
 
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.
 # Of large ones fewer, as their rows are held in memory, and a crash keeps them from newer values.
+QUIET_SECONDS = 10.0  # without anything that came back
 AHEAD = 7
 AHEAD_ROWS = 2_000
 
@@ -84,6 +85,13 @@ class Delivery:
     is_outage: bool = False  # the API was given up on for this run
 
 
+class Quiet(NamedTuple):
+    """What is done while nothing comes back."""
+
+    then: Callable[[], None]
+    seconds: float
+
+
 class Landed(NamedTuple):
     """What push made of a batch, and when."""
 
@@ -102,9 +110,14 @@ def deliver(
     may_go_on: Callable[[], bool] = lambda: True,
     wait: Callable[[int], float] = wait_seconds,
     sleep: Callable[[float], None] = time.sleep,
+    on_quiet: Callable[[], None] = lambda: None,
+    quiet_seconds: float = QUIET_SECONDS,
     only_asks: bool = False,
 ) -> Delivery:
-    """Send all that may go now; with `only_asks` none of it, but ask about jobs that are open."""
+    """Send all that may go now; with `only_asks` none of it, but ask about jobs that are open.
+
+    After each `quiet_seconds` in which nothing came back `on_quiet` is called.
+    """
     make_due(queue, clock())
     frozen = frozen_batches(queue)
     jobs = OpenJobs(
@@ -118,7 +131,8 @@ def deliver(
     revived = revive(queue, [batch for batch in frozen if not batch.job], journals)
     places = 0 if only_asks else course.places
     runway = Runway(queue, Gate(may_go_on), jobs, revived, places=places, batch_size=course.batch_size)
-    return _Delivering(queue, push, course, clock, on_settled, runway, journals, wait).go()
+    quiet = Quiet(on_quiet, quiet_seconds)
+    return _Delivering(queue, push, course, clock, on_settled, quiet, runway, journals, wait).go()
 
 
 class _Delivering:
@@ -131,6 +145,7 @@ class _Delivering:
         course: Course,
         clock: Callable[[], float],
         on_settled: Callable[[Batch, Settled], None],
+        quiet: Quiet,
         runway: Runway,
         journals: Journals,
         wait: Callable[[int], float],
@@ -140,6 +155,7 @@ class _Delivering:
         self._course = course
         self._clock = clock
         self._on_settled = on_settled
+        self._quiet = quiet
         self._runway = runway
         self._journals = journals
         self._wait = wait
@@ -152,8 +168,10 @@ class _Delivering:
             self._send_off(runway.next_batches())
             self._send_off(runway.next_polls())
             while runway.in_flight or runway.wait_for_jobs():
-                if runway.in_flight and (landings := self._workers.next_done(runway.seconds_to_poll())):
+                if runway.in_flight and (landings := self._workers.next_done(self._patience())):
                     self._land(landings)
+                else:
+                    self._quiet.then()
                 self._send_off(runway.next_polls())
         except Exception:
             # what is on its way comes to its end, and stays frozen
@@ -170,6 +188,11 @@ class _Delivering:
         self._journals.close()
         self._delivery.is_outage = runway.gate.outages > 0
         return self._delivery
+
+    def _patience(self) -> float:
+        """How long to wait for a batch before one looks at other things."""
+        to_poll = self._runway.seconds_to_poll()
+        return self._quiet.seconds if to_poll is None else min(to_poll, self._quiet.seconds)
 
     def _send_off(self, batches: Sequence[Batch]) -> None:
         """Let threads take them; by now they are frozen for good."""

@@ -39,6 +39,10 @@ class Publisher:
         """So many rows more are settled; those whose file is due are published."""
         self._unpublished += rows
         self._due_at = min(self._due_at, now + FILE_AGE_SECONDS)
+        self.look(now=now)
+
+    def look(self, *, now: float) -> None:
+        """Publish what is due by now, if anything is."""
         if self._unpublished >= publication.FILE_ROWS or now >= self._due_at:
             self.publish_due(now=now)
 

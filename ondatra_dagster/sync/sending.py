@@ -59,6 +59,7 @@ class Sending:
             on_settled=self._note,
             may_go_on=(lambda: True) if only_asks else self._ports.may_send,
             sleep=self._ports.sleep,
+            on_quiet=lambda: self._account.publisher.look(now=self._ports.clock()),
             only_asks=only_asks,
         )
 

@@ -96,6 +96,15 @@ def test_as_many_batches_as_allowed_are_on_their_way_at_once(queue):
     assert [] == queue.store.rows("select * from unit")
 
 
+def test_while_an_api_takes_its_time_there_is_time_for_other_things(queue):
+    """Records of what came back before it have their minute, and it may take ten."""
+    looked = threading.Event()
+    api = Api(meet=lambda keys: looked.wait(SECONDS))
+    fill(queue, "a")
+    send(queue, api, threads=1, on_quiet=looked.set, quiet_seconds=0.01)
+    assert (["a"], True) == (api.got, looked.is_set())
+
+
 def test_one_thread_sends_in_order_and_one_at_a_time(queue):
     """The next batch is claimed ahead, but not sent."""
     api = Api()
