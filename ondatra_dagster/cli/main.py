@@ -11,7 +11,19 @@ import click
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
-    *("dead", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records", "replay"),
+    *(
+        "dead",
+        "events",
+        "forget",
+        "history",
+        "init",
+        "lineage",
+        "maintain",
+        "pause",
+        "query",
+        "records",
+        "replay",
+    ),
     *("resync", "resume", "run", "status", "validate"),
 )
 FAILED = 1
