@@ -96,6 +96,7 @@ class Waiting(NamedTuple):
 
     events: int = 0
     oldest_at: float | None = None  # seconds since 1970
+    since: str = ""  # what the oldest came in: the same while that one waits
 
 
 class NumberedIntake(NamedTuple):
@@ -200,7 +201,10 @@ def waiting_after(path: Path, model: str, number: int) -> Waiting:
             return Waiting()
         with store.snapshot():
             events, first = store.rows(WAITING_AFTER, (model, number))[0]
-            return Waiting(events, store.rows(RECEIVED_AT, (first,))[0][0] / 1e6) if events else Waiting()
+            if not events:
+                return Waiting()
+            received_at = store.rows(RECEIVED_AT, (first,))[0][0]
+            return Waiting(events, received_at / 1e6, f"{_source(store)}@{first}")
 
 
 def models_waiting(path: Path) -> list[str]:

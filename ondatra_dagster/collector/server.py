@@ -86,6 +86,7 @@ class CollectorServer:
         self._server.should_exit = True
 
     async def _serve(self, started: Callable[[], None]) -> None:
+        self.loop = asyncio.get_running_loop()
         await self.collector.start()
         sweeping = asyncio.create_task(self.collector.look_after(self.stop))
         try:

@@ -66,6 +66,9 @@ def _digits(of: exp.DataType) -> tuple[int, int]:
 
 def _nested(of: exp.DataType, name: str, line: int) -> EventType:
     word = NESTED[of.this]
+    if not of.expressions:
+        what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        raise QueryError(line, what, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
     if word == "struct":
         fields = tuple(_fields(of, name, line))
         return EventType(
