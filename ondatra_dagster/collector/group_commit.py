@@ -4,6 +4,7 @@ So a commit, which waits for the disk, is shared by all who wait for it, and one
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -64,6 +65,8 @@ class GroupCommit:
             raise self._refusal()
         answer = self._loop.create_future()
         self._work.put(made(answer))
+        if self._is_over:  # it has ended just now, and may not have seen this
+            self._refuse_rest()
         return await answer
 
     def end(self) -> None:
@@ -93,12 +96,16 @@ class GroupCommit:
 
     def _turn(self, file: EventFile, work: Sequence[_Work]) -> bool:
         """Commit, then do the jobs; whether there is more to come."""
-        coming = [each for each in work if isinstance(each, _Coming)]
-        if coming:
-            self._commit(file, coming)
-        for each in work:
-            if isinstance(each, _Job):
-                self._answer([(each.answer, _outcome(each.do, file))])
+        try:
+            coming = [each for each in work if isinstance(each, _Coming)]
+            if coming:
+                self._commit(file, coming)
+            for each in work:
+                if isinstance(each, _Job):
+                    self._answer([(each.answer, _outcome(each.do, file))])
+        except BaseException:  # nobody foresaw it, and nobody may wait for ever
+            self._answer([(each.answer, StateError(GONE)) for each in work if each])
+            raise
         return None not in work
 
     def _commit(self, file: EventFile, coming: Sequence[_Coming]) -> None:
@@ -109,9 +116,10 @@ class GroupCommit:
         self._answer(list(zip(answers, results, strict=True)))
 
     def _refuse_rest(self) -> None:
-        while not self._work.empty():
-            if work := self._work.get():
-                self._answer([(work.answer, self._refusal())])
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if work := self._work.get_nowait():
+                    self._answer([(work.answer, self._refusal())])
 
     def _refusal(self) -> StateError:
         """Why nothing can be done any more."""
