@@ -32,8 +32,10 @@ def command(port: int, host: str) -> int:
     project = load_project(root, settings)
     keep_private(settings.state)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    server = CollectorServer(project, listen(host, port, token=settings.secret(TOKEN)))
-    names = ", ".join(model.name for model in server.collector.ways.models.values())
-    server.run(lambda: say(f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"))
+    with listen(host, port, token=settings.secret(TOKEN)) as listener:
+        server = CollectorServer(project, listener)
+        names = ", ".join(model.name for model in server.collector.ways.models.values())
+        told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
+        server.run(lambda: say(told))
     say("ended; what was taken and isn't in a table yet waits for a run")
     return 0

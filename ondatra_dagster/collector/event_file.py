@@ -207,10 +207,10 @@ def waiting_after(path: Path, model: str, number: int) -> Waiting:
             return Waiting(events, received_at / 1e6, f"{_source(store)}@{first}")
 
 
-def models_waiting(path: Path) -> list[str]:
-    """The ids of all models that something is in the file of, also of those that are no more."""
+def events_in_file(path: Path) -> dict[str, int]:
+    """How many events of each model are in the file, also of those that are no more."""
     with looking_at(path) as store:
-        return [row[0] for row in store.rows(WAITING)] if store else []
+        return {model: events for model, events, *_ in store.rows(WAITING)} if store else {}
 
 
 def page_after(path: Path, model: str, number: int, *, most: int) -> list[NumberedIntake]:

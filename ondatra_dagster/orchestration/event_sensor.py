@@ -1,4 +1,4 @@
-"""The sensor that has waiting events flushed: it looks into their file and the tables' logs, and starts no Spark.
+"""The sensor that has waiting events flushed: it looks into their file and the tables' logs, without Spark.
 
 What waits is the same until a run has taken it, however much comes after: so it is asked for once, and again
 ever less often when that run fails.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ondatra_dagster.collector.event_file import Waiting
+from ondatra_dagster.collector.event_file import Waiting, event_path, events_in_file
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
@@ -113,6 +113,11 @@ class Workspace:
         """How many of these there are, and since when."""
         events = self.events(self.project.models[model_id])
         return events.waiting() if events else Waiting()
+
+    def homeless_events(self) -> dict[str, int]:
+        """How many events wait for each model that the project no longer has."""
+        waiting = events_in_file(event_path(self.settings))
+        return {name: events for name, events in waiting.items() if name not in self.project.models}
 
     def look(self) -> Look:
         """The world as it is now."""

@@ -1,6 +1,6 @@
 """A collector that is killed while many send, and flushes that are killed wherever they are.
 
-The table is plain files here; with Spark and Delta, and with more of all: tests/soak/test_events_and_kills.py.
+The table is plain files here; with Spark and Delta, and more of all: tests/soak/test_events_and_kills.py.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Kind events: what was taken is in the table once, in order, as the columns' own types, whatever is cut off."""
+"""Kind events: what was taken is in the table once, in order, in the columns' own types."""
 
 import datetime
 from collections.abc import Iterator
@@ -61,10 +61,8 @@ class Desk:
 
     def misfits(self) -> list[tuple[str, str]]:
         path = invalid_path(self.lake.path(self.model))
-        rows = (
-            self.lake.warehouse.session.read.format("delta").load(path).orderBy("number", "event").collect()
-        )
-        return [(row["event"], row["problem"]) for row in rows]
+        rows = self.lake.warehouse.session.read.format("delta").load(path)
+        return [(row["event"], row["problem"]) for row in rows.orderBy("number", "event").collect()]
 
 
 @pytest.fixture
@@ -74,11 +72,11 @@ def desk(lake: ModelTables) -> Desk:
     return desk
 
 
-class CutOff(Exception):
+class CutOffError(Exception):
     """The process ends here."""
 
 
-class CutOffEvents:
+class PartOfEvents:
     """Events of which only the first portions come: the run is cut off behind them."""
 
     def __init__(self, events: ModelEvents, portions: int) -> None:
@@ -89,7 +87,7 @@ class CutOffEvents:
     def portions(self, after: int | None) -> Iterator[Portion]:
         for place, portion in enumerate(self._events.portions(after)):
             if place == self._portions:
-                raise CutOff
+                raise CutOffError
             yield portion
 
 
@@ -134,8 +132,8 @@ def test_events_come_in_order_once_in_a_commit_a_portion(desk: Desk) -> None:
 def test_a_run_that_is_cut_off_is_gone_on_with_after_its_last_commit(desk: Desk) -> None:
     """What it wrote is there, once; what it didn't, waits."""
     desk.take(*({"page": str(number)} for number in range(6)))
-    with pytest.raises(CutOff):
-        desk.flush(CutOffEvents(desk.events(most_events=2), 2))
+    with pytest.raises(CutOffError):
+        desk.flush(PartOfEvents(desk.events(most_events=2), 2))
     assert ["0", "1", "2", "3"] == desk.rows("page")
     assert 2 == desk.events().waiting().events
     desk.flush()
@@ -159,7 +157,7 @@ def test_a_commit_that_a_dead_run_still_made_is_not_made_again(desk: Desk) -> No
 
 
 def test_a_changed_definition_loses_no_event(desk: Desk) -> None:
-    """What fits goes in, what has no column goes into _extra, what fits nowhere stands aside with its reason."""
+    """What fits goes in, what has no column goes into _extra, what fits nowhere stands aside."""
     desk.take({"page": "/a", "seconds": 1})
     desk.flush()
     desk.take({"page": "/b", "seconds": 2}, {"page": "/c", "user": "u"})

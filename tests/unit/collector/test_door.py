@@ -11,7 +11,7 @@ from support.collecting import JSON, PATH, VIEWS, EventProject, Serving
 
 from ondatra_dagster.collector.event_file import event_path, page_after
 
-TOKEN = "ONDATRA_EVENTS_TOKEN=s3cret-and-long\n"  # noqa: S105
+TOKEN = "ONDATRA_EVENTS_TOKEN=s3cret-and-long\n"
 GOOD = {"page": "/a"}
 
 

@@ -118,7 +118,7 @@ def test_a_restored_file_gives_numbers_above_those_of_the_table(project: EventPr
 def test_what_waits_is_read_by_the_columns_as_they_are_now(
     project: EventProject, columns: str, rows: list[Any], misfits: list[Misfit]
 ) -> None:
-    """What was acknowledged is never lost: it goes into the new columns, into _extra, or aside with the reason."""
+    """What was acknowledged is never lost: it goes into the new columns, into _extra, or aside."""
     (project.root / "models/events/views.sql").write_text(VIEWS.replace("seconds INT", "seconds STRING"))
     take(project, {"page": "/a", "seconds": "3"})
     (project.root / "models/events/views.sql").write_text(f"-- @kind: events\n{columns}\n")
