@@ -4,7 +4,7 @@ What is wrong with a request is told by requests, with its path by ways, with it
 """
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import orjson
@@ -156,13 +156,18 @@ def _judged(way: Way, body: bytes) -> int:
         came = [came]
     elif type(came) is not list:
         raise RefusedError(refused(400, "json", "a batch is an array of events: [{…}, …]"))
-    reading, read = Reading(), way.reader.read
-    for index, event in enumerate(came):
+    if not way.reader.fits(came):
+        _judge_each(way, came)
+    return len(came)
+
+
+def _judge_each(way: Way, events: Sequence[Any]) -> None:
+    reading = Reading()
+    for index, event in enumerate(events):
         reading.index = index
-        read(event, reading)
+        way.reader.read(event, reading)
     if reading.problems:
         raise RefusedError(misfit(reading.problems))
-    return len(came)
 
 
 async def _send(send: Send, answer: Answer, more: Headers) -> None:

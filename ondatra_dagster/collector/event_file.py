@@ -48,6 +48,7 @@ SCHEMA = Schema(
         ),
     ),
 )
+SELDOM_EMPTIED = "pragma wal_autocheckpoint = 10000"  # pages: 40 MB; each time costs two waits for the disk
 HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
 IDENTITY = "select id from identity"
 TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
@@ -162,11 +163,13 @@ class EventFile:
 
 
 @contextlib.contextmanager
-def held_file(settings: Settings, purpose: str, *, used_by_threads: bool = False) -> Iterator[EventFile]:
+def held_file(settings: Settings, purpose: str) -> Iterator[EventFile]:
     """The file, made if need be, with nobody else writing it; BusyError says who does."""
     lock = FileLock(settings.state / "locks" / f"{NAME}.lock", purpose=purpose)
     with lock:
-        file = EventFile(connect(settings.state / NAME, SCHEMA, used_by_threads=used_by_threads))
+        store = connect(settings.state / NAME, SCHEMA)
+        store.rows(SELDOM_EMPTIED)
+        file = EventFile(store)
         try:
             yield file
         finally:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from ondatra_dagster.collector.quick_look import QuickLook
 from ondatra_dagster.collector.values import Reader, reader_of, spellings
 from ondatra_dagster.project.model import EventColumn, EventType
 
@@ -72,6 +73,11 @@ class EventReader:
             for place, column in enumerate(columns)
             if column.is_required and place != self._received_at
         ]
+        self._quick = QuickLook(columns, required=[column.name for column in self._required])
+
+    def fits(self, events: Sequence[Any]) -> bool:
+        """Whether all of them surely fit; when not, each has to be read."""
+        return self._quick.fits(events)
 
     def read(self, event: Any, reading: Reading, received_at: datetime.datetime | None = None) -> list[Any]:
         """The event's values in the order of the columns, and last the JSON of _extra; problems are noted."""

@@ -20,6 +20,7 @@ SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it sta
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 WHOLE = re.compile(r"-?[0-9]{1,30}")
 LONGEST_NUMBER = 100  # letters
+SHORTEST_MOMENT = 16  # 2026-11-18T12:00: a date alone is none
 WORDS = {
     bool: "true or false",
     int: "a number",
@@ -175,8 +176,8 @@ def _local_timestamp(of: EventType) -> Reader:
 
 
 def _moment(text: str) -> datetime.datetime:
-    """A date with a time, by ISO 8601's extended form; digits beyond the microsecond are dropped."""
-    if len(text) < 16 or not (text[4] == text[7] == "-" and text[10] in "Tt "):
+    """A date with a time, by ISO 8601; digits beyond the microsecond are dropped."""
+    if len(text) < SHORTEST_MOMENT:
         raise ValueError(text)
     return datetime.datetime.fromisoformat(text)
 
