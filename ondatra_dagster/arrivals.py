@@ -31,8 +31,8 @@ class WaitingEvents(Protocol):
     """The events of one model that were taken, and aren't in its table yet."""
 
     @property
-    def source(self) -> str:
-        """Who gives the numbers: of one source each number comes once, and they rise."""
+    def numbering(self) -> str:
+        """What the numbers belong to: of one numbering each comes once, and they rise."""
 
     def portions(self, after: int | None) -> Iterator[Portion]:
         """Those with a number above that, the oldest first; each portion is read when it is asked for."""

@@ -30,7 +30,7 @@ def refused(status: int, reason: str, sentence: str, headers: Headers = ()) -> A
     return Answer(status, orjson.dumps({"error": sentence}), (*JSON, *headers), reason)
 
 
-def misfit(problems: Sequence[FieldProblem]) -> Answer:
+def unfit(problems: Sequence[FieldProblem]) -> Answer:
     """Every field that can't be taken, as far as an answer has room."""
     more = len(problems) - LISTED
     told = {

@@ -51,8 +51,10 @@ class Collector:
 
     def _begin(self, file: EventFile) -> None:
         """No number may come twice, also where an older copy of the file was put back."""
-        source = file.source
-        last = [last_transaction(warehouse_path(self._settings, model), source) for model in self.ways.models]
+        numbering = file.numbering
+        last = [
+            last_transaction(warehouse_path(self._settings, model), numbering) for model in self.ways.models
+        ]
         file.number_from(max((number for number in last if number), default=0))
 
     def end(self) -> None:
@@ -103,7 +105,7 @@ class Collector:
         """Drop what the tables have, and read models anew that have changed."""
         try:
             in_tables = await asyncio.to_thread(
-                self._in_tables, await self._commits.do(lambda file: file.source)
+                self._in_tables, await self._commits.do(lambda file: file.numbering)
             )
             for model, upto in in_tables.items():
                 while await self._commits.do(functools.partial(EventFile.forget, model=model, upto=upto)):
@@ -118,11 +120,11 @@ class Collector:
             log.warning("the tables can't be looked at: %s", error)
         await asyncio.to_thread(self._read_models)
 
-    def _in_tables(self, source: str) -> Mapping[str, int]:
+    def _in_tables(self, numbering: str) -> Mapping[str, int]:
         """Up to which number each table has what came for it."""
         found = {}
         for model in self._waiting or self.ways.models:
-            upto = last_transaction(warehouse_path(self._settings, model), source)
+            upto = last_transaction(warehouse_path(self._settings, model), numbering)
             if upto:
                 found[model] = upto
         return found

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.answers import JSON, TEXT, Answer, Headers, misfit, refused, taken, too_many
+from ondatra_dagster.collector.answers import JSON, TEXT, Answer, Headers, refused, taken, too_many, unfit
 from ondatra_dagster.collector.event_file import Intake, Taken
 from ondatra_dagster.collector.event_reader import Reading
 from ondatra_dagster.collector.limits import LATER_SECONDS
@@ -167,7 +167,7 @@ def _judge_each(way: Way, events: Sequence[Any]) -> None:
         reading.index = index
         way.reader.read(event, reading)
     if reading.problems:
-        raise RefusedError(misfit(reading.problems))
+        raise RefusedError(unfit(reading.problems))
 
 
 async def _send(send: Send, answer: Answer, more: Headers) -> None:

@@ -16,7 +16,7 @@ from ondatra_dagster.store.database import Schema, Store, connect, read_only
 from ondatra_dagster.store.lock import FileLock
 
 NAME = "events.sqlite"
-SOURCE = "ondatra.events/"  # and the file's own id: another file begins to count anew
+NUMBERING = "ondatra.events/"  # and the file's own id: another file begins to count anew
 DIGEST_BYTES = 16
 FORGOTTEN_AT_ONCE = 2000  # intakes in one transaction: a collector has others waiting
 
@@ -148,8 +148,8 @@ class EventFile:
                 self._store.run(LATER_NUMBER, (last,))
 
     @property
-    def source(self) -> str:
-        return _source(self._store)
+    def numbering(self) -> str:
+        return _numbering(self._store)
 
     def waiting(self) -> dict[str, Waiting]:
         """What is in the file, by model."""
@@ -191,10 +191,10 @@ def looking_at(path: Path) -> Iterator[Store | None]:
         yield store if store.rows(HAS_TABLES) else None
 
 
-def source_of(path: Path) -> str | None:
+def numbering_of(path: Path) -> str | None:
     """What names the file in its tables' transactions; None without a file."""
     with looking_at(path) as store:
-        return _source(store) if store else None
+        return _numbering(store) if store else None
 
 
 def waiting_after(path: Path, model: str, number: int) -> Waiting:
@@ -207,7 +207,7 @@ def waiting_after(path: Path, model: str, number: int) -> Waiting:
             if not events:
                 return Waiting()
             received_at = store.rows(RECEIVED_AT, (first,))[0][0]
-            return Waiting(events, received_at / 1e6, f"{_source(store)}@{first}")
+            return Waiting(events, received_at / 1e6, f"{_numbering(store)}@{first}")
 
 
 def events_in_file(path: Path) -> dict[str, int]:
@@ -225,5 +225,5 @@ def page_after(path: Path, model: str, number: int, *, most: int) -> list[Number
         return [NumberedIntake(*row) for row in rows]
 
 
-def _source(store: Store) -> str:
-    return f"{SOURCE}{store.rows(IDENTITY)[0][0]}"
+def _numbering(store: Store) -> str:
+    return f"{NUMBERING}{store.rows(IDENTITY)[0][0]}"

@@ -16,8 +16,8 @@ from ondatra_dagster.collector.event_file import (
     Waiting,
     event_path,
     held_file,
+    numbering_of,
     page_after,
-    source_of,
     waiting_after,
 )
 from ondatra_dagster.collector.event_reader import EventReader, Reading
@@ -52,25 +52,27 @@ class ModelEvents:
         self._reader = EventReader(model.event_columns, keeps_unknown=True)
 
     @property
-    def source(self) -> str:
-        return source_of(self._path) or ""
+    def numbering(self) -> str:
+        return numbering_of(self._path) or ""
 
     def waiting(self) -> Waiting:
         """How many there are, and since when."""
-        source = self.source
-        return waiting_after(self._path, self._model.id, self._in_table(source)) if source else Waiting()
+        numbering = self.numbering
+        return (
+            waiting_after(self._path, self._model.id, self._in_table(numbering)) if numbering else Waiting()
+        )
 
     def portions(self, after: int | None) -> Iterator[Portion]:
         """Those after that number, and after all that the real table has, in portions that fit in memory."""
-        source = self.source
-        number = max(after or 0, self._in_table(source)) if source else 0
-        while source and (portion := self._portion(number)):
+        numbering = self.numbering
+        number = max(after or 0, self._in_table(numbering)) if numbering else 0
+        while numbering and (portion := self._portion(number)):
             yield portion
             number = portion.upto
 
-    def _in_table(self, source: str) -> int:
+    def _in_table(self, numbering: str) -> int:
         # of the real table, also in a dry run: a clone may not tell
-        return last_transaction(warehouse_path(self._settings, self._model.id), source) or 0
+        return last_transaction(warehouse_path(self._settings, self._model.id), numbering) or 0
 
     def _portion(self, after: int) -> Portion | None:
         """What comes next; None when nothing does."""
@@ -112,6 +114,6 @@ def forget_flushed(settings: Settings, model: Model) -> None:
         contextlib.suppress(BusyError),
         held_file(settings, "a flush, which drops what is in the tables") as file,
     ):
-        upto = last_transaction(warehouse_path(settings, model.id), file.source)
+        upto = last_transaction(warehouse_path(settings, model.id), file.numbering)
         while upto and file.forget(model.id, upto):
             pass

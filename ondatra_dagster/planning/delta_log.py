@@ -124,8 +124,8 @@ def commit_notes(table: str | Path) -> Iterator[str]:
             yield note
 
 
-def last_transaction(table: str | Path, source: str) -> int | None:
-    """The number of the newest transaction of that source in the table; None when it has none of it.
+def last_transaction(table: str | Path, numbering: str) -> int | None:
+    """The number of the newest transaction of that numbering in the table; None when it has none.
 
     A writer that puts the number of what it wrote into its commit knows by this where to go on.
     """
@@ -136,13 +136,13 @@ def last_transaction(table: str | Path, source: str) -> int | None:
         if checkpoint and version <= checkpoint.version:
             break
         for line in _lines(log, version):
-            if TRANSACTION.match(line) and (txn := orjson.loads(line)["txn"])["appId"] == source:
+            if TRANSACTION.match(line) and (txn := orjson.loads(line)["txn"])["appId"] == numbering:
                 return int(txn["version"])
     if checkpoint is None:
         return None
     parts = [part.name for part in _checkpoints(names) if part.version == checkpoint.version]
     rows = (row for name in parts for row in _checkpoint_rows(log.read(name), name, "txn"))
-    found = [int(row["version"]) for row in rows if row and row["appId"] == source]
+    found = [int(row["version"]) for row in rows if row and row["appId"] == numbering]
     return max(found, default=None)
 
 

@@ -59,7 +59,7 @@ class Identity:
 class Transaction(NamedTuple):
     """What a commit says of where its rows came from; one of a number that is there already does nothing."""
 
-    source: str
+    numbering: str
     number: int
 
 
@@ -118,7 +118,7 @@ class Target:
     def append(self, rows: DataFrame, note: CommitNote, *, transaction: Transaction | None = None) -> None:
         write = self._write(rows, "append", note)
         if transaction:
-            write = write.options(txnAppId=transaction.source, txnVersion=str(transaction.number))
+            write = write.options(txnAppId=transaction.numbering, txnVersion=str(transaction.number))
         write.save(self.path)
 
     def overwrite(self, rows: DataFrame, note: CommitNote) -> None:

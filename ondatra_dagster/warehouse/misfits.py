@@ -21,7 +21,7 @@ def keep_misfits(
         return
     path = invalid_path(table.path)
     aside = open_target(table.session, path, ASIDE.fields, IDENTITY, converts=True)
-    there = last_transaction(path, transaction.source) or 0
+    there = last_transaction(path, transaction.numbering) or 0
     new = [misfit for misfit in misfits if misfit.number > there]
     if new:
         told = dataclasses.replace(note, rows=rows_before(aside) + len(new))

@@ -82,7 +82,7 @@ class PartOfEvents:
     def __init__(self, events: ModelEvents, portions: int) -> None:
         self._events = events
         self._portions = portions
-        self.source = events.source
+        self.numbering = events.numbering
 
     def portions(self, after: int | None) -> Iterator[Portion]:
         for place, portion in enumerate(self._events.portions(after)):
@@ -100,8 +100,8 @@ def test_values_of_every_type_arrive_as_they_were_sent(desk: Desk) -> None:
     event = {
         "a": "é😀\0", "b": False, "c": -128, "d": 2**63 - 1, "e": 1.5, "f": 1e300,
         "g": "-1234567890123456789012345678.0123456789", "h": "0001-01-01",
-        "i": "1899-12-31T23:59:59.123456Z", "j": "9999-12-31T23:59:59", "k": "aGk=", "l": [1, None], "m": {"-1": "2026-01-01"},
-        "n": {"x": 1, "Y Z": ["q"]}, "new": [1.5],
+        "i": "1899-12-31T23:59:59.123456Z", "j": "9999-12-31T23:59:59", "k": "aGk=", "l": [1, None],
+        "m": {"-1": "2026-01-01"}, "n": {"x": 1, "Y Z": ["q"]}, "new": [1.5],
     }  # fmt: skip
     desk.take(event, {})
     assert 2 == desk.flush().inserted
@@ -146,7 +146,7 @@ def test_a_commit_that_a_dead_run_still_made_is_not_made_again(desk: Desk) -> No
     (portion,) = desk.events().portions(None)
 
     class Late:
-        source = desk.events().source
+        numbering = desk.events().numbering
 
         def portions(self, after: int | None) -> Iterator[Portion]:
             yield portion
@@ -185,7 +185,7 @@ def test_what_was_put_aside_before_a_crash_is_there_once(desk: Desk) -> None:
     desk.take({"page": "/b"}, {"page": "/c", "user": "u"})
     (portion,) = desk.events().portions(None)
     target = _target(desk)
-    keep_misfits(target, portion.misfits, NOTE, Transaction(desk.events().source, portion.upto))
+    keep_misfits(target, portion.misfits, NOTE, Transaction(desk.events().numbering, portion.upto))
     desk.take({"page": "/d"})
     desk.flush()
     assert ['{"page":"/b"}', '{"page":"/d"}'] == [event for event, _ in desk.misfits()]
@@ -231,6 +231,6 @@ def test_where_a_table_has_come_to_outlives_a_checkpoint(desk: Desk) -> None:
         desk.take({"page": str(number)})
         desk.flush()
     path = desk.lake.path(desk.model)
-    source = desk.events().source
-    assert 12 == last_transaction(path, source)
+    numbering = desk.events().numbering
+    assert 12 == last_transaction(path, numbering)
     assert last_transaction(path, "another") is None

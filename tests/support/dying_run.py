@@ -1,4 +1,4 @@
-"""`ondatra run` that dies where it is told to: `python -m support.dying_run POINT`, in the project's folder."""
+"""`ondatra run` that dies where it is told to: `python -m support.dying_run POINT`, in a project's folder."""
 
 import sys
 from collections.abc import Mapping

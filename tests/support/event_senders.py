@@ -68,10 +68,11 @@ def _hear_signals() -> None:
 class Senders:
     """So many at once, each sending so many requests, every fourth a batch, until each is acknowledged."""
 
-    def __init__(self, port: int, *, senders: int, requests: int) -> None:
+    def __init__(self, port: int, *, senders: int, requests: int, name: str = "") -> None:
         self.acknowledged: list[str] = []
         self._port = port
         self._requests = requests
+        self._name = name  # of this crowd: the pages that it sends begin with it
         self._lock = threading.Condition()
         self._threads = [threading.Thread(target=self._send_all, args=(n,)) for n in range(senders)]
 
@@ -94,9 +95,9 @@ class Senders:
 
     def _send_all(self, sender: int) -> None:
         for number in range(self._requests):
-            pages = [f"{sender}-{number}"]
+            pages = [f"{self._name}{sender}-{number}"]
             if number % 4 == 3:
-                pages += [f"{sender}-{number}-{n}" for n in range(1, BATCH)]
+                pages += [f"{pages[0]}-{n}" for n in range(1, BATCH)]
             self._send(pages)
             with self._lock:
                 self.acknowledged += pages

@@ -29,11 +29,14 @@ class Place(NamedTuple):
     is_after: bool = False  # the kill comes when it has returned
 
 
-def commit(log: Path, source: str, portion: Portion) -> None:
+def commit(log: Path, numbering: str, portion: Portion) -> None:
     """The rows and their transaction, in one file that appears whole."""
     log.mkdir(parents=True, exist_ok=True)
     version = len(list(log.glob("*.json")))
-    lines = [{"txn": {"appId": source, "version": portion.upto}}, {"rows": [row[0] for row in portion.rows]}]
+    lines = [
+        {"txn": {"appId": numbering, "version": portion.upto}},
+        {"rows": [row[0] for row in portion.rows]},
+    ]
     beside = log / "next.tmp"
     beside.write_bytes(b"\n".join(map(orjson.dumps, lines)))
     beside.rename(log / f"{version:020}.json")
@@ -66,9 +69,9 @@ def flush(root: Path, *, most_events: int) -> None:
     model = load_project(root, settings).model("events.views")
     table = Path(table_path(settings, model.id))
     events = waiting.ModelEvents(settings, model, most_events=most_events)
-    source = events.source
-    for portion in events.portions(last_transaction(table, source)):
-        commit(table / "_delta_log", source, portion)
+    numbering = events.numbering
+    for portion in events.portions(last_transaction(table, numbering)):
+        commit(table / "_delta_log", numbering, portion)
     waiting.forget_flushed(settings, model)
 
 

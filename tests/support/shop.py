@@ -253,12 +253,12 @@ class PlainTables:
         before = len(table.rows)
         if table.version < 0:
             table.commit(dataclasses.replace(note, rows=0))
-        for portion in events.portions(last_transaction(table.path, events.source)):
+        for portion in events.portions(last_transaction(table.path, events.numbering)):
             for row in portion.rows:
                 rowid = next(self._rowids)
                 table.rows[str(rowid)] = (rowid, tuple(row))
             told = dataclasses.replace(note, rows=len(table.rows))
-            table.commit(told, transaction=(events.source, portion.upto))
+            table.commit(told, transaction=(events.numbering, portion.upto))
         inserted = len(table.rows) - before
         return Written(
             inputs={},

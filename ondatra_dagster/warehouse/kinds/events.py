@@ -24,12 +24,12 @@ def write(work: Work) -> Effect:
     misfits, some = 0, list[Misfit]()
     is_judged = False
     if work.events:
-        source = work.events.source
-        for portion in work.events.portions(last_transaction(work.target.path, source)):
+        numbering = work.events.numbering
+        for portion in work.events.portions(last_transaction(work.target.path, numbering)):
             rows += len(portion.rows)
             misfits += len(portion.misfits)
             some += portion.misfits[: SOME - len(some)]
-            _append(work, portion, Transaction(source, portion.upto), rows=rows)
+            _append(work, portion, Transaction(numbering, portion.upto), rows=rows)
             is_judged = True
     if not is_judged:  # the checks are to be told of all the same
         work.judge(work.rows)

@@ -13,8 +13,8 @@ from ondatra_dagster.collector.event_file import (
     Waiting,
     event_path,
     held_file,
+    numbering_of,
     page_after,
-    source_of,
     waiting_after,
 )
 from ondatra_dagster.errors import BusyError, FullError
@@ -62,20 +62,20 @@ def test_numbers_go_on_after_those_that_a_table_has(file: EventFile, settings: S
     assert [8, 9] == numbers(settings)
 
 
-def test_another_file_is_another_source(settings: Settings) -> None:
+def test_another_file_is_another_numbering(settings: Settings) -> None:
     """It begins to count anew, and nothing of it may pass for what came before."""
     with held_file(settings, "a test"):
-        first = source_of(event_path(settings))
+        first = numbering_of(event_path(settings))
     event_path(settings).unlink()
     with held_file(settings, "a test"):
-        assert first != source_of(event_path(settings))
+        assert first != numbering_of(event_path(settings))
 
 
 def test_what_waits_is_counted_by_model_after_a_number(file: EventFile, settings: Settings) -> None:
     file.take([an_intake(events=2), an_intake(model="events.other"), an_intake(events=5)])
-    path, source = event_path(settings), file.source
-    assert Waiting(7, 1.8e9, f"{source}@1") == waiting_after(path, MODEL, 0)
-    assert Waiting(5, 1.8e9, f"{source}@3") == waiting_after(path, MODEL, 1)
+    path, numbering = event_path(settings), file.numbering
+    assert Waiting(7, 1.8e9, f"{numbering}@1") == waiting_after(path, MODEL, 0)
+    assert Waiting(5, 1.8e9, f"{numbering}@3") == waiting_after(path, MODEL, 1)
     assert Waiting() == waiting_after(path, MODEL, 3)
     assert {MODEL: 7, "events.other": 1} == {model: each.events for model, each in file.waiting().items()}
 
@@ -126,7 +126,7 @@ def test_a_file_without_tables_yet_counts_as_none(settings: Settings) -> None:
     sqlite3.connect(path).close()
     path.touch()
     assert (None, Waiting(), []) == (
-        source_of(path),
+        numbering_of(path),
         waiting_after(path, MODEL, 0),
         page_after(path, MODEL, 0, most=1),
     )

@@ -28,12 +28,12 @@ def pages(events: ModelEvents, after: int | None = None) -> list[tuple[int, list
     return [(portion.upto, [row[0] for row in portion.rows]) for portion in events.portions(after)]
 
 
-def commit(project: EventProject, number: int, *, version: int = 0, source: str | None = None) -> None:
+def commit(project: EventProject, number: int, *, version: int = 0, numbering: str | None = None) -> None:
     """What a flush leaves in the table's log."""
     log = project.root / ".ondatra" / "warehouse" / "events" / "views" / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
-    source = source or ModelEvents(project.settings, project.model()).source
-    txn = {"txn": {"appId": source, "version": number}}
+    numbering = numbering or ModelEvents(project.settings, project.model()).numbering
+    txn = {"txn": {"appId": numbering, "version": number}}
     (log / f"{version:020}.json").write_bytes(orjson.dumps(txn))
 
 
@@ -62,7 +62,7 @@ def test_what_the_table_has_waits_no_more(project: EventProject) -> None:
 def test_another_file_s_numbers_mean_nothing(project: EventProject) -> None:
     """The one before was lost: its numbers are in the log, and new events have the same."""
     take(project, {"page": "1"})
-    commit(project, 100, source="ondatra.events/of-another-file")
+    commit(project, 100, numbering="ondatra.events/of-another-file")
     assert [(1, ["1"])] == pages(ModelEvents(project.settings, project.model()))
 
 

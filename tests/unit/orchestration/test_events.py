@@ -104,12 +104,12 @@ def test_events_that_have_waited_long_enough_ask_for_one_run(
     take(shop, "/a", at=1000)
     assert [] == asked(ticks(shop, instance, now=1059))  # a run a minute is enough
     first = ticks(shop, instance, now=1060)
-    source = shop.workspace.events(shop.workspace.project.model(MODEL)).source  # type: ignore[union-attr]
-    assert [(f"{MODEL}:{source}@1#1", [VIEWS])] == asked(first)
+    numbering = shop.workspace.events(shop.workspace.project.model(MODEL)).numbering  # type: ignore[union-attr]
+    assert [(f"{MODEL}:{numbering}@1#1", [VIEWS])] == asked(first)
     take(shop, "/b", at=1061)
     assert [] == asked(ticks(shop, instance, now=1075, cursor=first.cursor))
     second = ticks(shop, instance, now=1120, cursor=first.cursor)  # that run came to nothing
-    assert [(f"{MODEL}:{source}@1#2", [VIEWS])] == asked(second)
+    assert [(f"{MODEL}:{numbering}@1#2", [VIEWS])] == asked(second)
 
 
 def test_a_run_that_is_on_its_way_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
