@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.commands import CannotRunError, RunProject, bare_seconds
+from bench.intake import CONNECTIONS
 from bench.peer_python import MissingPeerError, dlt_python
 from bench.records import RECORDS, RUNS, Searched
 from bench.server import serving
@@ -21,6 +22,7 @@ ROWS = {100: 150_000, 1000: 150_000, 1: 3_000}
 STORED_ROWS = 200_000
 MEMORY_ROWS = (100_000, 1_000_000)
 MODELS = (10, 500)
+EVENTS = {1: 30_000, 100: 1_000_000}
 DLT = "dlt 1.31, custom destination"
 
 Numbers = Mapping[str, float]
@@ -30,7 +32,7 @@ Contest = Mapping[str, Callable[[], Numbers]]
 def main() -> None:
     with serving() as url:
         groups = [
-            *(*_delivery(url), _enqueue(), _publish(), *_reading()),
+            *(*_delivery(url), _enqueue(), _publish(), *_intake(), *_reading()),
             *(_searching(), _viewing(), _memory(url), _commands(url)),
         ]
     text = page(groups, repetitions=REPETITIONS)
@@ -119,6 +121,21 @@ def _publish() -> Group:
         "**ondatra, settled → record files**": _ours("published", STORED_ROWS),
     }
     title = f"{STORED_ROWS:,} records into Parquet"
+    print(title, file=sys.stderr)
+    return Group(title=title, unit="rows/s", figures=_figures(contest, "rate"))
+
+
+def _intake() -> list[Group]:
+    return [_intake_group(size, events) for size, events in EVENTS.items()]
+
+
+def _intake_group(size: int, events: int) -> Group:
+    contest = {
+        "Starlette parses them, and no more": _ours("intake", "plain", events, size),
+        "**ondatra events, judged and durable**": _ours("intake", "ours", events, size),
+    }
+    each = f"{size} a request" if size > 1 else "one a request"
+    title = f"{events:,} events by HTTP, {each}, {CONNECTIONS} connections"
     print(title, file=sys.stderr)
     return Group(title=title, unit="rows/s", figures=_figures(contest, "rate"))
 

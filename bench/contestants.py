@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import sqlglot
 
 from bench.commands import RunProject
+from bench.intake import rate
 from bench.loops import LOOPS
 from bench.our_sync import OPERATION, RUN_ID, Place, Rows, empty, fill
 from bench.projects import queries, write_project, write_tables
@@ -133,6 +134,11 @@ def _settle(queue: Queue, rows: int, size: int = 100) -> None:
                 keep_settled(queue, UPDATED, settled[start : start + size], attempt)
 
 
+def intake(folder: Path, name: str, events: str, size: str) -> Numbers:
+    """Events by HTTP: a plain application, or our collector."""
+    return {"rate": rate(folder, name, int(events), int(size))}
+
+
 def parse(folder: Path, models: str) -> Numbers:
     """sqlglot alone on the same queries."""
     texts = list(queries(int(models)).values())
@@ -190,6 +196,7 @@ CONTESTANTS: Mapping[str, Callable[..., Numbers]] = {
         enqueued,
         bare_parquet,
         published,
+        intake,
         parse,
         read,
         definitions,

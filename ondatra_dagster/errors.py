@@ -11,6 +11,7 @@
     ├── ChecksFailedError       mend the rows that a model's checks refuse, or the checks
     └── StateError              look at the .ondatra folder
         ├── BusyError           another process works on the same thing: wait, or end it
+        ├── FullError           the disk is full: make room
         └── ResyncNeededError   what the API holds is unknown: say how to go on with `ondatra resync`
 
 A message says where, what, and what to do. How an error is shown belongs to cli and orchestration.
@@ -92,6 +93,10 @@ class StateError(OndatraError):
 
 class BusyError(StateError):
     """Another process holds what this one needs."""
+
+
+class FullError(StateError):
+    """The disk has no room for what is to be written."""
 
 
 class ResyncNeededError(StateError):

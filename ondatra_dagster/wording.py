@@ -29,3 +29,8 @@ def took(seconds: float) -> str:
 def set_aside(rows: int) -> str:
     """What a model's check and its sink's say of rows that can't be told apart."""
     return f"{count(rows, 'row')} set aside, without a key of {'its' if rows == 1 else 'their'} own"
+
+
+def misfits_set_aside(events: int) -> str:
+    """The same of events that came before their model was changed."""
+    return f"{count(events, 'event')} set aside, which came before the columns were changed"

@@ -12,7 +12,7 @@ ENGINE = "ondatra_dagster"
 # each layer may import those before it; those of one row are strangers
 LAYERS = (
     ("errors", "wording"),
-    ("changes",),
+    ("changes", "arrivals"),
     ("project",),
     ("store",),
     ("planning",),

@@ -12,8 +12,8 @@ from ondatra_dagster.cli.error_log import open_error_log
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 VERBS = (
-    *("dead", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records", "replay"),
-    *("resync", "resume", "run", "status", "ui", "validate"),
+    *("dead", "events", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records"),
+    *("replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
 FAILED = 1
 WRONG_INVOCATION = 2

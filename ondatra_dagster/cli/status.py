@@ -7,10 +7,11 @@ import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import put_json, put_table
+from ondatra_dagster.cli.output import put_json, put_table, say
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
-from ondatra_dagster.wording import duration, moment
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.wording import count, duration, moment
 
 MODELS = ("model", "kind", "version", "rows", "next run")
 SYNCS = ("sync", "model", "waiting", "oldest", "next retry", "jobs", "dead", "last run", "result", "next run")
@@ -22,7 +23,7 @@ def command(as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show how models and syncs stand, and what a run would do."""
     workspace = open_workspace()
     plan = workspace.plan()
-    models = [_model(step) for step in plan.models]
+    models = [_model(workspace, step) for step in plan.models]
     syncs = [_sync(workspace, step) for step in plan.syncs]
     if as_json:
         for line in (*models, *syncs):
@@ -34,12 +35,15 @@ def command(as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     if syncs:
         click.echo()
         put_table(SYNCS, map(_shown, syncs))
+    for name, waiting in workspace.homeless_events().items():
+        say(f"{count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
     return 0
 
 
-def _model(step: ModelStep) -> dict[str, Json]:
+def _model(workspace: Workspace, step: ModelStep) -> dict[str, Json]:
     table = step.table
     return {
+        **_events(workspace, step.model),
         "model": step.model.name,
         "kind": step.model.kind.name,
         "version": table.version if table else None,
@@ -47,6 +51,15 @@ def _model(step: ModelStep) -> dict[str, Json]:
         "will_run": step.will_run,
         "plan": step.reason,
     }
+
+
+def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
+    """What waits of a model of kind events; nothing to be said of others."""
+    if model.kind.has_query:
+        return {}
+    waiting = workspace.events_waiting(model.id)
+    age = round(time.time() - waiting.oldest_at) if waiting.oldest_at else None
+    return {"events_waiting": waiting.events, "oldest_event_seconds": age}
 
 
 def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:

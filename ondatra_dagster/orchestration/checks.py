@@ -18,6 +18,7 @@ DESCRIPTIONS = {
     "deletes_guard": "What the change would remove from the destination, and whether it may",
     "invalid_records": "Rows that were set aside before the write: their key is null, or comes twice",
 }
+MISFITS = "Events that came before the columns were changed, and have no place in them any more"
 SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
 
 
@@ -40,9 +41,10 @@ def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
         )
         for check in model.checks
     ]
-    if model.kind.needs_key:  # rows can be set aside only for their key
+    if model.kind.sets_aside:
         name = "invalid_records"
-        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=DESCRIPTIONS[name]))
+        described = DESCRIPTIONS[name] if model.kind.has_query else MISFITS
+        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=described))
     return specs
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import dagster as dg
 
 from ondatra_dagster.orchestration.checks import sink_checks
+from ondatra_dagster.orchestration.event_sensor import event_models, event_sensor
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
 from ondatra_dagster.orchestration.model_assets import model_asset
 from ondatra_dagster.orchestration.naming import model_key
@@ -71,6 +72,7 @@ def definitions_of(
             sensors=[
                 *(sink_sensor(workspace, sync) for sync in syncs),
                 *([due_sensor(workspace)] if syncs else ()),
+                *([event_sensor(workspace)] if event_models(workspace) else ()),
             ],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},
             loggers=loggers,

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NoReturn
 
+from ondatra_dagster.arrivals import WaitingEvents
+from ondatra_dagster.collector.event_file import event_path
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.dry_tables import CloningTables, DryTables
 from ondatra_dagster.orchestration.engine import Computed, Engine, Written
@@ -34,6 +36,8 @@ def open_dry_workspace(workspace: Workspace) -> Iterator[Workspace]:
         syncs = {name: dataclasses.replace(sync, state=folder) for name, sync in workspace.syncs.items()}
         for name, sync in workspace.syncs.items():
             _copy_queue(sync, syncs[name])
+        if (events := event_path(workspace.settings)).exists():
+            database.copy(events, event_path(settings))
         yield dataclasses.replace(workspace, project=project, syncs=syncs)
 
 
@@ -67,6 +71,12 @@ class DryEngine(Engine):
 
     def _remember_no_change(self, model: Model, written: Written) -> None:
         """The next run has to find this out for itself."""
+
+    def _events(self, model: Model) -> WaitingEvents | None:
+        return self._rehearsed.events(model)
+
+    def _forget_events(self, model: Model) -> None:
+        """They wait on for a real run."""
 
     def _result(self, computed: Computed, written: Written) -> ModelResult:
         result = super()._result(computed, written)

@@ -6,6 +6,7 @@ How a clone is made belongs to warehouse; how a sync's queue is copied, to dry_e
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.orchestration.engine import Tables, Written
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -69,13 +70,25 @@ class DryTables:
         return self._tables.compute(model, versions, is_full=is_full)
 
     def write(
-        self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False, planned: str | None = None
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitNote,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: WaitingEvents | None = None,
     ) -> Written:
         """Bring the clone to the frame; asked anew when the original is another than was planned from."""
         clone = self._clones[model.id]
         is_as_planned = planned == (table_version(clone.original) if clone.original else "")
         written = self._tables.write(
-            model, frame, note, is_full=is_full, planned=None if is_as_planned else ""
+            model,
+            frame,
+            note,
+            is_full=is_full,
+            planned=None if is_as_planned else "",
+            events=events,
         )
         now = read_table_state(clone.path)
         if clone.original and now and not now.log_version:

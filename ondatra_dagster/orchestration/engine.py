@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import Column, identifier
+from ondatra_dagster.collector.waiting import forget_flushed
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
 from ondatra_dagster.operations.fact_tables import refresh_fact_tables
 from ondatra_dagster.operations.maintain import Done, maintain
@@ -30,7 +32,7 @@ from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
-from ondatra_dagster.wording import set_aside
+from ondatra_dagster.wording import misfits_set_aside, set_aside
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +82,19 @@ class Tables(Protocol):
         """What the model's query gives from its inputs at these versions: a DataFrame."""
 
     def write(
-        self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False, planned: str | None = None
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitNote,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: WaitingEvents | None = None,
     ) -> Written:
-        """Bring the model's table to the frame; raises ChecksFailedError when rows fail its checks."""
+        """Bring the model's table to the frame, or the events to the table.
+
+        Raises ChecksFailedError when rows fail the model's checks.
+        """
 
     def feed(self, sync: Sync) -> Feed: ...
     def sync_log(self, *, waits: bool = True) -> LogTable:
@@ -171,16 +183,28 @@ class Engine:
             checks=model.checks_digest,
         )
         planned = table_version(step.table) if step.table else ""
+        events = self._events(model)
         try:
-            written = self.tables.write(model, computed.frame, note, is_full=step.is_full, planned=planned)
+            written = self.tables.write(
+                model, computed.frame, note, is_full=step.is_full, planned=planned, events=events
+            )
         except ChecksFailedError as error:
             self._judged(model, error.findings)
             raise
+        if events:
+            self._forget_events(model)
         self._remember_no_change(model, written)
         result = self._result(computed, written)
         self._written[model.id] = written
         self._progress.model_ended(result)
         return result
+
+    def _events(self, model: Model) -> WaitingEvents | None:
+        return self.workspace.events(model)
+
+    def _forget_events(self, model: Model) -> None:
+        """Drop what is in the table, where no collector does that."""
+        forget_flushed(self.workspace.settings, model)
 
     def _remember_no_change(self, model: Model, written: Written) -> None:
         """A run that wrote nothing leaves no commit that would say so."""
@@ -216,7 +240,7 @@ class Engine:
 
     def model_verdicts(self, model: Model) -> Iterator[CheckVerdict]:
         """What a model's checks say: of this run, or of the newest that wrote."""
-        if model.kind.needs_key:
+        if model.kind.sets_aside:
             yield self._invalid_rows(model)
         yield from self.row_verdicts(model)
 
@@ -230,6 +254,9 @@ class Engine:
 
     def _invalid_rows(self, model: Model) -> CheckVerdict:
         written = self._written.get(model.id)
+        if not model.kind.has_query:
+            samples = written.invalid_samples if written else ()
+            return misfit_verdict(self.workspace.invalid_count(model.id), samples)
         if written:
             return invalid_verdict(written.invalid, written.invalid_samples)
         return invalid_verdict({"set_aside": self.workspace.invalid_count(model.id)})
@@ -316,6 +343,17 @@ def finding_verdict(finding: Finding) -> CheckVerdict:
         description=str(finding),
         counts={"failed": finding.failed, **rows},
         samples=tuple(dict(row) for row in finding.samples),
+    )
+
+
+def misfit_verdict(total: int, samples: Sequence[InvalidSample] = ()) -> CheckVerdict:
+    """The verdict on events that were taken and then had no place in the table's columns."""
+    return CheckVerdict(
+        check="invalid_records",
+        severity=Severity.WARN if total else Severity.PASS,
+        description=misfits_set_aside(total) if total else "every event fits the columns",
+        counts={"set_aside": total} if total else {},
+        samples=tuple({"event": identifier(sample.key), "reason": sample.reason} for sample in samples),
     )
 
 

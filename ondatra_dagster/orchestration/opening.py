@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import InvalidRow, Segment
 from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
@@ -93,11 +94,20 @@ class SparkTables:
         return evaluate(self.warehouse, model, versions, is_full=is_full)
 
     def write(
-        self, model: Model, frame: Any, note: CommitNote, *, is_full: bool = False, planned: str | None = None
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitNote,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: WaitingEvents | None = None,
     ) -> Written:
         from ondatra_dagster.warehouse.model_run import write_model
 
-        return write_model(self.warehouse, model, frame, note, is_full=is_full, planned=planned)
+        return write_model(
+            self.warehouse, model, frame, note, is_full=is_full, planned=planned, events=events
+        )
 
     def _expect(self, model: Model) -> None:
         from ondatra_dagster.warehouse.work_size import model_bytes

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ondatra_dagster.collector.event_file import Waiting, event_path, events_in_file
+from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
@@ -103,6 +105,20 @@ class Workspace:
     def _invalid(self, model_id: str) -> TableState | None:
         return read_table_state(invalid_path(table_path(self.settings, model_id)))
 
+    def events(self, model: Model) -> ModelEvents | None:
+        """What the collector took for the model and its table hasn't; None for a model with a query."""
+        return None if model.kind.has_query else ModelEvents(self.settings, model)
+
+    def events_waiting(self, model_id: str) -> Waiting:
+        """How many of these there are, and since when."""
+        events = self.events(self.project.models[model_id])
+        return events.waiting() if events else Waiting()
+
+    def homeless_events(self) -> dict[str, int]:
+        """How many events wait for each model that the project no longer has."""
+        waiting = events_in_file(event_path(self.settings))
+        return {name: events for name, events in waiting.items() if name not in self.project.models}
+
     def look(self) -> Look:
         """The world as it is now."""
         return Look(
@@ -110,6 +126,7 @@ class Workspace:
             invalid_versions=self.invalid_version,
             queues=self.queue,
             unchanged=self.noop_cache.read(),
+            events_waiting=lambda model_id: self.events_waiting(model_id).events,
         )
 
     def sync_work(self, sync: Sync) -> SyncWork:

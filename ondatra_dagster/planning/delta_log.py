@@ -27,6 +27,7 @@ CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")
 FILE_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove)"')
 FEED_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove|cdc)"')
 OTHER_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
+TRANSACTION = re.compile(rb'\s*\{\s*"txn"')
 CHANGES_ROWS = re.compile(rb'"dataChange"\s*:\s*true')
 INVALID_SUFFIX = "__invalid"
 SYNC_LOG = "ondatra.sync_log"  # the table of what was sent, beside those of the models
@@ -121,6 +122,28 @@ def commit_notes(table: str | Path) -> Iterator[str]:
         note = _read_commit(log, version).get("commitInfo", {}).get("userMetadata")
         if note:
             yield note
+
+
+def last_transaction(table: str | Path, numbering: str) -> int | None:
+    """The number of the newest transaction of that numbering in the table; None when it has none.
+
+    A writer that puts the number of what it wrote into its commit knows by this where to go on.
+    """
+    log = open_log(table)
+    names = log.names()
+    checkpoint = max(_checkpoints(names), default=None)
+    for version in _commits(names):
+        if checkpoint and version <= checkpoint.version:
+            break
+        for line in _lines(log, version):
+            if TRANSACTION.match(line) and (txn := orjson.loads(line)["txn"])["appId"] == numbering:
+                return int(txn["version"])
+    if checkpoint is None:
+        return None
+    parts = [part.name for part in _checkpoints(names) if part.version == checkpoint.version]
+    rows = (row for name in parts for row in _checkpoint_rows(log.read(name), name, "txn"))
+    found = [int(row["version"]) for row in rows if row and row["appId"] == numbering]
+    return max(found, default=None)
 
 
 def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
@@ -239,17 +262,17 @@ def _checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
 def _checkpoint_metadata(log: LogFiles, names: Iterable[str]) -> Action:
     """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
     for checkpoint in sorted(_checkpoints(names), reverse=True):
-        for row in _checkpoint_rows(log.read(checkpoint.name), checkpoint.name):
+        for row in _checkpoint_rows(log.read(checkpoint.name), checkpoint.name, "metaData"):
             if row:
                 return {**row, "configuration": dict(row["configuration"] or ())}
     raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
 
 
-def _checkpoint_rows(content: bytes, name: str) -> list[Action | None]:
+def _checkpoint_rows(content: bytes, name: str, action: str) -> list[Action | None]:
     if name.endswith(".json"):
-        return [orjson.loads(line).get("metaData") for line in content.splitlines() if line.strip()]
+        return [orjson.loads(line).get(action) for line in content.splitlines() if line.strip()]
     import pyarrow.parquet  # here: it is hardly ever needed, and planning must be quick
 
-    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=["metaData"])
-    rows: list[Action | None] = read["metaData"].to_pylist()
+    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=[action])
+    rows: list[Action | None] = read[action].to_pylist() if action in read.column_names else []
     return rows

@@ -23,6 +23,7 @@ from ondatra_dagster.planning.versions import (
 )
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, SinkUse
 from ondatra_dagster.project.project import Project
+from ondatra_dagster.wording import count
 
 NAMED = 3  # inputs that a reason names
 WITHOUT_VERSION = {NOT_THERE: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
@@ -113,6 +114,7 @@ class QueueState(Protocol):
 
 
 QueueStates = Callable[[str], QueueState | None]  # sync id → its queue
+EventsWaiting = Callable[[str], int]  # model id → events that were taken and aren't in its table
 InvalidVersions = Callable[[str], int]  # model id → the version of the table of rows that were set aside
 
 
@@ -124,6 +126,7 @@ class Look:
     invalid_versions: InvalidVersions
     queues: QueueStates
     unchanged: Mapping[str, Unchanged]  # by model id
+    events_waiting: EventsWaiting = lambda _: 0
 
 
 def make_plan(
@@ -160,7 +163,7 @@ def plan_model(
     table = look.tables(model.id)
     last = _last_run(table, look.unchanged.get(model.id)) if table else None
     asked = "a full refresh was asked for" if is_full and table else None
-    sure = asked or next(_reasons(model, table, inputs, last), None)
+    sure = asked or next(_reasons(model, table, inputs, last), None) or _waiting(model, look)
     first = [
         project.model(read.model).name
         for read in model.inputs
@@ -181,6 +184,12 @@ def plan_model(
         is_full=bool(asked),
         warned=last.warned if last else {},
     )
+
+
+def _waiting(model: Model, look: Look) -> str | None:
+    """The events that a run would take."""
+    waiting = 0 if model.kind.has_query else look.events_waiting(model.id)
+    return f"{count(waiting, 'event')} {'waits' if waiting == 1 else 'wait'}" if waiting else None
 
 
 def _last_run(table: TableState, unchanged: Unchanged | None) -> CommitNote | Unchanged | None:

@@ -33,6 +33,11 @@ class Kind:
     has_query: bool = True  # else the file is column definitions, and there is nothing to push
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether rows that it can't write go into a table beside."""
+        return self.needs_key or not self.has_query
+
+    @property
     def only_adds(self) -> bool:
         """Whether what was written once stays as it was."""
         return self.produces == {INSERT}

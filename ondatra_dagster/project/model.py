@@ -121,11 +121,32 @@ class RowCheck:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EventType:
+    """What a field of an event has to be."""
+
+    name: str  # in Spark's plain words: string, bigint, decimal, array, map, struct, …
+    precision: int = 0  # of a decimal
+    scale: int = 0
+    parts: tuple["EventType", ...] = ()  # an array's element; a map's key and value; a struct's fields
+    fields: tuple[str, ...] = ()  # the names of the latter
+
+    def __str__(self) -> str:
+        word = self.name.upper()
+        if self.name == "decimal":
+            return f"{word}({self.precision}, {self.scale})"
+        if self.fields:
+            pairs = zip(self.fields, self.parts, strict=True)
+            return f"{word}<{', '.join(f'{name}: {part}' for name, part in pairs)}>"
+        return f"{word}<{', '.join(map(str, self.parts))}>" if self.parts else word
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EventColumn:
     """A column that a model of kind events defines."""
 
     name: str
     type: str  # as Spark spells it
+    of: EventType
     is_required: bool = False
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.errors import BusyError, FullError, StateError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
+BROKEN_DISK = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT})
 COPY_TRIES = 3
 REST_SECONDS = 0.05  # after which nobody seems to be writing
 
@@ -48,7 +49,8 @@ class Store:
         """All statements inside happen together, or none does; the write lock is taken first.
 
         A deferred transaction would fail at its first write when another process wrote since its first read.
-        Inside of another one it is a part of that: the outermost decides.
+        Inside of another one it is a part of that: the outermost decides. Raises FullError for a full disk,
+        StateError for a broken one.
         """
         if self._connection.in_transaction:
             yield
@@ -57,11 +59,22 @@ class Store:
         try:
             yield
             self._connection.execute("commit")
-        except BaseException:
+        except BaseException as error:
             # a full disk has rolled back already, and a second rollback would hide the reason
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
+            if isinstance(error, sqlite3.Error) and (fault := self._disk_fault(error)):
+                raise fault from error
             raise
+
+    def _disk_fault(self, error: sqlite3.Error) -> StateError | None:
+        """The sentence for what the disk is to blame for; None for what it isn't."""
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where SQLite was
+        if primary == sqlite3.SQLITE_FULL:
+            return FullError(f"{self.path} can't grow: the disk is full; make room")
+        if primary in BROKEN_DISK:
+            return StateError(f"{self.path} can't be written ({error}); look at the disk")
+        return None
 
     def _begin(self) -> None:
         try:

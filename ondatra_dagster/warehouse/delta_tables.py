@@ -6,6 +6,7 @@ Every write is one commit, which carries its note.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -53,6 +54,13 @@ class Identity:
     def is_another_than(self, state: TableState) -> bool:
         """Whether a table is, so far, of another kind or another key."""
         return any(state.properties.get(name, wanted) != wanted for name, wanted in self.properties.items())
+
+
+class Transaction(NamedTuple):
+    """What a commit says of where its rows came from; one of a number that is there already does nothing."""
+
+    numbering: str
+    number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +111,15 @@ class Target:
         if self.becomes:
             AlteredTable(self.session, self.path).become(self.becomes)
 
-    def append(self, rows: DataFrame, note: CommitNote) -> None:
-        self._write(rows, "append", note).save(self.path)
+    def read_anew(self) -> DataFrame:
+        """All that it has by now, with what this run has written."""
+        return self.session.read.format("delta").load(self.path)
+
+    def append(self, rows: DataFrame, note: CommitNote, *, transaction: Transaction | None = None) -> None:
+        write = self._write(rows, "append", note)
+        if transaction:
+            write = write.options(txnAppId=transaction.numbering, txnVersion=str(transaction.number))
+        write.save(self.path)
 
     def overwrite(self, rows: DataFrame, note: CommitNote) -> None:
         # Delta forgets in an overwrite how a table is clustered

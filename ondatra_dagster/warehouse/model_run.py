@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import MapType, StructType
 
+from ondatra_dagster.arrivals import Misfit, WaitingEvents
 from ondatra_dagster.changes import Column
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -34,6 +35,7 @@ from ondatra_dagster.warehouse.spark_session import Warehouse
 from ondatra_dagster.warehouse.work_size import model_bytes, tune
 
 SAMPLES = 20
+MISFIT = "MISFIT"  # why an event was put aside
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +86,9 @@ def write_model(
     *,
     is_full: bool = False,
     planned: str | None = None,
+    events: WaitingEvents | None = None,
 ) -> Written:
-    """Bring the model's table to what the frame holds, in one commit at most.
+    """Bring the model's table to what the frame holds, in one commit at most; of kind events, append those.
 
     A full refresh also takes away what the query no longer gives, where the kind would leave it. `planned` is
     the table's version that was planned from: when another run has written since, the query is asked anew.
@@ -98,10 +101,11 @@ def write_model(
         check_columns(frame.schema, own=model.kind.own_columns)
         _check_key(model, frame.schema)
         checks = RowChecks(model)
-        checks.judge_query(frame)
+        if model.kind.has_query:
+            checks.judge_query(frame)
         note = dataclasses.replace(note, warned=warned(checks.findings))
         with _leaving_no_trace(warehouse.table_path(model.id)):
-            return _write(warehouse, model, frame, note, checks, is_full=is_full)
+            return _write(warehouse, model, frame, note, checks, events, is_full=is_full)
 
 
 def _asked_anew(
@@ -118,6 +122,7 @@ def _write(
     frame: DataFrame,
     note: CommitNote,
     checks: RowChecks,
+    events: WaitingEvents | None,
     *,
     is_full: bool,
 ) -> Written:
@@ -130,6 +135,9 @@ def _write(
         note=note,
         set_aside=aside,
         before_commit=checks.judge_table,
+        judge=checks.judge_query,
+        warned=lambda: warned(checks.findings),
+        events=events,
         earlier=_earlier(warehouse, model, frame, target, note),
         is_full=is_full,
         keeps_order=model.is_ordered,
@@ -146,11 +154,15 @@ def _write(
         inserted=effect.inserted,
         updated=effect.updated,
         deleted=effect.deleted,
-        invalid=aside.counts,
-        invalid_samples=aside.samples,
+        invalid={MISFIT: effect.misfits} if effect.misfits else aside.counts,
+        invalid_samples=_misfit_samples(effect.some_misfits) or aside.samples,
         columns=state.columns,
         findings=checks.findings,
     )
+
+
+def _misfit_samples(misfits: Sequence[Misfit]) -> tuple[InvalidSample, ...]:
+    return tuple(InvalidSample(key=(misfit.event,), reason=misfit.problem) for misfit in misfits)
 
 
 def _version_now(warehouse: Warehouse, model: Model) -> str:

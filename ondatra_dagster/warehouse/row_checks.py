@@ -3,6 +3,7 @@
 What a condition may say is in project/sql/conditions.py, what becomes of a finding in model_run.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyspark.errors import PySparkException
@@ -25,7 +26,11 @@ class RowChecks:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.findings: tuple[Finding, ...] = ()
+        self._found: dict[str, Finding] = {}  # by the check's name
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self._found.values())
 
     def judge_query(self, rows: DataFrame) -> None:
         """Judge what the query gave; raises ChecksFailedError when nothing may be written."""
@@ -39,12 +44,25 @@ class RowChecks:
             self._judge(rows(), checks)
 
     def _judge(self, rows: DataFrame, checks: Sequence[RowCheck]) -> None:
-        self.findings += judge(rows, checks, self._model)
+        for finding in judge(rows, checks, self._model):
+            self._found[finding.check.name] = _together(self._found.get(finding.check.name), finding)
         if refused := refusal(self._model, self.findings):
             raise refused
 
     def _checks(self, words: Collection[CheckWord]) -> list[RowCheck]:
         return [check for check in self._model.checks if check.word in words]
+
+
+def _together(before: Finding | None, now: Finding) -> Finding:
+    """What a check finds among rows that come in portions; an audit looks at all of them each time."""
+    if before is None or now.check.word is CheckWord.AUDIT:
+        return now
+    return dataclasses.replace(
+        now,
+        failed=before.failed + now.failed,
+        rows=(before.rows or 0) + (now.rows or 0),
+        samples=(*before.samples, *now.samples)[:SAMPLES],
+    )
 
 
 def judge(rows: DataFrame, checks: Sequence[RowCheck], model: Model) -> tuple[Finding, ...]:

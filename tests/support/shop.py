@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 from support.log_table import PlainLogTable
 
+from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import (
     Change,
     ChangeType,
@@ -32,7 +33,13 @@ from ondatra_dagster.orchestration.opening import engine_over
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, Progress, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import GOES_ON_FROM, TableState, invalid_path, table_path
+from ondatra_dagster.planning.delta_log import (
+    GOES_ON_FROM,
+    TableState,
+    invalid_path,
+    last_transaction,
+    table_path,
+)
 from ondatra_dagster.project.finding import Finding, refusal, warned
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
 from ondatra_dagster.project.settings.addresses import Address
@@ -133,7 +140,7 @@ class PlainTable:
     def table_id(self) -> str:
         return f"{'clone' if self.properties else 'id'}-of-{self.path.name}"
 
-    def commit(self, note: CommitNote) -> None:
+    def commit(self, note: CommitNote, *, transaction: tuple[str, int] | None = None) -> None:
         self.version += 1
         log = self.path / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
@@ -150,7 +157,9 @@ class PlainTable:
             },
             {"add": {"path": "x", "size": 1, "dataChange": True}},
         ]
-        lines = b"\n".join(map(orjson.dumps, actions[: 3 if self.version == 0 else None]))
+        if transaction:
+            actions.append({"txn": {"appId": transaction[0], "version": transaction[1]}})
+        lines = b"\n".join(map(orjson.dumps, actions))
         (log / f"{self.version:020}.json").write_bytes(lines)
 
 
@@ -183,6 +192,8 @@ class PlainTables:
         self.computed.append(model.name)
         if model.id in self.broken:
             raise WarehouseError(f"{model.name} can't be computed; look at it")
+        if not model.kind.has_query:
+            return []
         (read,) = model.inputs
         assert read.name in versions
         if isinstance(read, ModelInput):
@@ -199,9 +210,12 @@ class PlainTables:
         *,
         is_full: bool = False,
         planned: str | None = None,
+        events: WaitingEvents | None = None,
     ) -> Written:
         table = self._table(model.id)
         assert planned in (None, f"{table.table_id}@{table.version}" if table.version >= 0 else "")
+        if events:
+            return self._flush(table, events, note)
         if is_full:
             self.refreshed.append(model.id)
         findings = [self._finding(check, frame) for check in model.checks]
@@ -233,6 +247,26 @@ class PlainTables:
             invalid={"NULL": len(aside)} if aside else {},
             invalid_samples=aside,
             findings=findings,
+        )
+
+    def _flush(self, table: PlainTable, events: WaitingEvents, note: CommitNote) -> Written:
+        before = len(table.rows)
+        if table.version < 0:
+            table.commit(dataclasses.replace(note, rows=0))
+        for portion in events.portions(last_transaction(table.path, events.numbering)):
+            for row in portion.rows:
+                rowid = next(self._rowids)
+                table.rows[str(rowid)] = (rowid, tuple(row))
+            told = dataclasses.replace(note, rows=len(table.rows))
+            table.commit(told, transaction=(events.numbering, portion.upto))
+        inserted = len(table.rows) - before
+        return Written(
+            inputs={},
+            changed=inserted > 0,
+            version=table.version,
+            table_id=table.table_id,
+            rows=len(table.rows),
+            inserted=inserted,
         )
 
     def _finding(self, check: RowCheck, frame: list[Row]) -> Finding:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import dotenv
 
 from ondatra_dagster.errors import BadSettingsError, Problem
+from ondatra_dagster.project.settings.event_settings import TOKEN
 from ondatra_dagster.project.settings.setting_values import PREFIX, TABLES, VARIABLES
 from ondatra_dagster.project.suggestions import nearest
 
@@ -109,5 +110,5 @@ def from_variables(variables: Mapping[str, str]) -> Iterator[Given]:
             continue
         if variable in VARIABLES:
             yield Given(variable, 0, VARIABLES[variable], value)
-        elif nearest(variable, VARIABLES, likeness=MISSPELLED):
+        elif variable != TOKEN and nearest(variable, (*VARIABLES, TOKEN), likeness=MISSPELLED):
             yield Given(variable, 0, variable, value)

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 from ondatra_dagster.project.suggestions import correction
 
 SINKS = ("on", "dry", "off")
+UNKNOWN_FIELDS = ("keep", "refuse")
 FOREVER = "forever"
+ANY_ORIGIN = "*"
 
 
 class BadValueError(ValueError):
@@ -28,6 +30,33 @@ def read_sinks(value: object) -> str:
     if value not in SINKS:
         raise BadValueError(f"sinks can't be {value!r}; {correction(str(value), SINKS, plural='choices')}")
     return str(value)
+
+
+def read_unknown_fields(value: object) -> str:
+    """keep or refuse."""
+    if value not in UNKNOWN_FIELDS:
+        known = correction(str(value), UNKNOWN_FIELDS, plural="choices")
+        raise BadValueError(f"events.unknown_fields can't be {value!r}; {known}")
+    return str(value)
+
+
+def read_count(value: object) -> str:
+    """A whole number, 1 or more."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
+        raise BadValueError(f"{value!r} is not a number of 1 or more; write one, without a unit")
+    return text
+
+
+def read_origins(value: object) -> str:
+    """Addresses of pages as browsers spell them, in a list, or in one text with spaces or commas between."""
+    origins = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
+    for origin in origins:
+        is_known = isinstance(origin, str) and re.fullmatch(r"\*|https?://[^/\s,]+", origin)
+        if not is_known:
+            how = "write https://shop.example.com, without a path, or *"
+            raise BadValueError(f"{origin!r} is no origin of a page; {how}")
+    return " ".join(origins)
 
 
 def read_folder_name(value: object) -> str:
@@ -122,6 +151,13 @@ READERS: Mapping[str, Reader] = {
     "jars": read_text,
     "maven_mirror": read_text,
     "java_home": read_text,
+    "events.unknown_fields": read_unknown_fields,
+    "events.max_bytes": read_count,
+    "events.per_second": read_count,
+    "events.max_waiting": read_count,
+    "events.free_bytes": read_count,
+    "events.flush_seconds": read_count,
+    "events.origins": read_origins,
 }
 PREFIX = "ONDATRA_"
 TABLES = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
+from ondatra_dagster.project.settings.event_settings import TOKEN, EventSettings, read_event_settings
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
 from ondatra_dagster.project.settings.setting_values import (
@@ -87,6 +88,7 @@ class Settings:
     dagster_url: str = DAGSTER_URL  # where Dagster's page is
     maven_mirror: str | None = None
     java_home: Path | None = None
+    events: EventSettings = dataclasses.field(default_factory=EventSettings)
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
     scratch: Scratch | None = None  # of a dry run; no setting of the user's
 
@@ -125,7 +127,7 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
 def _take(given: Given, chosen: Chosen) -> None:
     """Put a setting over what was said of it before; a table's names are put over one by one."""
     if given.name not in READERS:
-        known = VARIABLES if given.name.startswith(PREFIX) else READERS
+        known = (*VARIABLES, TOKEN) if given.name.startswith(PREFIX) else READERS
         raise BadValueError(
             f"{given.name!r} is not a setting; {correction(given.name, known, plural='settings')}"
         )
@@ -164,6 +166,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
         dagster_url=texts.get("dagster_url", DAGSTER_URL),
         maven_mirror=texts.get("maven_mirror"),
         java_home=_path(root, java_home) if java_home else None,
+        events=read_event_settings(texts),
         secrets=secrets,
     )
 

@@ -6,6 +6,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from ondatra_dagster.project.model import EventColumn
+from ondatra_dagster.project.sql.event_types import event_type
 from ondatra_dagster.project.sql.tokens import DIALECT, PARSER_FAULTS, QueryError
 
 HOW = "write them as name TYPE [NOT NULL], between commas"
@@ -47,5 +48,6 @@ def _column(definition: exp.Expr) -> EventColumn:
             raise QueryError(definition.this.meta.get("line", 1), what, "only NOT NULL may follow the type")
         if isinstance(kind, exp.NotNullColumnConstraint):
             is_required = not kind.args.get("allow_null")
-    of = definition.args["kind"].sql(dialect="databricks")
-    return EventColumn(name=definition.name, type=of, is_required=is_required)
+    written = definition.args["kind"].sql(dialect="databricks")
+    of = event_type(written, definition.name, definition.this.meta.get("line", 1))
+    return EventColumn(name=definition.name, type=written, of=of, is_required=is_required)

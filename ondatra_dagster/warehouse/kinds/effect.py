@@ -1,11 +1,12 @@
 """What a kind is given for a write, and what the write comes to."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame
 
+from ondatra_dagster.arrivals import Misfit, WaitingEvents
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.warehouse.delta_tables import Target
 
@@ -18,6 +19,8 @@ class Effect:
     updated: int = 0
     deleted: int = 0
     rows: int = 0  # in the table now
+    misfits: int = 0  # events that were put aside
+    some_misfits: Sequence[Misfit] = ()
 
     @property
     def changed(self) -> bool:
@@ -56,12 +59,16 @@ class Work:
     # hears of the table's rows as they would be, before anything is written, and may raise to prevent that
     before_commit: Callable[[Callable[[], DataFrame]], None]
     earlier: Earlier
+    # hears of rows that come otherwise than by the query, as many times as there are some, and may raise too
+    judge: Callable[[DataFrame], None] = lambda _: None
+    warned: Callable[[], Mapping[str, int]] = dict  # the warnings to remember so far
+    events: WaitingEvents | None = None  # of kind events: what is to be written, in place of `rows`
     is_full: bool = False  # a full refresh: what the query no longer gives goes, equal rows keep their rowids
     keeps_order: bool = False  # the query has an ORDER BY of its own
 
     def told(self, *, rows: int, fingerprint: str | None = None) -> CommitNote:
         """The note of the commit that leaves so many rows."""
-        return dataclasses.replace(self.note, rows=rows, fingerprint=fingerprint)
+        return dataclasses.replace(self.note, rows=rows, fingerprint=fingerprint, warned=self.warned())
 
 
 Writer: TypeAlias = Callable[[Work], Effect]

@@ -15,6 +15,7 @@ from ondatra_dagster.planning.delta_log import (
     changed_bytes,
     feed_segments,
     invalid_path,
+    last_transaction,
     read_table_state,
     table_bytes,
 )
@@ -246,3 +247,40 @@ def test_a_table_may_be_named_by_an_address_of_this_machine(tmp_path: Path) -> N
 def test_a_table_that_nobody_can_look_at_says_so() -> None:
     with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
         read_table_state("gs://bucket/table")
+
+
+# --- how far a source has come
+
+
+def transaction(source: str, number: int) -> dict[str, object]:
+    return {"txn": {"appId": source, "version": number, "lastUpdated": 1}}
+
+
+def write_log(table: Path, name: str, *actions: dict[str, object]) -> None:
+    log = table / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / name).write_text("\n".join(map(json.dumps, actions)))
+
+
+def test_the_newest_transaction_of_a_source_is_found(tmp_path):
+    """What a writer has put into its commits tells it where to go on; commits of others don't matter."""
+    assert last_transaction(tmp_path / "t", "a") is None
+    write_log(tmp_path / "t", f"{0:020}.json", {"commitInfo": {}}, transaction("a", 3))
+    write_log(tmp_path / "t", f"{1:020}.json", transaction("a", 7), transaction("b", 1))
+    write_log(tmp_path / "t", f"{2:020}.json", {"commitInfo": {}})
+    assert (7, 1, None) == tuple(last_transaction(tmp_path / "t", source) for source in "abc")
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_a_transaction_outlives_its_commit_in_the_checkpoint(tmp_path, kind):
+    """The commit may have been cleaned away; what came after the checkpoint still counts first."""
+    rows = [{"txn": {"appId": "a", "version": 7}}, {"txn": {"appId": "b", "version": 2}}, {"txn": None}]
+    if kind == "json":
+        write_log(tmp_path / "t", f"{5:020}.checkpoint.0af.json", *rows)
+    else:
+        (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+        path = tmp_path / "t" / "_delta_log" / f"{5:020}.checkpoint.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    write_log(tmp_path / "t", f"{4:020}.json", transaction("a", 6))
+    write_log(tmp_path / "t", f"{6:020}.json", transaction("b", 3))
+    assert (7, 3, None) == tuple(last_transaction(tmp_path / "t", source) for source in "abc")

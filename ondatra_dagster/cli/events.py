@@ -1,0 +1,41 @@
+"""`ondatra events`: takes events by HTTP, until it is told to end."""
+
+import logging
+
+import click
+
+from ondatra_dagster.cli.here import find_root
+from ondatra_dagster.cli.output import say
+from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.settings.event_settings import TOKEN
+from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.store.private_folder import keep_private
+
+PORT = 8330
+
+
+@click.command("events")
+@click.option(
+    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0 for any free one."
+)
+@click.option(
+    "--host",
+    default=LOOPBACK,
+    show_default=True,
+    help="Who may reach it; others than this machine want a token.",
+)
+def command(port: int, host: str) -> int:
+    """Take events for models of kind events, until Ctrl-C: POST them to /collect/SCHEMA/TABLE."""
+    root = find_root()
+    settings = read_settings(root)
+    project = load_project(root, settings)
+    keep_private(settings.state)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    with listen(host, port, token=settings.secret(TOKEN)) as listener:
+        server = CollectorServer(project, listener)
+        names = ", ".join(model.name for model in server.collector.ways.models.values())
+        told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
+        server.run(lambda: say(told))
+    say("ended; what was taken and isn't in a table yet waits for a run")
+    return 0

@@ -1,0 +1,229 @@
+"""`.ondatra/events.sqlite`: what was taken and isn't in a table yet, as it came. All statements are here.
+
+One process writes it, the collector, or the flush while there is none: `held_file`. All others only look.
+A number is never given twice, also when what had it is gone: a table knows by it how far it has come.
+"""
+
+import contextlib
+import enum
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.database import Schema, Store, connect, read_only
+from ondatra_dagster.store.lock import FileLock
+
+NAME = "events.sqlite"
+NUMBERING = "ondatra.events/"  # and the file's own id: another file begins to count anew
+DIGEST_BYTES = 16
+FORGOTTEN_AT_ONCE = 2000  # intakes in one transaction: a collector has others waiting
+
+SCHEMA = Schema(
+    "events",
+    (
+        (
+            "one",
+            """
+            create table intake (
+                number integer primary key autoincrement,
+                model text not null,
+                received_at integer not null,
+                events integer not null,
+                body blob not null
+            );
+            create index intake_of_model on intake (model, number, events);
+            create table seen (
+                model text not null,
+                key text not null,
+                digest blob not null,
+                at integer not null,
+                primary key (model, key)
+            ) without rowid;
+            create index seen_at on seen (at);
+            create table identity (id text not null);
+            insert into identity select lower(hex(randomblob(16)))
+            """,
+        ),
+    ),
+)
+SELDOM_EMPTIED = "pragma wal_autocheckpoint = 10000"  # pages: 40 MB; each time costs two waits for the disk
+HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
+IDENTITY = "select id from identity"
+TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
+SEEN = "select digest from seen where model = ? and key = ?"
+KEEP_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
+DROP_KEYS = "delete from seen where at < ?"
+FORGET = """
+delete from intake where number in (
+    select number from intake where model = :model and number <= :upto order by number limit :most
+)
+"""
+WAITING = """
+select model, sum(events), min(number), min(received_at) from intake group by model
+"""
+WAITING_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
+RECEIVED_AT = "select received_at from intake where number = ?"
+PAGE = """
+select number, received_at, events, body from intake
+where model = :model and number > :after order by number limit :most
+"""
+LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
+FIRST_NUMBER = "insert into sqlite_sequence (name, seq) values ('intake', ?)"
+LATER_NUMBER = "update sqlite_sequence set seq = ? where name = 'intake'"
+
+
+class Intake(NamedTuple):
+    """The events of one request."""
+
+    model: str  # its id
+    received_at: int  # microseconds since 1970
+    events: int
+    body: bytes  # JSON as it came: an object, or an array of them
+    key: str | None = None  # the request's Idempotency-Key
+
+
+class Taken(enum.Enum):
+    """What became of an intake."""
+
+    NEW = enum.auto()
+    REPEATED = enum.auto()  # its key was there with the same body: it is there once
+    OTHER_BODY = enum.auto()  # its key was there with another: it isn't taken
+
+
+class Waiting(NamedTuple):
+    """What waits of a model."""
+
+    events: int = 0
+    oldest_at: float | None = None  # seconds since 1970
+    since: str = ""  # what the oldest came in: the same while that one waits
+
+
+class NumberedIntake(NamedTuple):
+    number: int
+    received_at: int
+    events: int
+    body: bytes
+
+
+class EventFile:
+    """The file in the hands of its one writer; one thread uses it at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def take(self, intakes: Sequence[Intake]) -> list[Taken]:
+        """Keep all of them in one transaction: when it returns, they survive a crash."""
+        with self._store.immediate():
+            return [self._take(intake) for intake in intakes]
+
+    def _take(self, intake: Intake) -> Taken:
+        if intake.key is not None:
+            digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
+            seen = self._store.rows(SEEN, (intake.model, intake.key))
+            if seen:
+                return Taken.REPEATED if seen[0][0] == digest else Taken.OTHER_BODY
+            self._store.run(KEEP_KEY, (intake.model, intake.key, digest, intake.received_at))
+        self._store.run(TAKE, intake[:4])
+        return Taken.NEW
+
+    def forget(self, model: str, upto: int) -> int:
+        """Drop some of what a table has; how many intakes that were: 0 when none is left."""
+        with self._store.immediate():
+            return self._store.run(FORGET, {"model": model, "upto": upto, "most": FORGOTTEN_AT_ONCE})
+
+    def forget_keys(self, before: int) -> None:
+        """Drop the keys of requests that are older than that."""
+        with self._store.immediate():
+            self._store.run(DROP_KEYS, (before,))
+
+    def number_from(self, last: int) -> None:
+        """Give only numbers above that: an older copy of the file may have been put back."""
+        with self._store.immediate():
+            given = self._store.rows(LAST_NUMBER)
+            if not given:
+                self._store.run(FIRST_NUMBER, (last,))
+            elif given[0][0] < last:
+                self._store.run(LATER_NUMBER, (last,))
+
+    @property
+    def numbering(self) -> str:
+        return _numbering(self._store)
+
+    def waiting(self) -> dict[str, Waiting]:
+        """What is in the file, by model."""
+        return {
+            model: Waiting(events, oldest / 1e6) for model, events, _, oldest in self._store.rows(WAITING)
+        }
+
+    def close(self) -> None:
+        self._store.checkpoint()
+        self._store.close()
+
+
+@contextlib.contextmanager
+def held_file(settings: Settings, purpose: str) -> Iterator[EventFile]:
+    """The file, made if need be, with nobody else writing it; BusyError says who does."""
+    lock = FileLock(settings.state / "locks" / f"{NAME}.lock", purpose=purpose)
+    with lock:
+        store = connect(settings.state / NAME, SCHEMA)
+        store.rows(SELDOM_EMPTIED)
+        file = EventFile(store)
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+def event_path(settings: Settings) -> Path:
+    """Where the file is; a dry run looks at a copy."""
+    return (settings.scratch.folder if settings.scratch else settings.state) / NAME
+
+
+@contextlib.contextmanager
+def looking_at(path: Path) -> Iterator[Store | None]:
+    """The file for looking only; None when there is none, or it has no tables yet."""
+    if not path.exists():
+        yield None
+        return
+    with read_only(path) as store:
+        yield store if store.rows(HAS_TABLES) else None
+
+
+def numbering_of(path: Path) -> str | None:
+    """What names the file in its tables' transactions; None without a file."""
+    with looking_at(path) as store:
+        return _numbering(store) if store else None
+
+
+def waiting_after(path: Path, model: str, number: int) -> Waiting:
+    """What waits of a model whose table has all up to that number."""
+    with looking_at(path) as store:
+        if store is None:
+            return Waiting()
+        with store.snapshot():
+            events, first = store.rows(WAITING_AFTER, (model, number))[0]
+            if not events:
+                return Waiting()
+            received_at = store.rows(RECEIVED_AT, (first,))[0][0]
+            return Waiting(events, received_at / 1e6, f"{_numbering(store)}@{first}")
+
+
+def events_in_file(path: Path) -> dict[str, int]:
+    """How many events of each model are in the file, also of those that are no more."""
+    with looking_at(path) as store:
+        return {model: events for model, events, *_ in store.rows(WAITING)} if store else {}
+
+
+def page_after(path: Path, model: str, number: int, *, most: int) -> list[NumberedIntake]:
+    """The next intakes of a model after that number, the oldest first."""
+    with looking_at(path) as store:
+        if store is None:
+            return []
+        rows = store.rows(PAGE, {"model": model, "after": number, "most": most})
+        return [NumberedIntake(*row) for row in rows]
+
+
+def _numbering(store: Store) -> str:
+    return f"{NUMBERING}{store.rows(IDENTITY)[0][0]}"

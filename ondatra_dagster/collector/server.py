@@ -1,0 +1,109 @@
+"""The collector behind a port, until it is told to end: then it commits and answers what is in hand first."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from ondatra_dagster.collector.collector import Collector
+from ondatra_dagster.collector.door import Door
+from ondatra_dagster.errors import SettingsError, StateError
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.event_settings import TOKEN
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 512
+CONNECTIONS = 1000
+ENDING_SECONDS = 10
+KEEP_ALIVE_SECONDS = 65
+
+
+def listen(host: str, port: int, *, token: str | None) -> socket.socket:
+    """A port that listens already; one that others can reach wants a token."""
+    if token is None and not is_loopback(host):
+        raise SettingsError(
+            f"{host} can be reached by others, and no token is set:"
+            f" put {TOKEN}=… into .env, or leave out --host"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise StateError(f"{host}:{port} can't be listened at ({error}); choose another --port") from error
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class CollectorServer:
+    """One collector, served."""
+
+    def __init__(self, project: Project, listener: socket.socket) -> None:
+        host, port = listener.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._listener = listener
+        self.collector = Collector(project, purpose=f"ondatra events at {self.url}")
+        settings = project.settings
+        door = Door(self.collector, settings.events, self.collector.counts, token=settings.secret(TOKEN))
+        config = uvicorn.Config(
+            door,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=ENDING_SECONDS,
+        )
+        self._config = config
+        self._server = uvicorn.Server(config)
+
+    def run(self, started: Callable[[], None] = lambda: None) -> None:
+        """Serve until stop(), SIGTERM or SIGINT; raises StateError when the file can't be had."""
+        handlers = _deaf_to_signals() if _is_main_thread() else {}
+        try:
+            factory = self._config.get_loop_factory()
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(self._serve(started))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self._listener.close()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+    async def _serve(self, started: Callable[[], None]) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self.collector.start()
+        sweeping = asyncio.create_task(self.collector.look_after(self.stop))
+        try:
+            started()
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            was_alive = self.collector.is_alive
+            sweeping.cancel()
+            await asyncio.to_thread(self.collector.end)
+        if not was_alive:
+            raise StateError("the file of events could not be written any more; see the log for why")
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _deaf_to_signals() -> dict[int, Any]:
+    """uvicorn hears them while it serves, and hands them on when it has ended: then nobody may die of it."""
+    return {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}

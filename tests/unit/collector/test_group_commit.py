@@ -1,0 +1,141 @@
+"""Group commit: who comes while a commit is on its way shares the next one, and hears when it is durable."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ondatra_dagster.collector.event_file import Intake, Taken
+from ondatra_dagster.collector.group_commit import GroupCommit
+from ondatra_dagster.errors import FullError, StateError
+
+
+class SlowFile:
+    """A file whose commits end when the test lets them."""
+
+    def __init__(self) -> None:
+        self.groups: list[int] = []
+        self.began = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self.fault: BaseException | None = None
+
+    def take(self, intakes: Sequence[Intake]) -> list[Taken]:
+        self.groups.append(len(intakes))
+        self.began.release()
+        self.may_end.acquire()
+        if self.fault:
+            raise self.fault
+        return [Taken.NEW] * len(intakes)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator["SlowFile"]:
+        yield self
+
+
+INTAKE = Intake("events.views", 1, 1, b"{}")
+
+
+async def until(semaphore: threading.Semaphore) -> None:
+    await asyncio.to_thread(semaphore.acquire)
+
+
+def test_all_that_come_during_a_commit_share_the_next() -> None:
+    """A disk takes a few hundred commits a second, whatever is in them."""
+
+    async def run() -> None:
+        file = SlowFile()
+        commits = GroupCommit(file.opened)  # type: ignore[arg-type]
+        commits.start(asyncio.get_running_loop())
+        first = asyncio.create_task(commits.take(INTAKE))
+        await until(file.began)
+        others = [asyncio.create_task(commits.take(INTAKE)) for _ in range(20)]
+        await asyncio.sleep(0)  # each has been handed over
+        assert not first.done()
+        file.may_end.release()
+        await until(file.began)
+        assert Taken.NEW is await first
+        assert not any(other.done() for other in others)  # no answer before it is durable
+        file.may_end.release()
+        assert [Taken.NEW] * 20 == await asyncio.gather(*others)
+        assert [1, 20] == file.groups
+        commits.end()
+
+    asyncio.run(run())
+
+
+def test_an_end_commits_what_is_in_hand_and_takes_no_more() -> None:
+    """A deployment must not cost an event."""
+
+    async def run() -> None:
+        file = SlowFile()
+        commits = GroupCommit(file.opened)  # type: ignore[arg-type]
+        commits.start(asyncio.get_running_loop())
+        tasks = [asyncio.create_task(commits.take(INTAKE)) for _ in range(3)]
+        await until(file.began)
+        file.may_end.release()
+        file.may_end.release()
+        await asyncio.to_thread(commits.end)
+        assert [Taken.NEW] * 3 == await asyncio.gather(*tasks)
+        with pytest.raises(StateError, match="the collector is ending"):
+            await commits.take(INTAKE)
+
+    asyncio.run(run())
+
+
+def test_a_commit_that_fails_is_told_to_all_who_shared_it_and_the_next_is_tried() -> None:
+    """The disk may have room again."""
+
+    async def run() -> None:
+        file = SlowFile()
+        file.fault = FullError("full")
+        commits = GroupCommit(file.opened)  # type: ignore[arg-type]
+        commits.start(asyncio.get_running_loop())
+        file.may_end.release()
+        with pytest.raises(FullError):
+            await commits.take(INTAKE)
+        file.fault = None
+        file.may_end.release()
+        assert Taken.NEW is await commits.take(INTAKE)
+        commits.end()
+
+    asyncio.run(run())
+
+
+def test_a_fault_that_nobody_foresaw_ends_it_and_leaves_nobody_waiting() -> None:
+    """An answer that never comes is worse than a refusal."""
+
+    async def run() -> None:
+        file = SlowFile()
+        file.fault = ZeroDivisionError()
+        commits = GroupCommit(file.opened)  # type: ignore[arg-type]
+        commits.start(asyncio.get_running_loop())
+        task = asyncio.create_task(commits.take(INTAKE))
+        await until(file.began)
+        file.may_end.release()
+        with pytest.raises(StateError):
+            await task
+        with pytest.raises(ZeroDivisionError):
+            commits.end()
+        assert not commits.is_alive
+
+    asyncio.run(run())
+
+
+def test_a_file_that_can_not_be_had_is_told_to_who_asks() -> None:
+    """Another collector has it."""
+
+    @contextlib.contextmanager
+    def held() -> Iterator[SlowFile]:
+        raise StateError("held by process 7")
+        yield SlowFile()
+
+    async def run() -> None:
+        commits = GroupCommit(held)  # type: ignore[arg-type]
+        commits.start(asyncio.get_running_loop())
+        with pytest.raises(StateError, match="held by process 7"):
+            await commits.do(lambda file: file)
+        commits.end()
+
+    asyncio.run(run())

@@ -1,0 +1,73 @@
+"""What pyproject.toml and variables say of events."""
+
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.project.settings.event_settings import EventSettings
+from ondatra_dagster.project.settings.settings import read_settings
+
+
+def events(root: Path, text: str = "", **variables: str) -> EventSettings:
+    (root / "pyproject.toml").write_text(f"[tool.ondatra]\n{text}\n")
+    return read_settings(root, variables).events
+
+
+def test_there_are_limits_without_a_setting(tmp_path: Path) -> None:
+    """A collector that nobody has thought about fills no disk and no memory."""
+    assert EventSettings() == events(tmp_path)
+    assert (1_000_000, 10_000_000, 100_000_000) == (
+        EventSettings().max_bytes,
+        EventSettings().max_waiting,
+        EventSettings().free_bytes,
+    )
+
+
+def test_settings_are_read_from_the_file(tmp_path: Path) -> None:
+    told = events(
+        tmp_path,
+        'events = { max_bytes = 5, unknown_fields = "refuse", per_second = "7",'
+        ' origins = ["https://a.example", "https://b.example"] }',
+    )
+    assert (5, "refuse", 7, ("https://a.example", "https://b.example")) == (
+        told.max_bytes,
+        told.unknown_fields,
+        told.per_second,
+        told.origins,
+    )
+
+
+def test_a_variable_wins(tmp_path: Path) -> None:
+    told = events(
+        tmp_path,
+        "events.flush_seconds = 5",
+        ONDATRA_EVENTS_FLUSH_SECONDS="90",
+        ONDATRA_EVENTS_ORIGINS="https://a.example, *",
+    )
+    assert (90, ("https://a.example", "*"), True) == (told.flush_seconds, told.origins, told.takes_any_origin)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("events.max_bytes = 0", "0 is not a number of 1 or more"),
+        ('events.max_bytes = "1 MB"', "'1 MB' is not a number of 1 or more; write one, without a unit"),
+        ("events.max_bytes = true", "True is not a number of 1 or more"),
+        ('events.unknown_fields = "drop"', "events.unknown_fields can't be 'drop'"),
+        ('events.origins = "shop.example.com"', "'shop.example.com' is no origin of a page"),
+        ('events.origins = ["https://a.example/path"]', "'https://a.example/path' is no origin of a page"),
+        ('events.token = "x"', "'events.token' is not a setting"),
+    ],
+)
+def test_what_can_not_be_is_refused_at_its_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=r"pyproject\.toml:2: ") as refused:
+        events(tmp_path, text)
+    assert says in str(refused.value)
+
+
+def test_a_misspelled_token_is_refused(tmp_path: Path) -> None:
+    """Else the collector would stand open, and its owner think it shut."""
+    with pytest.raises(SettingsError, match=r"did you mean .ONDATRA_EVENTS_TOKEN.\?"):
+        read_settings(tmp_path, {"ONDATRA_EVENT_TOKEN": "x"})
+    assert "x" == read_settings(tmp_path, {"ONDATRA_EVENTS_TOKEN": "x"}).secret("ONDATRA_EVENTS_TOKEN")
