@@ -47,7 +47,7 @@ HOMES = {
     "fsspec": {"tracking.remote_files"},
     "click": {"cli", "testing"},
     "starlette": {"browser", "testing"},
-    "uvicorn": {"browser", "testing"},
+    "uvicorn": {"browser", "collector", "testing"},
     "sqlglot": {"project"},
     "dotenv": {"project.settings.setting_places"},
 }
