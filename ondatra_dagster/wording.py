@@ -9,3 +9,15 @@ def count(number: int, word: str) -> str:
 def set_aside(rows: int) -> str:
     """What a model's check and its sink's say of rows that can't be told apart."""
     return f"{count(rows, 'row')} set aside, without a key of {'its' if rows == 1 else 'their'} own"
+
+
+def size_of(number: int) -> str:
+    """0 bytes, 1.2 kB, 34 MB: as people say it."""
+    size, unit = float(number), ""
+    for unit in ("", "k", "M", "G", "T"):
+        if size < 1000 or unit == "T":
+            break
+        size /= 1000
+    if not unit:
+        return count(number, "byte")
+    return f"{size:.0f} {unit}B" if size >= 10 else f"{size:.1f} {unit}B"

@@ -66,7 +66,7 @@ def definitions_of(
             asset_checks=[sink_checks(sync) for sync in syncs],
             schedules=[
                 *(model_schedule(model, model.schedule) for model in models if model.schedule),
-                *(upkeep_schedules() if syncs else ()),
+                *(upkeep_schedules(has_syncs=bool(syncs)) if models else ()),
             ],
             sensors=[
                 *(sink_sensor(workspace, sync) for sync in syncs),

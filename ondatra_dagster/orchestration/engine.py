@@ -15,6 +15,7 @@ from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
 from ondatra_dagster.operations.fact_tables import refresh_fact_tables
 from ondatra_dagster.operations.maintain import Done, maintain
 from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
@@ -86,6 +87,9 @@ class Tables(Protocol):
     def feed(self, sync: Sync) -> Feed: ...
     def sync_log(self, *, waits: bool = True) -> LogTable:
         """The table of what was sent, for which one may have to wait."""
+
+    def upkeep(self, table: Maintained) -> UpkeepTable:
+        """A table, to be put in order."""
 
     @property
     def is_open(self) -> bool:
@@ -259,7 +263,7 @@ class Engine:
 
     def maintain(self) -> Iterator[Done]:
         """Do what has to be done from time to time, and tell of each duty when it has ended."""
-        return maintain(duties(self.workspace, self.tables.sync_log))
+        return maintain(duties(self.workspace, self.tables))
 
     def refresh_fact_tables(self) -> Done:
         return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())

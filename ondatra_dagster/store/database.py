@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COPY_TRIES = 3
 REST_SECONDS = 0.05  # after which nobody seems to be writing
+WORTH_SHARE = 0.2  # of a file's pages that are free: to write it anew pays
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
@@ -151,6 +152,30 @@ def read_only(path: Path) -> Iterator[Store]:
     except sqlite3.DatabaseError as error:
         remedy = "try again, and if that doesn't help move it away to start it anew"
         raise StateError(f"{path} can't be read ({error}); {remedy}") from error
+
+
+def compact(path: Path) -> int:
+    """Give back what the file and its write-ahead log no longer use; how many bytes that are.
+
+    To be called by who holds the file's lock: SQLite before 3.51.3 can damage a file that two checkpoint.
+    """
+    before = _size(path)
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as connection:
+            connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            ((free,),), ((pages,),) = (
+                connection.execute(f"pragma {name}").fetchall() for name in ("freelist_count", "page_count")
+            )
+            if free > pages * WORTH_SHARE:
+                connection.execute("vacuum")
+                connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise StateError(f"{path} can't be made smaller ({error}); it is as it was") from error
+    return max(0, before - _size(path))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path) if file.exists())
 
 
 def copy(path: Path, to: Path) -> None:

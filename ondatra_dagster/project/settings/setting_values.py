@@ -96,6 +96,7 @@ READERS: Mapping[str, Reader] = {
     "sinks": read_sinks,
     "tracking": read_text,
     "tracking_retention_days": read_days,
+    "table_retention_days": read_days,
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,

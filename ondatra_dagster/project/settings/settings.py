@@ -27,6 +27,7 @@ DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pi
 HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
 AWS_VERSION = "2.35.4"  # what that Hadoop was built with
 RETENTION_DAYS = "14"  # of records in .ondatra/tracking
+TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -77,6 +78,7 @@ class Settings:
     spark: SparkSettings = SparkSettings()
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
+    table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
     sinks: str = "on"  # on, dry, off
     organization: str = "1"
     workspace: str = "1"
@@ -151,7 +153,11 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             conf=tables.get("spark.conf", {}),
         ),
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
-        tracking_retention_days=_retention(texts),
+        tracking_retention_days=_days(
+            # a place of the user's own is his to clear; ours isn't looked after by anybody else
+            texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
+        ),
+        table_retention_days=_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
         sinks=texts.get("sinks", "on"),
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),
@@ -162,10 +168,8 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
     )
 
 
-def _retention(texts: Mapping[str, str]) -> int | None:
-    """A place of the user's own is his to clear; ours isn't looked after by anybody else."""
-    days = texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
-    return None if days == FOREVER else int(days)
+def _days(written: str) -> int | None:
+    return None if written == FOREVER else int(written)
 
 
 def _path(root: Path, written: str) -> Path:

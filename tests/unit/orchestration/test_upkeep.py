@@ -14,7 +14,10 @@ from ondatra_dagster.cli.run import run
 from ondatra_dagster.errors import BusyError, WarehouseError
 from ondatra_dagster.orchestration.definitions import definitions_of
 
-DUTIES = ["sync_log", "tracking_retention", "fact_tables"]
+DUTIES = [
+    *("feeds", "sync_log", "tracking_retention", "fact_tables"),
+    *("tables", "dead_letters", "state_files", "logs"),
+]
 
 
 def send(shop: Shop) -> int:
@@ -45,9 +48,13 @@ def test_maintain_does_each_duty_and_tells_of_it(shop: Shop, capfd: pytest.Captu
     capfd.readouterr()
     assert 0 == maintain(shop.workspace, as_json=True, opened=shop.opened)
     said = capfd.readouterr()
-    lines = [orjson.loads(line) for line in said.out.splitlines()]
-    assert [(duty, True) for duty in DUTIES] == [(line["duty"], line["ok"]) for line in lines]
-    assert (2, 0, 1) == (lines[0]["records"], lines[1]["runs"], lines[2]["destinations"])
+    lines = {line["duty"]: line for line in map(orjson.loads, said.out.splitlines())}
+    assert [(duty, True) for duty in DUTIES] == [(name, line["ok"]) for name, line in lines.items()]
+    assert (2, 0, 1) == (
+        lines["sync_log"]["records"],
+        lines["tracking_retention"]["runs"],
+        lines["fact_tables"]["destinations"],
+    )
     assert "✓ sync_log: 2 records appended to ondatra.sync_log" in said.err
     assert 2 == len(shop.tables.log.rows())
 
