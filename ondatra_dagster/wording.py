@@ -1,4 +1,7 @@
-"""How numbers stand in sentences. Else what a sentence says belongs where it is said."""
+"""How numbers, and ondatra itself, stand in sentences. Else what a sentence says belongs where it is said."""
+
+import functools
+import importlib.metadata
 
 
 def count(number: int, word: str) -> str:
@@ -21,3 +24,9 @@ def size_of(number: int) -> str:
     if not unit:
         return count(number, "byte")
     return f"{size:.0f} {unit}B" if size >= 10 else f"{size:.1f} {unit}B"
+
+
+@functools.cache
+def ondatra_version() -> str:
+    """Which ondatra this is."""
+    return importlib.metadata.version("ondatra")

@@ -74,10 +74,7 @@ class Chores:
     past: Past
     mends: bool
     optimizes: bool
-
-    @property
-    def frees(self) -> bool:
-        return self.past.files >= WORTH_FILES or self.past.size >= WORTH_BYTES
+    frees: bool
 
     @property
     def shortens(self) -> bool:
@@ -91,9 +88,12 @@ class Chores:
 class Upkeep:
     """One round over the tables."""
 
-    def __init__(self, opened: Opened, *, days: int | None, now: float) -> None:
+    def __init__(
+        self, opened: Opened, *, days: int | None, now: float, worth_files: int = WORTH_FILES
+    ) -> None:
         self._opened = opened
         self._now = now
+        self._worth_files = worth_files
         self._before = -math.inf if days is None else now - days * DAY_SECONDS
         self._done: list[Mapping[str, Json]] = []
         self._busy: list[str] = []
@@ -123,8 +123,13 @@ class Upkeep:
         if state is None:
             return None
         past = past_of(table.address, state, needed=table.needed(state), before=self._before)
-        mends = is_lowered(state)
-        chores = Chores(state=state, past=past, mends=mends, optimizes=has_many_small_files(table.address))
+        chores = Chores(
+            state=state,
+            past=past,
+            mends=is_lowered(state),
+            optimizes=has_many_small_files(table.address),
+            frees=past.files >= self._worth_files or past.size >= WORTH_BYTES,
+        )
         return chores if chores.are_there else None
 
     def _do(self, table: Maintained, opened: UpkeepTable, chores: Chores) -> dict[str, Json]:

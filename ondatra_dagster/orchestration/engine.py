@@ -12,11 +12,13 @@ from typing import Any, Protocol
 
 from ondatra_dagster.changes import Column, identifier
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.operations.fact_tables import refresh_fact_tables
-from ondatra_dagster.operations.maintain import Done, maintain
+from ondatra_dagster.operations.maintain import Done, Duty, maintain
 from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration import sync_runs
+from ondatra_dagster.orchestration.alerting import ALERTS, Alerts
 from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -126,6 +128,7 @@ class Engine:
         self.workspace = workspace
         self.tables = tables
         self._progress = progress or Silence()
+        self.alerts = Alerts(workspace)
         self._clock = clock
         self._written: dict[str, Written] = {}
         self._verdicts: dict[str, tuple[CheckVerdict, ...]] = {}
@@ -154,8 +157,7 @@ class Engine:
             columns=table.columns,
             verdicts=self._judged(step.model, _standing(step)),
         )
-        self._progress.model_ended(result)
-        return result
+        return self._model_ended(result)
 
     def compute(self, step: ModelStep, *, run_id: str) -> Computed:
         """The rows that the model's query gives now."""
@@ -180,9 +182,13 @@ class Engine:
             self._judged(model, error.findings)
             raise
         self._remember_no_change(model, written)
-        result = self._result(computed, written)
         self._written[model.id] = written
+        return self._model_ended(self._result(computed, written))
+
+    def _model_ended(self, result: ModelResult) -> ModelResult:
         self._progress.model_ended(result)
+        if not self.is_dry:
+            self.alerts.model_ended(result.model)
         return result
 
     def _remember_no_change(self, model: Model, written: Written) -> None:
@@ -242,6 +248,7 @@ class Engine:
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
         result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
         self._progress.sync_ended(result)
+        self.alerts.sync_ended(result)
         return result
 
     def end(self) -> None:
@@ -250,6 +257,7 @@ class Engine:
         A run is none the worse for a log that can't be written: the next one, or `maintain`, appends what is
         missing.
         """
+        self.alerts.send()
         if not self.tables.is_open:
             return
         try:
@@ -263,7 +271,7 @@ class Engine:
 
     def maintain(self) -> Iterator[Done]:
         """Do what has to be done from time to time, and tell of each duty when it has ended."""
-        return maintain(duties(self.workspace, self.tables))
+        return maintain([*duties(self.workspace, self.tables), Duty(name=ALERTS, do=self.alerts.look)])
 
     def refresh_fact_tables(self) -> Done:
         return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())
@@ -281,10 +289,12 @@ class Engine:
         """Tell that nothing goes on for now, and why."""
         self._progress.waits(message)
 
-    def explain(self, name: str, error: Exception) -> str:
+    def explain(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
         """A failure as a sentence; one that nobody foresaw leaves its trace in the log folder."""
         message = str(error) if isinstance(error, OndatraError) else self._unforeseen(error)
         self._progress.failed(name, message)
+        if of and not self.is_dry:
+            self.alerts.failed(of, name, message)
         return message
 
     def _unforeseen(self, error: Exception) -> str:

@@ -17,7 +17,7 @@ import orjson
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.commit_note import CommitNote, is_newer
 from ondatra_dagster.planning.delta_schema import is_hidden, spark_type
 from ondatra_dagster.planning.log_files import LogFiles, open_log
 from ondatra_dagster.project.settings.addresses import Address
@@ -56,6 +56,7 @@ class TableState:
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
     partition_columns: tuple[str, ...] = ()
     changed_at: datetime | None = None  # when `version` was written, as its writer says
+    is_newer: bool = False  # it was written by an ondatra that is newer than this
 
     @property
     def original(self) -> Original | None:
@@ -115,6 +116,7 @@ def read_table_state(table: str | Path) -> TableState | None:
         metrics=commit.get("operationMetrics", {}),
         partition_columns=tuple(metadata.get("partitionColumns") or ()),
         changed_at=_written_at(commit),
+        is_newer=is_newer(commit.get("userMetadata")),
     )
 
 

@@ -83,7 +83,7 @@ class NoopCache:
         """What is remembered, by model id."""
         if not self._path.exists():
             return {}
-        with read_only(self._path) as store:
+        with read_only(self._path, SCHEMA) as store:
             if not store.rows(HAS_COLUMNS):
                 return {}
             return {

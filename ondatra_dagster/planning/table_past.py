@@ -7,6 +7,7 @@ changed rows is read at the last commit that has them as they were: so what an O
 import bisect
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -110,6 +111,12 @@ def remove_log_files(table: str | Path, past: Past) -> int:
     return sum(log.remove(name) for name in past.log_files)
 
 
+def written_at(table: str | Path, version: int) -> float | None:
+    """When a commit was made, in seconds since 1970; None where the log doesn't say, or has it no more."""
+    moment = _written_at(open_log(table), version)
+    return None if math.isinf(moment) else moment
+
+
 def commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[str, str]]:
     """What Spark counted in each commit after that one, by what it did: OPTIMIZE, VACUUM START."""
     log = open_log(table)
@@ -121,7 +128,7 @@ def commit_metrics(table: str | Path, *, after: int) -> dict[str, Mapping[str, s
 def _written_at(log: LogFiles, commit: int) -> float:
     """When a commit was made, as its writer says; of one that doesn't say, nobody knows: it counts as new."""
     milliseconds = read_commit(log, commit).get("commitInfo", {}).get("timestamp")
-    return float("inf") if milliseconds is None else float(milliseconds) / 1000
+    return math.inf if milliseconds is None else float(milliseconds) / 1000
 
 
 def _removals(log: LogFiles, commit: int) -> Iterator[float]:

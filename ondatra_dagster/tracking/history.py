@@ -17,7 +17,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.store.database import Schema, Store, Value, connect, read_only
 from ondatra_dagster.store.lock import FileLock
 
-_SCHEMA = Schema(
+SCHEMA = Schema(
     "history",
     (
         (
@@ -69,6 +69,19 @@ order by started_at desc, run_id desc
 limit :limit
 """
 
+# all that a sync's runs did, and when one last went well; a dry run did nothing
+STANDINGS = """
+select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
+       max(case when result = 'succeeded' then ended_at end)
+from sync_runs where result <> 'dry' group by sync_id
+"""
+# counts are of three operations each
+TOTALS = """
+select sync_id, cell.key, sum(operation.value)
+from sync_runs, json_each(counts, '$.grid') as cell, json_each(cell.value) as operation
+where result <> 'dry' group by sync_id, cell.key
+"""
+
 
 class Mode(enum.StrEnum):
     """How much of the table a run looked at."""
@@ -106,6 +119,16 @@ class PastRun:
     first_errors: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all runs of a sync come to."""
+
+    runs: int
+    failed_runs: int  # crashed ones too
+    last_success: datetime | None
+    rows: Mapping[str, int]  # by what became of them: attempted, succeeded, rejected, failed
+
+
 class History:
     """All sync runs of a project. Any number of processes may use it at once."""
 
@@ -132,11 +155,31 @@ class History:
         """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request."""
         if not self._path.exists():
             return ()
-        with read_only(self._path) as store:
+        with read_only(self._path, SCHEMA) as store:
             if not store.rows(HAS_TABLE):
                 return ()
             wanted = {"sync_id": sync_id, "limit": limit, "with_dry": with_dry}
             return tuple(map(_from_row, store.rows(NEWEST, wanted)))
+
+    def totals(self) -> dict[str, Totals]:
+        """Of each sync that has ever run."""
+        if not self._path.exists():
+            return {}
+        with read_only(self._path, SCHEMA) as store:
+            if not store.rows(HAS_TABLE):
+                return {}
+            rows: dict[str, dict[str, int]] = {}
+            for sync_id, cell, number in store.rows(TOTALS):
+                rows.setdefault(sync_id, {})[cell] = int(number)
+            return {
+                sync_id: Totals(
+                    runs=int(runs),
+                    failed_runs=int(failed),
+                    last_success=datetime.fromisoformat(last) if last else None,
+                    rows=rows.get(sync_id, {}),
+                )
+                for sync_id, runs, failed, last in store.rows(STANDINGS)
+            }
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Store]:
@@ -146,7 +189,7 @@ class History:
             purpose="writing history",
             wait_seconds=60,
         )
-        with lock, connect(self._path, _SCHEMA) as store, store.immediate():
+        with lock, connect(self._path, SCHEMA) as store, store.immediate():
             yield store
 
 

@@ -36,7 +36,10 @@ def look_after(lake: ModelTables, model: Model, *, needed: int, now: float, days
         name=model.name, lock=model.id, address=Address(path, S3Access()), needed=lambda _: needed
     )
     upkeep = Upkeep(
-        lambda table: UpkeepTable(lake.warehouse, table.address, lock=table.lock), days=days, now=now
+        lambda table: UpkeepTable(lake.warehouse, table.address, lock=table.lock),
+        days=days,
+        now=now,
+        worth_files=1,
     )
     return upkeep.go([table])
 
@@ -79,13 +82,14 @@ def test_what_a_reader_behind_needs_stays_and_the_rest_goes(lake: ModelTables, k
     state = lake.state(model)
     assert KEPT == state.properties[FILES_KEPT]
 
-    done = look_after(lake, model, needed=state.version, now=now + 60 * 86_400)
+    age(lake.warehouse.session, lake.path(model), days=60)
+    done = look_after(lake, model, needed=state.version, now=now)
     assert done.is_good, done.did
     assert live(lake.path(model)) == files_of(lake.path(model))
     assert state.version == lake.state(model).version
     assert state.note == lake.state(model).note
     assert lake.told(model, None, state.version)
-    assert 0 == look_after(lake, model, needed=state.version, now=now + 60 * 86_400).counts["tables"]
+    assert 0 == look_after(lake, model, needed=state.version, now=now).counts["tables"]
 
 
 def test_old_commits_go_and_the_table_is_what_it_was(lake: ModelTables) -> None:
@@ -222,14 +226,14 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
         known |= {row[0]: row for row in people(number)}
         run_some(shop, "raw.people", "mart.total", "mart.past", "sync.crm")  # seen is left behind
     assert len(seen) == 5
-    before = {name: files_of(shop.path(name)) for name in ("mart.total", "raw.people", "sync.crm")}
+    before = {name: files_of(shop.path(name)) for name in ("mart.past", "raw.people", "sync.crm")}
     queue = shop.workspace.syncs["sync.crm"].queue
     watermark = queue_state(queue, now=NOW).watermark
 
     held = told_by(shop, capfd)
     assert held["feeds"]["versions"] == 0
     assert held["tables"]["files"] > 0
-    assert before["mart.total"] > files_of(shop.path("mart.total"))
+    assert before["mart.past"] > files_of(shop.path("mart.past"))
     assert (before["raw.people"], before["sync.crm"]) == (  # still to be read, as they were and since
         files_of(shop.path("raw.people")),
         files_of(shop.path("sync.crm")),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import OWED
+from ondatra_dagster.delivery.queue.tables import OWED, SCHEMA
 from ondatra_dagster.store.database import Store, read_only
 
 # a process that was killed between making the file and its tables leaves it so, until the next one writes it
@@ -70,7 +70,7 @@ def looking_at(path: Path) -> Iterator[Store | None]:
     if not path.exists():
         yield None
         return
-    with read_only(path) as store:
+    with read_only(path, SCHEMA) as store:
         yield store if store.rows(HAS_TABLES) else None
 
 

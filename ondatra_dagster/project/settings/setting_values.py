@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
+from ondatra_dagster.project.settings.alert_settings import OFF
 from ondatra_dagster.project.suggestions import correction
 
 SINKS = ("on", "dry", "off")
@@ -42,6 +43,41 @@ def read_days(value: object) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not (text == FOREVER or (text.isdecimal() and int(text) > 0)):
         raise BadValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER!r}")
+    return text
+
+
+def read_webhook(value: object) -> str:
+    """An address, in which ${NAME} stands for a variable."""
+    text = read_text(value)
+    if not re.match(r"https?://|\$\{\w+\}", text):
+        raise BadValueError("the webhook is no address; write https://… or ${NAME}, a variable that holds it")
+    return text
+
+
+def read_variable(value: object) -> str:
+    """The name of a variable."""
+    text = read_text(value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise BadValueError("that is no variable's name; write the name of the one that holds the token")
+    return text
+
+
+def read_share(value: object) -> str:
+    """A percentage, or off."""
+    if value is False or value == OFF:
+        return OFF
+    if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d+)?%", value):
+        raise BadValueError(f"{value!r} is not a percentage; write '10%', or {OFF!r}")
+    return value
+
+
+def read_hours(value: object) -> str:
+    """A number of hours, or off."""
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if value is False or text == OFF:
+        return OFF
+    if not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)?", text) or not float(text):
+        raise BadValueError(f"{value!r} is not a number of hours; write 24, or {OFF!r}")
     return text
 
 
@@ -100,6 +136,12 @@ READERS: Mapping[str, Reader] = {
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,
+    "alerts.webhook": read_webhook,
+    "alerts.token_env": read_variable,
+    "alerts.dagster": read_text,
+    "alerts.rejects": read_share,
+    "alerts.deviation": read_share,
+    "alerts.no_success_hours": read_hours,
     "jars": read_text,
     "maven_mirror": read_text,
     "java_home": read_text,

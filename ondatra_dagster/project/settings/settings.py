@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
+from ondatra_dagster.project.settings.alert_settings import AlertSettings, alert_settings
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
 from ondatra_dagster.project.settings.setting_values import (
@@ -80,6 +81,7 @@ class Settings:
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
     table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
     sinks: str = "on"  # on, dry, off
+    alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
     organization: str = "1"
     workspace: str = "1"
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
@@ -159,6 +161,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
         ),
         table_retention_days=_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
         sinks=texts.get("sinks", "on"),
+        alerts=alert_settings(texts),
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),
         sources=tables.get("sources", {}),
