@@ -138,7 +138,7 @@ class Upkeep:
         if chores.optimizes:
             opened.optimize(small_bytes=SMALL_BYTES)
         if chores.frees:
-            since = kept_since(table.address, chores.past)
+            since = kept_since(table.address, chores.past, before=self._before)
             keep_seconds = math.ceil(self._now - since) + MARGIN_SECONDS
             opened.vacuum(keep_seconds=keep_seconds, upto=chores.past.upto)
         log_bytes = remove_log_files(table.address, chores.past) if chores.shortens else 0

@@ -19,6 +19,7 @@ from ondatra_dagster.planning.table_past import written_at
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import Totals
 from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
@@ -57,9 +58,7 @@ class Alerts:
         """See which syncs have been silent for too long, and send what is to be sent."""
         if not self.is_on:
             return Done(duty=ALERTS, did="none are sent: alerts.webhook isn't set")
-        self._note(
-            lambda: [reading for sync in self._workspace.syncs.values() for reading in self._silence(sync)]
-        )
+        self._note(self._silences)
         sent = self.send()
         left, standing = self._book.outgoing(), self._book.standing()
         waits = f"; {count(len(left), 'alert')} couldn't be sent and will be at the next look" if left else ""
@@ -111,11 +110,16 @@ class Alerts:
         if result.summary.run_id:
             runs = self._workspace.history.runs(sync_id, limit=RUNS_LOOKED_AT)
             yield from read_runs(sync_id, runs, self._settings)
-        yield from self._silence(result.sync)
+        yield from self._silences([result.sync])
 
-    def _silence(self, sync: Sync) -> Iterator[Reading]:
+    def _silences(self, syncs: Iterable[Sync] | None = None) -> Iterator[Reading]:
+        """Of these syncs, or of all."""
+        totals = self._workspace.history.totals()
+        for sync in self._workspace.syncs.values() if syncs is None else syncs:
+            yield from self._silence(sync, totals.get(sync.id))
+
+    def _silence(self, sync: Sync, last: Totals | None) -> Iterator[Reading]:
         workspace = self._workspace
-        last = workspace.history.totals().get(sync.id)
         reading = read_silence(
             sync.id,
             waiting_since=waiting_since(workspace, sync),

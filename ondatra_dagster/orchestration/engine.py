@@ -201,6 +201,7 @@ class Engine:
             table_version=_version_of(written),
             checks=model.checks_digest,
             warned=warned(written.findings),
+            at=self.workspace.clock(),
         )
         self.workspace.noop_cache.remember(model.id, unchanged)
 

@@ -92,13 +92,21 @@ def past_of(table: str | Path, state: TableState, *, needed: int, before: float)
     )
 
 
-def kept_since(table: str | Path, past: Past) -> float:
-    """A moment before which no file went that a version after that past needs, in seconds since 1970."""
+def kept_since(table: str | Path, past: Past, *, before: float) -> float:
+    """The moment before which all that was taken out may go, in seconds since 1970.
+
+    What later commits took out is still needed, and what they wrote for the feed; a clock may have been set
+    back since.
+    """
     log = open_log(table)
-    later = [commit for commit in commits_among(log.names()) if commit > past.upto]
-    moments = [_written_at(log, past.upto)]
-    for commit in later:  # a clock may have been set back since
-        moments += [_written_at(log, commit), *(moment for moment in _removals(log, commit))]
+    moments = [before]
+    for commit in (commit for commit in commits_among(log.names()) if commit > past.upto):
+        actions = [action for kind, action in file_actions(log, commit) if kind in TAKES_OUT]
+        if actions:
+            moments += [_written_at(log, past.upto), _written_at(log, commit)]
+            moments += [
+                action["deletionTimestamp"] / 1000 for action in actions if "deletionTimestamp" in action
+            ]
     return min(moments)
 
 
@@ -129,12 +137,6 @@ def _written_at(log: LogFiles, commit: int) -> float:
     """When a commit was made, as its writer says; of one that doesn't say, nobody knows: it counts as new."""
     milliseconds = read_commit(log, commit).get("commitInfo", {}).get("timestamp")
     return math.inf if milliseconds is None else float(milliseconds) / 1000
-
-
-def _removals(log: LogFiles, commit: int) -> Iterator[float]:
-    for kind, action in file_actions(log, commit):
-        if kind == "remove" and action.get("deletionTimestamp") is not None:
-            yield float(action["deletionTimestamp"]) / 1000
 
 
 def _taken_out(log: LogFiles, *, after: int, upto: int) -> Iterator[int]:

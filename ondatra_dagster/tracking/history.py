@@ -69,6 +69,15 @@ order by started_at desc, run_id desc
 limit :limit
 """
 
+NEWEST_OF_EACH = """
+select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
+       version_from, version_to, counts, result, first_errors
+from sync_runs
+where (sync_id, run_id) in (
+    select sync_id, max(run_id) from sync_runs where result <> 'dry' group by sync_id
+)
+"""
+
 # all that a sync's runs did, and when one last went well; a dry run did nothing
 STANDINGS = """
 select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
@@ -160,6 +169,14 @@ class History:
                 return ()
             wanted = {"sync_id": sync_id, "limit": limit, "with_dry": with_dry}
             return tuple(map(_from_row, store.rows(NEWEST, wanted)))
+
+    def newest(self) -> dict[str, PastRun]:
+        """Of each sync its newest run that wasn't dry."""
+        if not self._path.exists():
+            return {}
+        with read_only(self._path, SCHEMA) as store:
+            runs = map(_from_row, store.rows(NEWEST_OF_EACH)) if store.rows(HAS_TABLE) else ()
+            return {run.sync_id: run for run in runs}
 
     def totals(self) -> dict[str, Totals]:
         """Of each sync that has ever run."""

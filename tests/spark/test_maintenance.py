@@ -60,7 +60,7 @@ def old_versions(lake: ModelTables, kind: str, *, count: int) -> Model:
     """So many versions, four days after each other; the newest is of now."""
     for number in range(count):
         if number:
-            age(lake.warehouse.session, lake.path(a_model(kind, "")), days=4)
+            age(lake.warehouse.session, lake.path(a_model(kind, "")), days=4, with_checkpoints=True)
         rows = [f"1, 'v{number}'", *(f"{10 + n}, 'x'" for n in range(number + 1))]
         lake.write(a_model(kind, values(*rows)))
     return a_model(kind, "")

@@ -16,9 +16,14 @@ TIMES = {
 }
 
 
-def age(session: SparkSession, table: str, *, days: float) -> None:
-    """Let so many days have gone by since all that was ever done to the table."""
+def age(session: SparkSession, table: str, *, days: float, with_checkpoints: bool = False) -> None:
+    """Let so many days have gone by since all that was ever done to the table.
+
+    A checkpoint keeps its own times; so it goes, unless it is of tables that have aged all along.
+    """
     folder = Path(table)
+    for checkpoint in [] if with_checkpoints else [*folder.glob("_delta_log/*checkpoint*")]:
+        checkpoint.unlink()
     for commit in (folder / "_delta_log").glob("*.json"):
         _age_commit(commit, days)
     for checksum in [*folder.rglob("*.crc"), *folder.rglob(".*.crc")]:
