@@ -69,6 +69,17 @@ def is_lowered(state: TableState) -> bool:
     return state.properties.get(FILES_KEPT, KEPT) != KEPT
 
 
+def readable_from(table: str | Path, state: TableState) -> int:
+    """The oldest version from which all changes can still be read: what came before may have been freed."""
+    freed_upto = int(state.properties.get(FREED_UPTO, NOTHING))
+    if freed_upto < 0:
+        return NOTHING
+    log = open_log(table)
+    commits = [commit for commit in commits_among(log.names()) if commit <= freed_upto]
+    changed = (commit for commit in commits if commit == 0 or read_commit(log, commit)["changes_rows"])
+    return next(changed, commits[-1] if commits else freed_upto)
+
+
 def past_of(table: str | Path, state: TableState, *, needed: int, before: float) -> Past:
     """What was taken out before that moment and isn't needed to read `needed` and all that came after it."""
     if needed < 0:

@@ -17,6 +17,7 @@ from ondatra_dagster.planning.table_past import (
     is_lowered,
     kept_since,
     past_of,
+    readable_from,
     remove_log_files,
     rows_stay_until,
     written_at,
@@ -179,6 +180,16 @@ def test_a_checkpoint_that_says_nothing_stands_for_nothing(tmp_path: Path) -> No
     with pytest.raises(WarehouseError, match="doesn't say what the table is"):
         remove_log_files(tmp_path, past)
     assert (tmp_path / "_delta_log" / f"{0:020}.json").exists()
+
+
+def test_it_is_known_from_which_version_on_changes_can_be_read(tmp_path: Path) -> None:
+    """Who has seen less than that has to begin anew."""
+    a_table(tmp_path, upto=4)
+    assert -1 == readable_from(tmp_path, state_of(tmp_path))
+    commit(tmp_path, 5, metadata(*COLUMNS))
+    commit(tmp_path, 6, *rewrite(6))
+    commit(tmp_path, 7, metadata(*COLUMNS, **{FREED_UPTO: "5"}))
+    assert 4 == readable_from(tmp_path, state_of(tmp_path))
 
 
 def test_a_lowered_retention_is_seen_in_the_log(tmp_path: Path) -> None:
