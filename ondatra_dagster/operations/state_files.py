@@ -14,7 +14,7 @@ from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.wording import count, size_of
 
 DATABASES, LOGS = "state_files", "logs"
-LOCKED_ASIDE = ("history.sqlite", "cache.sqlite", "alerts.sqlite")  # their locks are below locks/
+LOCKED_BESIDE = ("rates.sqlite",)  # and queues; the locks of all others are below locks/
 LONGEST_LOG_BYTES = 10_000_000
 
 
@@ -30,8 +30,8 @@ class StateFile(NamedTuple):
 def state_files(state: Path) -> Iterator[StateFile]:
     """Every SQLite file of ours that is there."""
     for path in sorted([*state.glob("*.sqlite"), *state.glob("queue/*.sqlite")]):
-        is_aside = path.parent == state and path.name in LOCKED_ASIDE
-        lock = state / "locks" / f"{path.name}.lock" if is_aside else path.with_suffix(".lock")
+        is_beside = path.parent != state or path.name in LOCKED_BESIDE
+        lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
         yield StateFile(path, lock)
 
 

@@ -261,3 +261,4 @@ def test_a_sync_ten_versions_and_forty_days_behind_loses_nothing(
     assert not told_by(shop, capfd)["tables"]["small_files"]
     assert [] == [step.model.name for step in shop.workspace.plan().models if step.will_run]
     assert [] == [step.sync_id for step in shop.workspace.plan().syncs if step.will_run]
+    assert not shop.workspace.sync_work(shop.workspace.syncs["sync.crm"]).is_there  # what sensors ask
