@@ -1,7 +1,6 @@
 """How numbers, and ondatra itself, stand in sentences. Else what a sentence says belongs where it is said."""
 
 import functools
-import importlib.metadata
 
 
 def count(number: int, word: str) -> str:
@@ -29,4 +28,6 @@ def size_of(number: int) -> str:
 @functools.cache
 def ondatra_version() -> str:
     """Which ondatra this is."""
+    import importlib.metadata  # here: it loads much, and is hardly ever asked
+
     return importlib.metadata.version("ondatra")
