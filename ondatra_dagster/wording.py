@@ -1,5 +1,6 @@
-"""How numbers and times stand in sentences. Else what a sentence says belongs where it is said."""
+"""How numbers, times and ondatra itself stand in sentences. Else what one says belongs where it is said."""
 
+import functools
 from datetime import datetime
 
 
@@ -34,3 +35,23 @@ def set_aside(rows: int) -> str:
 def misfits_set_aside(events: int) -> str:
     """The same of events that came before their model was changed."""
     return f"{count(events, 'event')} set aside, which came before the columns were changed"
+
+
+def size_of(number: int) -> str:
+    """0 bytes, 1.2 kB, 34 MB: as people say it."""
+    size, unit = float(number), ""
+    for unit in ("", "k", "M", "G", "T"):
+        if size < 1000 or unit == "T":
+            break
+        size /= 1000
+    if not unit:
+        return count(number, "byte")
+    return f"{size:.0f} {unit}B" if size >= 10 else f"{size:.1f} {unit}B"
+
+
+@functools.cache
+def ondatra_version() -> str:
+    """Which ondatra this is."""
+    import importlib.metadata  # here: it loads much, and is hardly ever asked
+
+    return importlib.metadata.version("ondatra")

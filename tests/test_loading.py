@@ -153,3 +153,14 @@ def test_five_hundred_models_with_nothing_to_do_start_nothing(
     monkeypatch.setenv("ONDATRA_SINKS", "off")
     heavy = "print(*sorted({'pyspark', 'dagster'} & set(sys.modules)))"
     assert "" == told(f"import sys\nfrom pathlib import Path\n{run}{heavy}", many)[-1]
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "--metrics"], ["maintain"]])
+def test_five_hundred_models_are_looked_at_without_spark_or_dagster(
+    many: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """An operator looks often; and where nothing pays, nothing is started."""
+    look = VALIDATE.replace("code_of(['validate'])", f"assert 0 == code_of({words!r})")
+    monkeypatch.setenv("ONDATRA_SINKS", "off")
+    heavy = "print(*sorted({'pyspark', 'dagster'} & set(sys.modules)))"
+    assert "" == told(f"import sys\nfrom pathlib import Path\n{look}{heavy}", many)[-1]

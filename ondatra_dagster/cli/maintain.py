@@ -2,8 +2,10 @@
 
 import click
 
+from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
 
@@ -11,9 +13,10 @@ from ondatra_dagster.orchestration.workspace import Workspace
 @click.command("maintain")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a duty on stdout.")
 def command(as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Bring the sync log up to date, remove records past their retention, refresh the fact tables.
+    """Free the space that nobody needs any more, and keep tables quick to read.
 
-    Spark starts only if there is something to append to the log.
+    First each sync takes in what its table has new, and the sync log what was sent: nothing is lost. Spark
+    starts only where one of the duties needs it.
     """
     return maintain(open_workspace(), as_json=as_json)
 
@@ -25,6 +28,11 @@ def maintain(workspace: Workspace, *, as_json: bool, opened: OpenEngine = open_e
         for end in engine.maintain():
             is_good = is_good and end.is_good
             if as_json:
-                put_json({"duty": end.duty, "ok": end.is_good, "did": end.did, **end.counts})
+                put_json(_line(end))
             say(f"{'✓' if end.is_good else '✗'} {end.duty}: {end.did}")
     return 0 if is_good else 1
+
+
+def _line(end: Done) -> dict[str, Json]:
+    each: dict[str, Json] = {"each": [dict(each) for each in end.each]} if end.each else {}
+    return {"duty": end.duty, "ok": end.is_good, "did": end.did, **end.counts, **each}

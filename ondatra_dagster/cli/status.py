@@ -1,53 +1,111 @@
 """`ondatra status`: every model and sync on one screen. It looks at files only."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, put_table, say
+from ondatra_dagster.operations.alert_book import AlertBook, Standing
+from ondatra_dagster.orchestration.measures import disk_totals, project_metrics
 from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.planning.disk_use import disk_use
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.wording import count, duration, moment
+from ondatra_dagster.sync.hold import hold
+from ondatra_dagster.tracking.history import PastRun
+from ondatra_dagster.wording import count, duration, moment, size_of
 
-MODELS = ("model", "kind", "version", "rows", "next run")
-SYNCS = ("sync", "model", "waiting", "oldest", "next retry", "jobs", "dead", "last run", "result", "next run")
+# heading → which part of a line stands below it
+MODELS = {
+    "model": "model",
+    "kind": "kind",
+    "version": "version",
+    "rows": "rows",
+    "last run": "last_run_at",
+    "disk": "disk",
+    "next run": "plan",
+}
+SYNCS = {
+    "sync": "sync",
+    "model": "model",
+    "waiting": "waiting",
+    "oldest": "oldest",
+    "next retry": "next_retry",
+    "jobs": "open_jobs",
+    "dead": "dead",
+    "last run": "last_run_at",
+    "result": "result",
+    "next run": "plan",
+}
 
 
 @click.command("status")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
-def command(as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+@click.option(
+    "as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector."
+)
+def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show how models and syncs stand, and what a run would do."""
     workspace = open_workspace()
-    plan = workspace.plan()
-    models = [_model(workspace, step) for step in plan.models]
-    syncs = [_sync(workspace, step) for step in plan.syncs]
+    if as_metrics:
+        click.echo(project_metrics(workspace), nl=False)
+        return 0
+    lines = list(_lines(workspace))
     if as_json:
-        for line in (*models, *syncs):
+        for line in lines:
             put_json(line)
         return 0
-    put_table(
-        MODELS, [[line[name] for name in ("model", "kind", "version", "rows", "plan")] for line in models]
-    )
-    if syncs:
-        click.echo()
-        put_table(SYNCS, map(_shown, syncs))
+    _show(workspace, lines)
     for name, waiting in workspace.homeless_events().items():
         say(f"{count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
     return 0
 
 
-def _model(workspace: Workspace, step: ModelStep) -> dict[str, Json]:
+def _lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
+    """Models first, then syncs."""
+    plan, amiss = workspace.plan(), AlertBook(workspace.settings.state / "alerts.sqlite").standing()
+    unchanged, newest = workspace.noop_cache.read(), workspace.history.newest()
+    for model in plan.models:
+        seen = unchanged.get(model.model.id)
+        line = _model(workspace, model, seen.at if seen else None)
+        yield {**line, "alerts": _of(amiss, "model", model.model.name)}
+    for sync in plan.syncs:
+        line = _sync(workspace, sync, newest.get(sync.sync_id))
+        yield {**line, "alerts": _of(amiss, "sync", sync.sync_id)}
+
+
+def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
+    models = [line for line in lines if "sync" not in line]
+    syncs = [line for line in lines if "sync" in line]
+    put_table(list(MODELS), ([_cell(line, name) for name in MODELS.values()] for line in models))
+    if syncs:
+        click.echo()
+        put_table(list(SYNCS), ([_cell(line, name) for name in SYNCS.values()] for line in syncs))
+    totals = disk_totals(workspace)
+    if totals:
+        click.echo("\non disk: " + ", ".join(f"{name} {size_of(size)}" for name, size in totals.items()))
+    for each in AlertBook(workspace.settings.state / "alerts.sqlite").standing():
+        since = moment(datetime.fromisoformat(each.since))
+        click.echo(f"amiss since {since}: {each.subject}: {each.sentence}")
+
+
+def _model(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:
     table = step.table
+    ran = [table.changed_at] if table and table.changed_at else []
+    if table and seen_at:
+        ran.append(datetime.fromtimestamp(seen_at, UTC))
     return {
         **_events(workspace, step.model),
         "model": step.model.name,
         "kind": step.model.kind.name,
         "version": table.version if table else None,
         "rows": table.note.rows if table and table.note else None,
+        "last_run_at": moment(max(ran)) if ran else None,
+        "disk_bytes": disk_use(table_path(workspace.settings, step.model.id)),
         "will_run": step.will_run,
         "plan": step.reason,
     }
@@ -58,14 +116,13 @@ def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
     if model.kind.has_query:
         return {}
     waiting = workspace.events_waiting(model.id)
-    age = round(time.time() - waiting.oldest_at) if waiting.oldest_at else None
+    age = round(workspace.clock() - waiting.oldest_at) if waiting.oldest_at else None
     return {"events_waiting": waiting.events, "oldest_event_seconds": age}
 
 
-def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
-    queue = workspace.queue(step.sync_id)
-    last = next(iter(workspace.history.runs(step.sync_id, limit=1)), None)
-    now = time.time()
+def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
+    queue, now = workspace.queue(step.sync_id), workspace.clock()
+    sync = workspace.syncs[step.sync_id]
     return {
         "sync": step.sync_id,
         "model": step.model.name,
@@ -74,7 +131,8 @@ def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
         "open_jobs": queue.open_jobs if queue else 0,
         "dead": queue.dead if queue else 0,
-        "paused": workspace.syncs[step.sync_id].pause.exists(),
+        "paused": sync.pause.exists(),
+        "held": hold(sync, workspace.settings),
         "last_run": last.run_id if last else None,
         "last_run_at": moment(last.started_at) if last else None,
         "result": last.result.value if last else None,
@@ -83,21 +141,18 @@ def _sync(workspace: Workspace, step: SyncStep) -> dict[str, Json]:
     }
 
 
-def _shown(line: Mapping[str, Json]) -> list[object]:
-    ages = {name: _age(line[f"{name}_seconds"]) for name in ("oldest", "next_retry")}
-    names = (
-        "sync",
-        "model",
-        "waiting",
-        "oldest",
-        "next_retry",
-        "open_jobs",
-        "dead",
-        "last_run_at",
-        "result",
-        "plan",
-    )
-    return [ages.get(name, line.get(name)) for name in names]
+def _of(amiss: Iterable[Standing], subject_type: str, name: str) -> list[Json]:
+    return [each.rule for each in amiss if (each.type, each.subject) == (subject_type, name)]
+
+
+def _cell(line: Mapping[str, Json], name: str) -> object:
+    """A part of a line as people read it."""
+    if name in ("oldest", "next_retry"):
+        return _age(line[f"{name}_seconds"])
+    if name == "disk":
+        size = line["disk_bytes"]
+        return size_of(size) if isinstance(size, int) and size else ""
+    return line.get(name)
 
 
 def _age(seconds: Json) -> str:

@@ -6,6 +6,7 @@ A duty is a module beside. When they are done: by `ondatra maintain`, and by Dag
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ondatra_dagster.changes import Json
 from ondatra_dagster.errors import OndatraError
 
 
@@ -16,6 +17,7 @@ class Done:
     duty: str
     did: str  # a sentence for people
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    each: tuple[Mapping[str, Json], ...] = ()  # the same of each thing that something was done to
     is_good: bool = True
 
 

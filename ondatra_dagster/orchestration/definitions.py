@@ -19,7 +19,7 @@ from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
 from ondatra_dagster.orchestration.schedules import model_schedule, upkeep_schedules
-from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
+from ondatra_dagster.orchestration.sensors import alert_sensor, due_sensor, sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
@@ -67,12 +67,13 @@ def definitions_of(
             asset_checks=[sink_checks(sync) for sync in syncs],
             schedules=[
                 *(model_schedule(model, model.schedule) for model in models if model.schedule),
-                *(upkeep_schedules() if syncs else ()),
+                *(upkeep_schedules(has_syncs=bool(syncs)) if models else ()),
             ],
             sensors=[
                 *(sink_sensor(workspace, sync) for sync in syncs),
                 *([due_sensor(workspace)] if syncs else ()),
                 *([event_sensor(workspace)] if event_models(workspace) else ()),
+                *([alert_sensor(workspace)] if syncs and settings.alerts.webhook else ()),
             ],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},
             loggers=loggers,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration.engine import Tables, Written
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import (
@@ -63,6 +64,10 @@ class DryTables:
     def sync_log(self, *, waits: bool = True) -> LogTable:
         """The real one, which a dry run has nothing for."""
         return self._tables.sync_log(waits=waits)
+
+    def upkeep(self, table: Maintained) -> UpkeepTable:
+        """The real one, which a dry run has nothing for either."""
+        return self._tables.upkeep(table)
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives; its table's clone is as it is from now on."""

@@ -13,10 +13,13 @@ from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import Column, identifier
 from ondatra_dagster.collector.waiting import forget_flushed
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.operations.fact_tables import refresh_fact_tables
-from ondatra_dagster.operations.maintain import Done, maintain
+from ondatra_dagster.operations.maintain import Done, Duty, maintain
 from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration import sync_runs
+from ondatra_dagster.orchestration.alerting import ALERTS, Alerts
 from ondatra_dagster.orchestration.maintenance import duties
 from ondatra_dagster.orchestration.progress import ModelResult, Progress, Silence, SyncResult
 from ondatra_dagster.orchestration.records_page import RecordsPlaces, page_address, run_path, sync_path
@@ -100,6 +103,9 @@ class Tables(Protocol):
     def sync_log(self, *, waits: bool = True) -> LogTable:
         """The table of what was sent, for which one may have to wait."""
 
+    def upkeep(self, table: Maintained) -> UpkeepTable:
+        """A table, to be put in order."""
+
     @property
     def is_open(self) -> bool:
         """Whether Spark is up, so that nothing has to be started."""
@@ -135,6 +141,7 @@ class Engine:
         self.workspace = workspace
         self.tables = tables
         self._progress = progress or Silence()
+        self.alerts = Alerts(workspace)
         self._clock = clock
         self._written: dict[str, Written] = {}
         self._verdicts: dict[str, tuple[CheckVerdict, ...]] = {}
@@ -163,8 +170,7 @@ class Engine:
             columns=table.columns,
             verdicts=self._judged(step.model, _standing(step)),
         )
-        self._progress.model_ended(result)
-        return result
+        return self._model_ended(result)
 
     def compute(self, step: ModelStep, *, run_id: str) -> Computed:
         """The rows that the model's query gives now."""
@@ -194,9 +200,13 @@ class Engine:
         if events:
             self._forget_events(model)
         self._remember_no_change(model, written)
-        result = self._result(computed, written)
         self._written[model.id] = written
+        return self._model_ended(self._result(computed, written))
+
+    def _model_ended(self, result: ModelResult) -> ModelResult:
         self._progress.model_ended(result)
+        if not self.is_dry:
+            self.alerts.model_ended(result.model)
         return result
 
     def _events(self, model: Model) -> WaitingEvents | None:
@@ -216,6 +226,7 @@ class Engine:
             table_version=_version_of(written),
             checks=model.checks_digest,
             warned=warned(written.findings),
+            at=self.workspace.clock(),
         )
         self.workspace.noop_cache.remember(model.id, unchanged)
 
@@ -266,6 +277,7 @@ class Engine:
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
         result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
         self._progress.sync_ended(result)
+        self.alerts.sync_ended(result)
         return result
 
     def end(self) -> None:
@@ -274,6 +286,7 @@ class Engine:
         A run is none the worse for a log that can't be written: the next one, or `maintain`, appends what is
         missing.
         """
+        self.alerts.send()
         if not self.tables.is_open:
             return
         try:
@@ -287,7 +300,7 @@ class Engine:
 
     def maintain(self) -> Iterator[Done]:
         """Do what has to be done from time to time, and tell of each duty when it has ended."""
-        return maintain(duties(self.workspace, self.tables.sync_log))
+        return maintain([*duties(self.workspace, self.tables), Duty(name=ALERTS, do=self.alerts.look)])
 
     def refresh_fact_tables(self) -> Done:
         return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())
@@ -313,7 +326,7 @@ class Engine:
         """Tell that nothing goes on for now, and why."""
         self._progress.waits(message)
 
-    def explain(self, name: str, error: Exception) -> str:
+    def explain(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
         """A failure as a sentence; one that nobody foresaw leaves its trace in the log folder."""
         message = (
             str(error)
@@ -321,6 +334,8 @@ class Engine:
             else keep_trace(error, self.workspace.settings.state)
         )
         self._progress.failed(name, message)
+        if of and not self.is_dry:
+            self.alerts.failed(of, name, message)
         return message
 
 

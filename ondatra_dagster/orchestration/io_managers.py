@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from ondatra_dagster.errors import ChecksFailedError
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_evaluation
 from ondatra_dagster.orchestration.column_lineage import column_lineage
@@ -35,7 +36,7 @@ class KindIOManager(dg.IOManager):
     ) -> Iterator[dg.DagsterEvent]:
         """Bring the model's table to what was computed; tells of its checks first when they prevent that."""
         model = obj.step.model
-        with failures(self._engine, model.name):
+        with failures(self._engine, model.name, SubjectType.MODEL):
             try:
                 result = self._engine.write(obj)
             except ChecksFailedError:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_result, model_check_specs
 from ondatra_dagster.orchestration.column_lineage import column_lineage
@@ -30,7 +31,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.MaterializeResult[Computed] | dg.AssetCheckResult | Observed]:
-        with failures(ondatra, model.name):
+        with failures(ondatra, model.name, SubjectType.MODEL):
             step = ondatra.plan_model(model, is_full=asks_for(context.run.tags, FULL_REFRESH))
             if ondatra.is_dry:
                 yield from observed(context, key, _metadata(ondatra, _rehearsed(context, ondatra, step)))

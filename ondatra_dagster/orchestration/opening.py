@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import InvalidRow, Segment
 from ondatra_dagster.operations.sync_log import LogTable
+from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
 from ondatra_dagster.orchestration.engine import Engine, Tables, Written
 from ondatra_dagster.orchestration.progress import Progress
@@ -120,6 +121,12 @@ class SparkTables:
 
         return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
+    def upkeep(self, table: Maintained) -> UpkeepTable:
+        """A table, to be put in order; Spark starts when something is done to it."""
+        from ondatra_dagster.warehouse.upkeep import UpkeepTable
+
+        return UpkeepTable(self.warehouse, table.address, lock=table.lock)
+
     def clone(self, original: Address, state: TableState, path: Address) -> None:
         """Make a table at `path` of what another one is, for a dry run."""
         from ondatra_dagster.warehouse.clones import clone_table
@@ -135,7 +142,9 @@ class SparkTables:
 
     def _feed(self, sync: Sync, table: Address) -> "ChangeFeed":
         from ondatra_dagster.warehouse.change_feed import ChangeFeed
+        from ondatra_dagster.warehouse.upkeep import mend
 
+        mend(self.warehouse, sync.model.id)
         return ChangeFeed(
             warehouse=self.warehouse,
             table=table,

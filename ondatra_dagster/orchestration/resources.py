@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import dry_events
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
@@ -33,11 +34,14 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
 
 
 @contextlib.contextmanager
-def failures(engine: Engine, name: str) -> Iterator[None]:
-    """What goes wrong inside is told as a sentence, and fails the step with it."""
+def failures(engine: Engine, name: str, of: SubjectType | None = None) -> Iterator[None]:
+    """What goes wrong inside is told as a sentence, and fails the step with it.
+
+    That of a model or a sync is something that alerts tell of.
+    """
     try:
         yield
     except dg.Failure:
         raise
     except Exception as error:  # the edge: nobody above this explains it
-        raise dg.Failure(description=engine.explain(name, error), allow_retries=False) from error
+        raise dg.Failure(description=engine.explain(name, error, of=of), allow_retries=False) from error

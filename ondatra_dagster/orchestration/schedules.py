@@ -9,6 +9,7 @@ from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.shown import samples_table
 from ondatra_dagster.project.model import Model
 
 EACH_SIX_HOURS = "0 */6 * * *"
@@ -28,7 +29,7 @@ def model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
     )
 
 
-@dg.op(name="ondatra_maintain", description="Sync log, retention of records, fact tables")
+@dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read")
 def _maintain(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
     """Do all duties; those that failed fail the run when all have had their turn."""
     with failures(ondatra, "maintain"):
@@ -55,8 +56,8 @@ def fact_tables_job() -> None:
     _fact_tables()
 
 
-def upkeep_schedules() -> list[dg.ScheduleDefinition]:
-    """The schedules of a project that has syncs."""
+def upkeep_schedules(*, has_syncs: bool) -> list[dg.ScheduleDefinition]:
+    """The schedules of a project that has models; the fact tables tell of syncs only."""
     return [
         dg.ScheduleDefinition(
             name=name,
@@ -66,7 +67,7 @@ def upkeep_schedules() -> list[dg.ScheduleDefinition]:
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )
         for name, cron, job in (
-            ("ondatra_fact_tables", EACH_SIX_HOURS, fact_tables_job),
+            *((("ondatra_fact_tables", EACH_SIX_HOURS, fact_tables_job),) if has_syncs else ()),
             ("ondatra_maintain", EACH_DAY, maintain_job),
         )
     ]
@@ -76,6 +77,6 @@ def _report(context: dg.OpExecutionContext, ends: list[Done]) -> None:
     """Show in Dagster what was done."""
     for end in ends:
         context.log.info("%s: %s", end.duty, end.did)
-    context.add_output_metadata(
-        {f"{end.duty}/{name}": number for end in ends for name, number in end.counts.items()}
-    )
+    numbers = {f"{end.duty}/{name}": number for end in ends for name, number in end.counts.items()}
+    single = {f"{end.duty}/each": samples_table(end.each) for end in ends if end.each}
+    context.add_output_metadata({**numbers, **single})

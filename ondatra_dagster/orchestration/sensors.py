@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 import orjson
 
+from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.dry_events import is_dry
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
@@ -17,7 +18,9 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.sync import Sync
 
 INTERVAL_SECONDS = 15
+ALERTS_SECONDS = 300
 DUE = "push_due"
+ALERTS = "ondatra_alerts"
 ON_ITS_WAY = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -69,6 +72,22 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
         requests = [_request(workspace, name, wakes[name]) for name in asked]
         nothing = None if asked else "nothing is due"
         return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_wakes(wakes))
+
+    return sensor
+
+
+def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
+    """Looks which syncs are silent for too long, and sends what a webhook that was down hasn't taken."""
+
+    @dg.sensor(
+        name=ALERTS,
+        asset_selection=[sink_key(sync.model) for sync in workspace.syncs.values()],
+        minimum_interval_seconds=ALERTS_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells alerts.webhook what is amiss, and what is so no more; starts no run",
+    )
+    def sensor(_: dg.SensorEvaluationContext) -> dg.SkipReason:
+        return dg.SkipReason(Alerts(workspace).look().did)
 
     return sensor
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
 from ondatra_dagster.orchestration.checks import check_evaluation
 from ondatra_dagster.orchestration.dry_events import Observed, observed
@@ -23,7 +24,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     def push(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | Observed]:
-        with failures(ondatra, sync.id):
+        with failures(ondatra, sync.id, SubjectType.SYNC):
             result = ondatra.push(sync, occasion(context.run, sync))
             metadata = shown.push_metadata(result, ondatra.records_places(result))
             if result.errors:

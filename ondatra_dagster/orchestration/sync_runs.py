@@ -13,6 +13,7 @@ from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
+from ondatra_dagster.planning.table_past import readable_from
 from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.guard import standing_removals
@@ -109,7 +110,8 @@ def begin_anew(workspace: Workspace, sync: Sync, feed: Feed, way: Way) -> int:
 
 def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
     """The model's table as its log tells; None when there is none yet."""
-    table = read_table_state(table_path(workspace.settings, sync.model.id))
+    path = table_path(workspace.settings, sync.model.id)
+    table = read_table_state(path)
     if table is None:
         return None
     return SourceState(
@@ -119,6 +121,7 @@ def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
         set_aside=workspace.invalid_count(sync.model.id),
         columns=table.columns,
         rows=table.note.rows if table.note else None,
+        readable_from=readable_from(path, table),
     )
 
 

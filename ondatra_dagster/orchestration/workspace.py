@@ -26,6 +26,7 @@ from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.addresses import Address
+from ondatra_dagster.project.settings.setting_places import place_of
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
@@ -164,7 +165,7 @@ def load_workspace(root: Path) -> Workspace:
     problems += [problem for check in checks.values() for problem in check.problems]
     if problems:
         raise ProjectError(problems)
-    unset = [warning for check in checks.values() for warning in check.warnings]
+    unset = [*_unset(settings), *(warning for check in checks.values() for warning in check.warnings)]
     return Workspace(
         project=project, syncs=_syncs(project, checks), warnings=(*project.warnings, *sorted(unset))
     )
@@ -177,6 +178,15 @@ def _settings(root: Path) -> tuple[Settings, list[Problem]]:
         if error.usable is None:
             raise
         return error.usable, list(error.problems)
+
+
+def _unset(settings: Settings) -> Iterator[Problem]:
+    """The variables that alerts need and that aren't there."""
+    file, line = place_of("alerts.webhook", settings.root)
+    for name in settings.alerts.variables:
+        if not settings.secret(name):
+            what, remedy = f"the variable {name} is not set", "set it in .env or the environment"
+            yield Problem(file=file, line=line, what=what, remedy=remedy)
 
 
 def _check_sinks(reading: Reading) -> dict[str, LibraryCheck]:

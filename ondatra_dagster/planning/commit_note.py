@@ -5,9 +5,14 @@ The warehouse writes it, the plan reads it: so data and state can't disagree.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import orjson
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.wording import ondatra_version
+
+FORMAT, NUMBER = "ondatra", 1  # a higher number: what an older ondatra would misunderstand
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +26,39 @@ class CommitNote:
     warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
 
     def dump(self) -> str:
-        return orjson.dumps({"ondatra": 1, **dataclasses.asdict(self)}, option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(
+            {FORMAT: NUMBER, **dataclasses.asdict(self)}, option=orjson.OPT_SORT_KEYS
+        ).decode()
 
     @classmethod
     def load(cls, text: str | None) -> Self | None:
-        """The note in a commit's user metadata; None when somebody else's hand made the commit."""
-        try:
-            fields = orjson.loads(text or "")
-        except orjson.JSONDecodeError:
+        """The note in a commit's user metadata; None when somebody else's hand made the commit.
+
+        What a newer ondatra says beside it is passed over.
+        """
+        fields = _fields(text)
+        if fields.get(FORMAT) != NUMBER:
             return None
-        if not isinstance(fields, dict) or fields.pop("ondatra", None) != 1:
-            return None
-        return cls(**fields)
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in fields.items() if name in known})
+
+
+def is_newer(text: str | None) -> bool:
+    """Whether the note is one that only a newer ondatra understands."""
+    number = _fields(text).get(FORMAT)
+    return isinstance(number, int) and number > NUMBER
+
+
+def newer(what: str) -> WarehouseError:
+    """What to do about it."""
+    return WarehouseError(
+        f"{what} was made by a newer ondatra than this, which is {ondatra_version()}: use that one here"
+    )
+
+
+def _fields(text: str | None) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(text or "")
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

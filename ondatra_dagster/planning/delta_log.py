@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ import orjson
 
 from ondatra_dagster.changes import Column
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.commit_note import CommitNote, is_newer
 from ondatra_dagster.planning.delta_schema import is_hidden, spark_type
 from ondatra_dagster.planning.log_files import LogFiles, open_log
 from ondatra_dagster.project.settings.addresses import Address
@@ -32,6 +33,7 @@ CHANGES_ROWS = re.compile(rb'"dataChange"\s*:\s*true')
 INVALID_SUFFIX = "__invalid"
 SYNC_LOG = "ondatra.sync_log"  # the table of what was sent, beside those of the models
 GOES_ON_FROM = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
+COUNTS_FROM = "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
 
@@ -54,6 +56,8 @@ class TableState:
     properties: Mapping[str, str]
     metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
     partition_columns: tuple[str, ...] = ()
+    changed_at: datetime | None = None  # when `version` was written, as its writer says
+    is_newer: bool = False  # it was written by an ondatra that is newer than this
 
     @property
     def original(self) -> Original | None:
@@ -90,9 +94,9 @@ def read_table_state(table: str | Path) -> TableState | None:
     commit: Action = {}
     changed: int | None = None
     names = log.names()
-    commits, checkpoint = _commits(names), max(_checkpoints(names), default=None)
+    commits, checkpoint = commits_among(names), max(_checkpoints(names), default=None)
     for version in commits:
-        actions = _read_commit(log, version)
+        actions = read_commit(log, version)
         metadata = metadata or actions.get("metaData")
         if changed is None and (actions["changes_rows"] or version == 0):
             changed, commit = version, actions.get("commitInfo", {})
@@ -112,14 +116,16 @@ def read_table_state(table: str | Path) -> TableState | None:
         properties=metadata.get("configuration", {}),
         metrics=commit.get("operationMetrics", {}),
         partition_columns=tuple(metadata.get("partitionColumns") or ()),
+        changed_at=_written_at(commit),
+        is_newer=is_newer(commit.get("userMetadata")),
     )
 
 
 def commit_notes(table: str | Path) -> Iterator[str]:
     """The user metadata of the table's commits that have some, the newest first; none without a table."""
     log = open_log(table)
-    for version in _commits(log.names()):
-        note = _read_commit(log, version).get("commitInfo", {}).get("userMetadata")
+    for version in commits_among(log.names()):
+        note = read_commit(log, version).get("commitInfo", {}).get("userMetadata")
         if note:
             yield note
 
@@ -132,7 +138,7 @@ def last_transaction(table: str | Path, numbering: str) -> int | None:
     log = open_log(table)
     names = log.names()
     checkpoint = max(_checkpoints(names), default=None)
-    for version in _commits(names):
+    for version in commits_among(names):
         if checkpoint and version <= checkpoint.version:
             break
         for line in _lines(log, version):
@@ -152,7 +158,7 @@ def feed_segments(table: str | Path, *, after: int, upto: int) -> list[tuple[int
     cuts: list[int] = []
     fields: Mapping[str, tuple[object, ...]] | None = None
     for version, metadata in _metadata_between(log, after, upto):
-        newer = _fields(metadata)
+        newer = column_identities(metadata)
         if fields is not None and any(newer.get(field) != what for field, what in fields.items()):
             cuts.append(version - 1)
         fields = newer
@@ -164,10 +170,10 @@ def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
     """Whether the commits in (after, upto] surely take no row away and change none."""
     log = open_log(table)
     return all(
-        line.lstrip().startswith(b'{"add"')
+        kind == "add"
         for version in range(after + 1, upto + 1)
-        for line in _lines(log, version)
-        if FEED_ACTION.match(line)
+        for kind, action in file_actions(log, version)
+        if is_of_feed(kind, action)
     )
 
 
@@ -177,25 +183,36 @@ def changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
     return sum(
         action.get("size") or 0
         for version in range(after + 1, upto + 1)
-        for line in _lines(log, version)
-        if FEED_ACTION.match(line)
-        for action in orjson.loads(line).values()
+        for kind, action in file_actions(log, version)
+        if is_of_feed(kind, action)
     )
 
 
 def table_bytes(table: str | Path) -> int | None:
     """How large the table's files are together, as its newest checksum says; None when there is none."""
     log = open_log(table)
-    for version in _commits(log.names())[:1]:
+    for version in commits_among(log.names())[:1]:
         with contextlib.suppress(FileNotFoundError, KeyError, orjson.JSONDecodeError):
             return int(orjson.loads(log.read(f"{version:020}.crc"))["tableSizeBytes"])
     return None
 
 
-def _commits(names: Iterable[str]) -> list[int]:
+def commits_among(names: Iterable[str]) -> list[int]:
     """The versions whose commits are still there, newest first."""
     found = (COMMIT.fullmatch(name) for name in names)
     return sorted((int(name.group(1)) for name in found if name), reverse=True)
+
+
+def file_actions(log: LogFiles, version: int) -> Iterator[tuple[str, Action]]:
+    """The files that a commit added, took out, or wrote for the feed."""
+    for line in _lines(log, version):
+        if FEED_ACTION.match(line):
+            yield from orjson.loads(line).items()
+
+
+def is_of_feed(kind: str, action: Action) -> bool:
+    """Whether a change feed tells of the file: one that an OPTIMIZE moved rows to or from is none."""
+    return kind == "cdc" or action.get("dataChange") is True
 
 
 def _lines(log: LogFiles, version: int) -> list[bytes]:
@@ -205,7 +222,7 @@ def _lines(log: LogFiles, version: int) -> list[bytes]:
         return []  # cleaned away: what it said is in a checkpoint
 
 
-def _read_commit(log: LogFiles, version: int) -> Action:
+def read_commit(log: LogFiles, version: int) -> Action:
     """A commit's own actions, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
     found: Action = {"changes_rows": False}
     for line in _lines(log, version):
@@ -219,15 +236,27 @@ def _read_commit(log: LogFiles, version: int) -> Action:
 
 def _metadata_between(log: LogFiles, after: int, upto: int) -> Iterator[tuple[int, Action]]:
     """What the table was like at `after`, then each commit in (after, upto] that says it anew."""
-    for version in [version for version in _commits(log.names()) if version <= after]:
-        metadata = _read_commit(log, version).get("metaData")
-        if metadata:
-            yield version, metadata
-            break
+    if before := metadata_at(log, after):
+        yield after, before
     for version in range(after + 1, upto + 1):
-        metadata = _read_commit(log, version).get("metaData")
+        metadata = read_commit(log, version).get("metaData")
         if metadata:
             yield version, metadata
+
+
+def metadata_at(log: LogFiles, version: int) -> Action | None:
+    """What the table was like at that version; None when the log doesn't reach back so far."""
+    names = log.names()
+    for commit in (commit for commit in commits_among(names) if commit <= version):
+        metadata: Action | None = read_commit(log, commit).get("metaData")
+        if metadata:
+            return metadata
+    return _newest_metadata(log, [each for each in _checkpoints(names) if each.version <= version])
+
+
+def _written_at(commit: Action) -> datetime | None:
+    milliseconds = commit.get("timestamp")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds is not None else None
 
 
 def _columns(metadata: Action) -> tuple[Column, ...]:
@@ -237,7 +266,7 @@ def _columns(metadata: Action) -> tuple[Column, ...]:
     )
 
 
-def _fields(metadata: Action) -> dict[str, tuple[object, ...]]:
+def column_identities(metadata: Action) -> dict[str, tuple[object, ...]]:
     """Each column's name and type by what stays the same when it is renamed."""
     fields = orjson.loads(metadata["schemaString"])["fields"]
     return {
@@ -261,11 +290,17 @@ def _checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
 
 def _checkpoint_metadata(log: LogFiles, names: Iterable[str]) -> Action:
     """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
-    for checkpoint in sorted(_checkpoints(names), reverse=True):
+    if metadata := _newest_metadata(log, _checkpoints(names)):
+        return metadata
+    raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+
+
+def _newest_metadata(log: LogFiles, checkpoints: Iterable[_Checkpoint]) -> Action | None:
+    for checkpoint in sorted(checkpoints, reverse=True):
         for row in _checkpoint_rows(log.read(checkpoint.name), checkpoint.name, "metaData"):
             if row:
                 return {**row, "configuration": dict(row["configuration"] or ())}
-    raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+    return None
 
 
 def _checkpoint_rows(content: bytes, name: str, action: str) -> list[Action | None]:

@@ -4,6 +4,7 @@ Only what a table of ours can have is known here. Of anything else the reader ha
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ class LiveFile(NamedTuple):
     path: str  # absolute, or an address
     partition: Mapping[str, str | None]  # by physical name
     rows: int | None
+    size: int = 0  # bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ def _file(table: str, action: Mapping[str, Any]) -> LiveFile:
         _place(table, unquote(action["path"])),
         dict(action.get("partitionValues") or {}),
         stats.get("numRecords"),
+        action.get("size") or 0,
     )
 
 
@@ -118,9 +121,9 @@ def _place(table: str, path: str) -> str:
 
 def _actions(log: LogFiles, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Every action that counts, oldest first: of the newest whole checkpoint and of the commits after it."""
-    version, parts = _newest_checkpoint(names)
+    version, parts = newest_checkpoint(names)
     for name in parts:
-        yield from _checkpoint_actions(log.read(name))
+        yield from checkpoint_actions(log.read(name))
     commits = sorted(int(found.group(1)) for name in names if (found := COMMIT.fullmatch(name)))
     newer = [commit for commit in commits if commit > version]
     if newer != list(range(version + 1, version + 1 + len(newer))):
@@ -131,17 +134,18 @@ def _actions(log: LogFiles, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
                 yield from orjson.loads(line).items()
 
 
-def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+def newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
     """The newest checkpoint of which every part is there; version -1 when there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
-        if found := CHECKPOINT.fullmatch(name):
+        if (found := CHECKPOINT.fullmatch(name)) and int(found.group(1)) <= upto:
             parts.setdefault((int(found.group(1)), int(found.group(3) or 1)), []).append(name)
     whole = [(version, names) for (version, count), names in parts.items() if len(names) == count]
     return max(whole, default=(-1, []))
 
 
-def _checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
+def checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
+    """What a checkpoint's file says of the table and its files."""
     import pyarrow
     import pyarrow.parquet
 

@@ -25,6 +25,9 @@ class LogFiles(Protocol):
     def read(self, name: str) -> bytes:
         """A whole file; raises FileNotFoundError."""
 
+    def remove(self, name: str) -> int:
+        """Remove a file, if it is there; how many bytes that frees."""
+
 
 def open_log(table: str | Path) -> LogFiles:
     """The log of the table at a path or an address; raises WarehouseError where nobody can look."""
@@ -50,6 +53,12 @@ class LocalLog:
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
+
+    def remove(self, name: str) -> int:
+        file = self._folder / name
+        size = file.stat().st_size if file.exists() else 0
+        file.unlink(missing_ok=True)
+        return size
 
     def __str__(self) -> str:
         return str(self._folder)
@@ -79,6 +88,16 @@ class S3Log:
             raise
         except OSError as error:
             raise unreachable(self, error) from error
+
+    def remove(self, name: str) -> int:
+        path = f"{self._folder}/{name}"
+        try:
+            (file,) = self._files.get_file_info([path])
+            if file.is_file:
+                self._files.delete_file(path)
+        except OSError as error:
+            raise unreachable(self, error) from error
+        return file.size or 0
 
     def __str__(self) -> str:
         return f"s3a://{self._folder}"

@@ -35,16 +35,20 @@ SCHEMA = Schema(
             alter table unchanged add column warned text not null default '{}';  -- JSON: check → rows
             """,
         ),
+        (
+            "when it was",
+            "alter table unchanged add column at real",  # seconds since 1970
+        ),
     ),
 )
 
 PUT = """
-insert or replace into unchanged (model, definition, inputs, table_version, checks, warned)
-values (:model, :definition, :inputs, :table_version, :checks, :warned)
+insert or replace into unchanged (model, definition, inputs, table_version, checks, warned, at)
+values (:model, :definition, :inputs, :table_version, :checks, :warned, :at)
 """
-READ = "select model, definition, inputs, table_version, checks, warned from unchanged"
+READ = "select model, definition, inputs, table_version, checks, warned, at from unchanged"
 # between the making of the file and of its columns another process may be looking
-HAS_COLUMNS = "select 1 from pragma_table_info('unchanged') where name = 'warned'"
+HAS_COLUMNS = "select 1 from pragma_table_info('unchanged') where name = 'at'"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class Unchanged:
     table_version: str
     checks: str = ""  # a digest of those that were judged
     warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
+    at: float | None = None  # when that was, in seconds since 1970
 
 
 class NoopCache:
@@ -76,6 +81,7 @@ class NoopCache:
                     "table_version": unchanged.table_version,
                     "checks": unchanged.checks,
                     "warned": orjson.dumps(dict(unchanged.warned)).decode(),
+                    "at": unchanged.at,
                 },
             )
 
@@ -83,7 +89,7 @@ class NoopCache:
         """What is remembered, by model id."""
         if not self._path.exists():
             return {}
-        with read_only(self._path) as store:
+        with read_only(self._path, SCHEMA) as store:
             if not store.rows(HAS_COLUMNS):
                 return {}
             return {
@@ -93,8 +99,9 @@ class NoopCache:
                     table_version=str(table_version),
                     checks=str(checks),
                     warned=orjson.loads(warned),
+                    at=at,
                 )
-                for model, definition, inputs, table_version, checks, warned in store.rows(READ)
+                for model, definition, inputs, table_version, checks, warned, at in store.rows(READ)
             }
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.commit_note import CommitNote, newer
 from ondatra_dagster.planning.delta_log import TableState
 from ondatra_dagster.planning.noop_cache import Unchanged
 from ondatra_dagster.planning.versions import (
@@ -161,6 +161,8 @@ def plan_model(
             f"{model.name} needs {names} to be made before it; select +{model.name} to do that"
         )
     table = look.tables(model.id)
+    if table and table.is_newer:
+        raise newer(f"the table of {model.name}")
     last = _last_run(table, look.unchanged.get(model.id)) if table else None
     asked = "a full refresh was asked for" if is_full and table else None
     sure = asked or next(_reasons(model, table, inputs, last), None) or _waiting(model, look)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ondatra_dagster.errors import BusyError, FullError, StateError
+from ondatra_dagster.wording import ondatra_version
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -21,11 +22,19 @@ if TYPE_CHECKING:
 BROKEN_DISK = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT})
 COPY_TRIES = 3
 REST_SECONDS = 0.05  # after which nobody seems to be writing
+WORTH_SHARE = 0.2  # of a file's pages that are free: to write it anew pays
 
 Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
 Row: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
 
+HAS_STEPS = "select 1 from sqlite_master where name = '_sqlite_migrations'"
+STEPS = "select name from _sqlite_migrations where migration_set = ?"
+# which ondatra took the newest step: what an older one says to use in its place
+MAKE_WRITER = "create table if not exists _written_by (id integer primary key check (id = 1), version text)"
+NOTE_WRITER = "insert or replace into _written_by values (1, ?)"
+HAS_WRITER = "select 1 from sqlite_master where name = '_written_by'"
+READ_WRITER = "select version from _written_by"
 FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
 
 
@@ -118,6 +127,11 @@ class Store:
         """Empty the write-ahead log into the file, as far as readers let it."""
         self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For this module, which opens and migrates."""
+        return self._connection
+
     def back_up(self, to: sqlite3.Connection) -> None:
         """Put all that is in the file at this moment into another one."""
         self._connection.backup(to)
@@ -155,15 +169,55 @@ def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_thr
 
 
 @contextlib.contextmanager
-def read_only(path: Path) -> Iterator[Store]:
-    """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed."""
+def read_only(path: Path, schema: Schema | None = None) -> Iterator[Store]:
+    """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed.
+
+    With its schema, one that an older ondatra wrote is read as it will be when it is next written, and one of
+    a newer ondatra is refused.
+    """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with Store(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None), path) as store:
-            yield store
+            if schema is None or not _missing_steps(store, schema):
+                yield store
+                return
+            with Store(sqlite3.connect(":memory:", isolation_level=None), path) as newer:
+                store.back_up(newer.connection)
+                _migrate(newer.connection, schema, path)
+                yield newer
     except sqlite3.DatabaseError as error:
         remedy = "try again, and if that doesn't help move it away to start it anew"
         raise StateError(f"{path} can't be read ({error}); {remedy}") from error
+
+
+def _missing_steps(store: Store, schema: Schema) -> bool:
+    """Whether somebody has to migrate the file; one without tables is being made right now."""
+    applied = _applied(store.connection, schema, store.path)
+    return bool(applied) and applied != {name for name, _ in schema.steps}
+
+
+def compact(path: Path) -> int:
+    """Give back what the file and its write-ahead log no longer use; how many bytes that are.
+
+    To be called by who holds the file's lock: SQLite before 3.51.3 can damage a file that two checkpoint.
+    """
+    before = _size(path)
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as connection:
+            connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            ((free,),), ((pages,),) = (
+                connection.execute(f"pragma {name}").fetchall() for name in ("freelist_count", "page_count")
+            )
+            if free > pages * WORTH_SHARE:
+                connection.execute("vacuum")
+                connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise StateError(f"{path} can't be made smaller ({error}); it is as it was") from error
+    return max(0, before - _size(path))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path) if file.exists())
 
 
 def copy(path: Path, to: Path) -> None:
@@ -217,22 +271,32 @@ def _create_private(path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    known = [name for name, _ in schema.steps]
-    has_steps = "select 1 from sqlite_master where name = '_sqlite_migrations'"
-    applied = "select name from _sqlite_migrations where migration_set = ?"
-    if connection.execute(has_steps).fetchone():
-        names = {name for (name,) in connection.execute(applied, (schema.name,))}
-        if unknown := names - set(known):
-            steps = ", ".join(sorted(unknown))
-            raise StateError(f"{path} was written by a newer ondatra (it has {steps}); upgrade this one")
-        if names == set(known):
-            return
+    if _applied(connection, schema, path) == {name for name, _ in schema.steps}:
+        return
     from sqlite_utils import Database, Migrations  # here: it loads pandas where that is installed
 
     migrations = Migrations(schema.name)
     for name, script in schema.steps:
         migrations(name=name)(_step(script))
     migrations.apply(Database(connection))
+    for statement in (MAKE_WRITER, NOTE_WRITER):
+        connection.execute(statement, (ondatra_version(),) if statement is NOTE_WRITER else ())
+
+
+def _applied(connection: sqlite3.Connection, schema: Schema, path: Path) -> set[str]:
+    """The steps that have led to the file as it is; raises StateError where there are some of the future."""
+    if not connection.execute(HAS_STEPS).fetchone():
+        return set()
+    applied = {str(name) for (name,) in connection.execute(STEPS, (schema.name,))}
+    if unknown := applied - {name for name, _ in schema.steps}:
+        has_writer = connection.execute(HAS_WRITER).fetchone()
+        writer = connection.execute(READ_WRITER).fetchone()[0] if has_writer else None
+        wanted = f"ondatra {writer}" if writer else "a newer ondatra"
+        raise StateError(
+            f"{path} was written by {wanted} (it has {', '.join(sorted(unknown))}), and this is"
+            f" {ondatra_version()}: use {f'ondatra {writer} or a newer one' if writer else 'that one'}"
+        )
+    return applied
 
 
 def _step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it

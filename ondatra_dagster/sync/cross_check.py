@@ -122,6 +122,12 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
             f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
             f" version {queue.watermark}: it was put back; run `ondatra resync {sync.id}`"
         )
+    if NOTHING_ENQUEUED != queue.watermark < source.readable_from:
+        raise ResyncNeededError(
+            f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
+            f" that and version {source.readable_from} was freed, which a newer state of {sync.id} had seen:"
+            f" it was put back; run `ondatra resync {sync.id}`"
+        )
 
 
 def _refuse_another_destination(queue: Queue, sync: Sync) -> None:

@@ -24,6 +24,7 @@ class SourceState:
     set_aside: int  # how many rows are in that table
     columns: tuple[Column, ...]  # without the hidden ones
     rows: int | None = None  # None: nobody has counted them
+    readable_from: int = -1  # the oldest version from which all changes can still be read
 
 
 class Feed(Protocol):

@@ -53,7 +53,7 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
         keys = _Resync(sync, ports, queue, source).go(way)
-        _leave_frontier(queue, sync, ports)
+        leave_frontier(queue, sync, ports)
         return keys
 
 
@@ -166,7 +166,7 @@ def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Coll
     return named_since(form_of(frontier), frontier.notes.get(NAMED_SINCE, ""), form, runs)
 
 
-def _leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
+def leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Let what was decided outlive the queue file, in place of what the last run left."""
     frontier = ports.tracking.newest_frontier(sync.id)
     newest = max(frontier.run_id if frontier else "", queue.meta("last_run") or "", BEFORE_ALL_RUNS)

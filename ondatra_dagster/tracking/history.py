@@ -17,7 +17,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.store.database import Schema, Store, Value, connect, read_only
 from ondatra_dagster.store.lock import FileLock
 
-_SCHEMA = Schema(
+SCHEMA = Schema(
     "history",
     (
         (
@@ -76,6 +76,28 @@ order by started_at desc, run_id desc
 limit :limit offset :offset
 """
 
+NEWEST_OF_EACH = """
+select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
+       version_from, version_to, counts, result, first_errors
+from sync_runs
+where (sync_id, run_id) in (
+    select sync_id, max(run_id) from sync_runs where result <> 'dry' group by sync_id
+)
+"""
+
+# all that a sync's runs did, and when one last went well; a dry run did nothing
+STANDINGS = """
+select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
+       max(case when result = 'succeeded' then ended_at end)
+from sync_runs where result <> 'dry' group by sync_id
+"""
+# counts are of three operations each
+TOTALS = """
+select sync_id, cell.key, sum(operation.value)
+from sync_runs, json_each(counts, '$.grid') as cell, json_each(cell.value) as operation
+where result <> 'dry' group by sync_id, cell.key
+"""
+
 
 class Mode(enum.StrEnum):
     """How much of the table a run looked at."""
@@ -111,6 +133,16 @@ class PastRun:
     counts: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     result: Result = Result.RUNNING
     first_errors: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What all runs of a sync come to."""
+
+    runs: int
+    failed_runs: int  # crashed ones too
+    last_success: datetime | None
+    rows: Mapping[str, int]  # by what became of them: attempted, succeeded, rejected, failed
 
 
 class History:
@@ -163,7 +195,7 @@ class History:
     ) -> tuple[PastRun, ...]:
         if not self._path.exists():
             return ()
-        with read_only(self._path) as store:
+        with read_only(self._path, SCHEMA) as store:
             if not store.rows(HAS_TABLE):
                 return ()
             wanted = {
@@ -175,6 +207,34 @@ class History:
             }
             return tuple(map(_from_row, store.rows(NEWEST, wanted)))
 
+    def newest(self) -> dict[str, PastRun]:
+        """Of each sync its newest run that wasn't dry."""
+        if not self._path.exists():
+            return {}
+        with read_only(self._path, SCHEMA) as store:
+            runs = map(_from_row, store.rows(NEWEST_OF_EACH)) if store.rows(HAS_TABLE) else ()
+            return {run.sync_id: run for run in runs}
+
+    def totals(self) -> dict[str, Totals]:
+        """Of each sync that has ever run."""
+        if not self._path.exists():
+            return {}
+        with read_only(self._path, SCHEMA) as store:
+            if not store.rows(HAS_TABLE):
+                return {}
+            rows: dict[str, dict[str, int]] = {}
+            for sync_id, cell, number in store.rows(TOTALS):
+                rows.setdefault(sync_id, {})[cell] = int(number)
+            return {
+                sync_id: Totals(
+                    runs=int(runs),
+                    failed_runs=int(failed),
+                    last_success=datetime.fromisoformat(last) if last else None,
+                    rows=rows.get(sync_id, {}),
+                )
+                for sync_id, runs, failed, last in store.rows(STANDINGS)
+            }
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Store]:
         # SQLite before 3.51.3 can damage a file that two connections write and checkpoint at one instant
@@ -183,7 +243,7 @@ class History:
             purpose="writing history",
             wait_seconds=60,
         )
-        with lock, connect(self._path, _SCHEMA) as store, store.immediate():
+        with lock, connect(self._path, SCHEMA) as store, store.immediate():
             yield store
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple, Self
 
 import orjson
 
+from ondatra_dagster.planning.commit_note import newer
 from ondatra_dagster.tracking.addresses import BatchType
 
-_FORMAT = "ondatra_sync_log"
+_FORMAT, _NUMBER = "ondatra_sync_log", 1
 
 
 class Piece(NamedTuple):
@@ -66,7 +67,7 @@ class Position:
 
     def dump(self) -> str:
         syncs = {sync_id: [at.run_id, dict(at.next)] for sync_id, at in self.syncs.items()}
-        return orjson.dumps({_FORMAT: 1, "number": self.number, "syncs": syncs}).decode()
+        return orjson.dumps({_FORMAT: _NUMBER, "number": self.number, "syncs": syncs}).decode()
 
     @classmethod
     def load(cls, text: str) -> Self | None:
@@ -75,8 +76,11 @@ class Position:
             fields = orjson.loads(text)
         except orjson.JSONDecodeError:
             return None
-        if not isinstance(fields, dict) or fields.get(_FORMAT) != 1:
+        number = fields.get(_FORMAT) if isinstance(fields, dict) else None
+        if not isinstance(number, int):
             return None
+        if number > _NUMBER:
+            raise newer("ondatra.sync_log")
         syncs = {
             sync_id: RunPosition(run_id, {kind: tuple(place) for kind, place in following.items()})
             for sync_id, (run_id, following) in fields["syncs"].items()

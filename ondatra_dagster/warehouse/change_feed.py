@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster import changes
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, InvalidRow, Layout, Segment
-from ondatra_dagster.planning.delta_log import changed_bytes, feed_segments, invalid_path
+from ondatra_dagster.planning.delta_log import changed_bytes, feed_segments, invalid_path, table_bytes
 from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS, REASON, ROWID
+from ondatra_dagster.planning.table_past import rows_stay_until
 from ondatra_dagster.warehouse.column_types import visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.payloads import array_texts, identifiers, json_columns, object_texts
@@ -74,11 +75,14 @@ class ChangeFeed:
 
     def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
         with explained_at(self.table):
-            read = self.warehouse.session.read.format("delta").option("versionAsOf", version)
+            read = self.warehouse.session.read.format("delta")
+            read = read.option("versionAsOf", rows_stay_until(self.table, version))
             rows = read.load(self.table).withColumns(
                 {TYPE: F.lit(ChangeType.INSERT.value), VERSION: F.lit(version).cast("bigint")}
             )
-            yield from self._pages(rows, changed_bytes(self.table, after=-1, upto=version))
+            # of old commits that have gone the log no longer says what they wrote
+            size = max(changed_bytes(self.table, after=-1, upto=version), table_bytes(self.table) or 0)
+            yield from self._pages(rows, size)
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
         size = changed_bytes(self.table, after=after, upto=upto)
@@ -92,7 +96,8 @@ class ChangeFeed:
 
     def _read_changes(self, table: str, after: int, upto: int) -> DataFrame:
         read = self.warehouse.session.read.format("delta").option("readChangeFeed", "true")
-        return read.option("startingVersion", after + 1).option("endingVersion", upto).load(table)
+        read = read.option("startingVersion", rows_stay_until(table, after) + 1)
+        return read.option("endingVersion", upto).load(table)
 
     def _pages(self, rows: DataFrame, size: int) -> Iterator[FeedPage]:
         names = _names(rows)

@@ -17,6 +17,7 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.commit_note import CommitNote
 from ondatra_dagster.planning.delta_log import TableState, read_table_state
 from ondatra_dagster.planning.delta_schema import PARTITION, ROWID
+from ondatra_dagster.planning.table_past import RETENTIONS, is_lowered
 from ondatra_dagster.project.sql.references import quoted
 from ondatra_dagster.warehouse.altered_table import STALE_HASHES, AlteredTable, literals
 from ondatra_dagster.warehouse.column_types import alteration, ddl, visible
@@ -25,8 +26,7 @@ from ondatra_dagster.warehouse.comparison import column_of
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.columnMapping.mode": "name",  # for names with spaces, and to drop or rename without a rewrite
-    "delta.deletedFileRetentionDuration": "interval 3650 days",  # only `maintain` frees space
-    "delta.logRetentionDuration": "interval 3650 days",
+    **RETENTIONS,  # only `maintain` frees space
 }
 KIND, KEY, CLUSTERED_BY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -182,6 +182,8 @@ def open_target(
     if not converts:
         _check(state, identity)
     table = AlteredTable(session, path)
+    if is_lowered(state):  # by a VACUUM that was cut off: who writes is the only one who has the table
+        table.become(RETENTIONS)
     if table.finish():  # what a killed run has begun
         state = _state(path)
     there = visible(session.read.format("delta").load(path).schema)

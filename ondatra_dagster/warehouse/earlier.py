@@ -11,7 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
-from ondatra_dagster.planning.delta_log import feed_segments, only_adds_rows, read_table_state
+from ondatra_dagster.planning.delta_log import (
+    COUNTS_FROM,
+    feed_segments,
+    only_adds_rows,
+    read_table_state,
+)
 from ondatra_dagster.planning.versions import MISSING, UNVERSIONED
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.warehouse.altered_table import AlteredTable
@@ -21,8 +26,6 @@ from ondatra_dagster.warehouse.inputs import pin_changes, pin_past, query_over
 from ondatra_dagster.warehouse.kinds.effect import Changes
 from ondatra_dagster.warehouse.last_value import last_value
 from ondatra_dagster.warehouse.spark_session import Warehouse
-
-COUNTS_FROM = "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import TableState, read_table_state, table_path, warehouse_path
 from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, FEED_COLUMNS, is_hidden
+from ondatra_dagster.planning.table_past import rows_stay_until
 from ondatra_dagster.planning.versions import can_look
 from ondatra_dagster.project.inputs.file_patterns import escaped
 from ondatra_dagster.project.inputs.sources import table_of
@@ -69,9 +70,10 @@ def pin_changes(
     if not isinstance(source, ModelInput):
         raise TypeError(f"{source.name} has no feed that is ours")
     after, upto = (int(version.rpartition("@")[2]) for version in (then, now))
+    path = table_path(settings, source.model)
     feed = session.read.format("delta").option("readChangeFeed", "true")
-    feed = feed.option("startingVersion", after + 1).option("endingVersion", upto)
-    rows = feed.load(as_spark_says(table_path(settings, source.model)))
+    feed = feed.option("startingVersion", rows_stay_until(path, after) + 1).option("endingVersion", upto)
+    rows = feed.load(as_spark_says(path))
     rows = rows.where(F.col(CHANGE_TYPE).isin(*(CAME if came else WENT)))
     present = _read(session, settings, source, {source.name: now})
     return _view(_in_columns_of(present, _without_hidden(rows.drop(*FEED_COLUMNS))), model)
@@ -136,11 +138,11 @@ def _read_table(session: SparkSession, path: str, name: str, version: str | None
     state = read_table_state(path)
     if state is None:
         raise WarehouseError(f"{name} has no table yet; run it first")
-    reader = session.read.format("delta").option("versionAsOf", _log_version(state, version))
+    reader = session.read.format("delta").option("versionAsOf", _log_version(path, state, version))
     return reader.load(as_spark_says(path))
 
 
-def _log_version(state: TableState, version: str | None) -> int:
+def _log_version(path: str, state: TableState, version: str | None) -> int:
     """The commit to read: the version itself, or a later one that changed no rows but maybe columns."""
     table_id, _, number = (version or "").rpartition("@")
     if not table_id or version == f"{state.table_id}@{state.version}":
@@ -149,7 +151,7 @@ def _log_version(state: TableState, version: str | None) -> int:
         raise WarehouseError(
             f"a table was replaced while this run was under way (it was {table_id}); run again"
         )
-    return int(number)
+    return rows_stay_until(path, int(number))
 
 
 def _without_hidden(rows: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.delta_schema import PARTITION, REASON
 from ondatra_dagster.planning.versions import input_versions, table_version, tables_of
 from ondatra_dagster.project.finding import Finding, warned
-from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.warehouse import invalid_rows
 from ondatra_dagster.warehouse.column_types import check_columns, visible
 from ondatra_dagster.warehouse.comparison import column_of
@@ -32,6 +32,7 @@ from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.spark_errors import explained
 from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.upkeep import mend
 from ondatra_dagster.warehouse.work_size import model_bytes, tune
 
 SAMPLES = 20
@@ -73,6 +74,9 @@ def evaluate(
     """
     with explained(model):
         check_files(warehouse.settings, model)
+        for source in model.inputs:
+            if isinstance(source, ModelInput):
+                mend(warehouse, source.model)
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
         last = last_value(warehouse, model, views, from_start=is_full)
         return query_over(warehouse.session, model, views, last_value=last)

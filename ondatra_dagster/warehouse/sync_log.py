@@ -6,12 +6,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ondatra_dagster.planning.delta_log import SYNC_LOG
-from ondatra_dagster.warehouse.delta_tables import PROPERTIES
+from ondatra_dagster.planning.table_past import RETENTIONS
 from ondatra_dagster.warehouse.process_locks import WAIT_SECONDS, writing
 from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_session import Warehouse
-
-KEPT = {name: value for name, value in PROPERTIES.items() if name.endswith("RetentionDuration")}
 
 
 class SyncLogTable:
@@ -32,5 +30,5 @@ class SyncLogTable:
         """Add the rows in one commit with that note; nothing when the commit of that number is there."""
         with explained_at(SYNC_LOG):
             write = self._warehouse.session.createDataFrame(rows).coalesce(1).write.format("delta")
-            write = write.options(**KEPT, userMetadata=note, txnAppId=SYNC_LOG, txnVersion=str(number))
+            write = write.options(**RETENTIONS, userMetadata=note, txnAppId=SYNC_LOG, txnVersion=str(number))
             write.mode("append").save(self._warehouse.table_path(SYNC_LOG))

@@ -27,6 +27,7 @@ from ondatra_dagster.changes import (
     identifier,
 )
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.operations.tables import Maintained, UpkeepTable
 from ondatra_dagster.orchestration.dry_engine import DryEngine, open_dry_workspace
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.opening import engine_over
@@ -187,6 +188,9 @@ class PlainTables:
 
     def sync_log(self, *, waits: bool = True) -> PlainLogTable:
         return self.log
+
+    def upkeep(self, table: Maintained) -> UpkeepTable:
+        raise WarehouseError(f"{table.name} has nothing that pays")
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> list[Row]:
         self.computed.append(model.name)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import OWED
+from ondatra_dagster.delivery.queue.tables import OWED, SCHEMA
 from ondatra_dagster.store.database import Store, read_only
 
 # a process that was killed between making the file and its tables leaves it so, until the next one writes it
 HAS_TABLES = "select 1 from sqlite_master where name = 'meta'"
 META = "select name, value from meta"
-COUNTS = "select state, count(*), min(since), min(due_at) from unit group by state"
+COUNTS = "select state, count(*), min(since), min(due_at), min(died_at) from unit group by state"
 JOBS = """
 select count(*), coalesce(sum(units), 0), sum(next_poll_at <= ?), min(next_poll_at)
 from batch where job is not null
@@ -33,6 +33,7 @@ class QueueState:
     pending: int = 0  # a crashed owner's frozen ones too
     waiting: int = 0
     dead: int = 0
+    dead_since: float | None = None  # of the oldest of these
     due: int = 0  # of the waiting
     open_jobs: int = 0
     in_jobs: int = 0  # units
@@ -69,7 +70,7 @@ def looking_at(path: Path) -> Iterator[Store | None]:
     if not path.exists():
         yield None
         return
-    with read_only(path) as store:
+    with read_only(path, SCHEMA) as store:
         yield store if store.rows(HAS_TABLES) else None
 
 
@@ -104,8 +105,9 @@ def look(store: Store, *, now: float) -> QueueState:
         pending=count("pending", "claimed") - int(in_jobs),
         waiting=count("waiting"),
         dead=count("dead"),
+        dead_since=counts["dead"][3] if "dead" in counts else None,
         due=int(store.rows(DUE, (now,))[0][0]),
-        oldest_since=min((float(since) for _, since, _ in alive), default=None),
+        oldest_since=min((float(since) for _, since, *_ in alive), default=None),
         open_jobs=int(jobs),
         in_jobs=int(in_jobs),
         polls_due=int(polls_due or 0),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from ondatra_dagster.project.settings.alert_settings import OFF
 from ondatra_dagster.project.suggestions import correction
 
 SINKS = ("on", "dry", "off")
@@ -92,6 +93,41 @@ def read_web_address(value: object) -> str:
     return text
 
 
+def read_webhook(value: object) -> str:
+    """An address, in which ${NAME} stands for a variable."""
+    text = read_text(value)
+    if not re.match(r"https?://|\$\{\w+\}", text):
+        raise BadValueError("the webhook is no address; write https://… or ${NAME}, a variable that holds it")
+    return text
+
+
+def read_variable(value: object) -> str:
+    """The name of a variable."""
+    text = read_text(value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise BadValueError("that is no variable's name; write the name of the one that holds the token")
+    return text
+
+
+def read_share(value: object) -> str:
+    """A percentage, or off."""
+    if value is False or value == OFF:
+        return OFF
+    if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d+)?%", value):
+        raise BadValueError(f"{value!r} is not a percentage; write '10%', or {OFF!r}")
+    return value
+
+
+def read_hours(value: object) -> str:
+    """A number of hours, or off."""
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if value is False or text == OFF:
+        return OFF
+    if not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)?", text) or not float(text):
+        raise BadValueError(f"{value!r} is not a number of hours; write 24, or {OFF!r}")
+    return text
+
+
 def read_conf(value: object) -> dict[str, str]:
     """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
     return dict(_flat(_table(value)))
@@ -143,11 +179,17 @@ READERS: Mapping[str, Reader] = {
     "sinks": read_sinks,
     "tracking": read_text,
     "tracking_retention_days": read_days,
+    "table_retention_days": read_days,
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,
     "ui_port": read_port,
     "dagster_url": read_web_address,
+    "alerts.webhook": read_webhook,
+    "alerts.token_env": read_variable,
+    "alerts.rejects": read_share,
+    "alerts.deviation": read_share,
+    "alerts.no_success_hours": read_hours,
     "jars": read_text,
     "maven_mirror": read_text,
     "java_home": read_text,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
+from ondatra_dagster.project.settings.alert_settings import AlertSettings, alert_settings
 from ondatra_dagster.project.settings.event_settings import TOKEN, EventSettings, read_event_settings
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
@@ -30,6 +31,7 @@ AWS_VERSION = "2.35.4"  # what that Hadoop was built with
 RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 UI_PORT = "8323"  # the demo API is beside it
 DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says otherwise
+TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -80,7 +82,9 @@ class Settings:
     spark: SparkSettings = SparkSettings()
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
+    table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
     sinks: str = "on"  # on, dry, off
+    alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
     organization: str = "1"
     workspace: str = "1"
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
@@ -157,8 +161,13 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             conf=tables.get("spark.conf", {}),
         ),
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
-        tracking_retention_days=_retention(texts),
+        tracking_retention_days=_days(
+            # a place of the user's own is his to clear; ours isn't looked after by anybody else
+            texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
+        ),
+        table_retention_days=_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
         sinks=texts.get("sinks", "on"),
+        alerts=alert_settings(texts),
         organization=texts.get("organization", "1"),
         workspace=texts.get("workspace", "1"),
         sources=tables.get("sources", {}),
@@ -171,10 +180,8 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
     )
 
 
-def _retention(texts: Mapping[str, str]) -> int | None:
-    """A place of the user's own is his to clear; ours isn't looked after by anybody else."""
-    days = texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
-    return None if days == FOREVER else int(days)
+def _days(written: str) -> int | None:
+    return None if written == FOREVER else int(written)
 
 
 def _path(root: Path, written: str) -> Path:

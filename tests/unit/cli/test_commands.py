@@ -1,13 +1,18 @@
 """What the verbs that only look say, and how they end."""
 
+import contextlib
 import shutil
+import sqlite3
+import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from support.shop import Shop, write_contacts
 from support.terminal import Terminal
 
 from ondatra_dagster.cli.main import VERBS
+from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
@@ -282,3 +287,70 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
     assert "1 key in its queue (1 dead letter among them) came in with kind merge" in said.err
     assert "sync.crm has kind tracked now" in said.err
     assert "insert" in ondatra("dead", "sync.crm").out
+
+
+def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal) -> None:
+    """One screen for who looks in the morning."""
+    ondatra.run(shop)
+    AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
+        [Reading(subject="sync.crm", rule="failed", sentence="the API is down")],
+        lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
+    )
+    raw, crm, sync = ondatra("status", "--json").objects
+    assert 0 < raw["disk_bytes"]
+    assert ([], [], ["failed"]) == (raw["alerts"], crm["alerts"], sync["alerts"])
+    shown = ondatra("status").out
+    assert "last run" in shown
+    assert "on disk: tables " in shown
+    assert "sync.crm: the API is down" in shown
+
+
+def test_status_speaks_to_prometheus(shop: Shop, ondatra: Terminal) -> None:
+    """For a node exporter's textfile; the client of Prometheus reads it."""
+    ondatra.run(shop)
+    said = ondatra("status", "--metrics")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(said.out)
+        for sample in family.samples
+    }
+    assert 0 == said.code
+    assert 2 == samples["ondatra_sync_rows_total", "delivered", "sync.crm"]
+    assert (0, 2) == (samples["ondatra_table_version", "sync.crm"], samples["ondatra_table_rows", "sync.crm"])
+    assert (
+        time.time() > samples["ondatra_sync_last_success_timestamp_seconds", "sync.crm"] > time.time() - 600
+    )
+
+
+def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: Shop, ondatra: Terminal) -> None:
+    """It names the one to use; nobody is shown a trace."""
+    ondatra.run(shop)
+    for path in (shop.workspace.syncs["sync.crm"].queue, shop.workspace.settings.state / "history.sqlite"):
+        kept = path.read_bytes()
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            (name,) = connection.execute("select migration_set from _sqlite_migrations").fetchone()
+            connection.execute(
+                "insert into _sqlite_migrations (migration_set, name, applied_at) values (?, 'later', '')",
+                (name,),
+            )
+            connection.execute("update _written_by set version = '9.1'")
+        said = ondatra("status")
+        assert 1 == said.code
+        assert "was written by ondatra 9.1 (it has later)" in said.err
+        assert "use ondatra 9.1 or a newer one" in said.err
+        assert "Traceback" not in said.err
+        path.write_bytes(kept)
+        for beside in path.parent.glob(f"{path.name}-*"):
+            beside.unlink()
+
+
+def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: Shop, ondatra: Terminal) -> None:
+    """What made its rows can't be told, so nothing is computed over them."""
+    ondatra.run(shop)
+    table = shop.tables.table("raw.contacts")
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    commit.write_text(commit.read_text().replace('\\"ondatra\\":1', '\\"ondatra\\":2'))
+    said = ondatra("status")
+    assert 1 == said.code
+    assert "the table of raw.contacts was made by a newer ondatra than this" in said.err
+    assert "Traceback" not in said.err

@@ -1,20 +1,29 @@
 """What is done from time to time: through Dagster's jobs, by the command, and at the end of a run."""
 
+import dataclasses
 import logging
+import shutil
+import time
 from pathlib import Path
 
 import dagster as dg
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from support.shop import Shop
+from support.shop import Shop, write_contacts
 
 from ondatra_dagster.cli.maintain import maintain
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.errors import BusyError, WarehouseError
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.planning.table_past import FREED_UPTO
+from ondatra_dagster.sync.hold import pause, resume
+from ondatra_dagster.testing.demo_api.server import DemoApi
 
-DUTIES = ["sync_log", "tracking_retention", "fact_tables"]
+DUTIES = [
+    *("feeds", "sync_log", "tracking_retention", "fact_tables"),
+    *("tables", "dead_letters", "state_files", "logs", "alerts"),
+]
 
 
 def send(shop: Shop) -> int:
@@ -45,9 +54,13 @@ def test_maintain_does_each_duty_and_tells_of_it(shop: Shop, capfd: pytest.Captu
     capfd.readouterr()
     assert 0 == maintain(shop.workspace, as_json=True, opened=shop.opened)
     said = capfd.readouterr()
-    lines = [orjson.loads(line) for line in said.out.splitlines()]
-    assert [(duty, True) for duty in DUTIES] == [(line["duty"], line["ok"]) for line in lines]
-    assert (2, 0, 1) == (lines[0]["records"], lines[1]["runs"], lines[2]["destinations"])
+    lines = {line["duty"]: line for line in map(orjson.loads, said.out.splitlines())}
+    assert [(duty, True) for duty in DUTIES] == [(name, line["ok"]) for name, line in lines.items()]
+    assert (2, 0, 1) == (
+        lines["sync_log"]["records"],
+        lines["tracking_retention"]["runs"],
+        lines["fact_tables"]["destinations"],
+    )
     assert "✓ sync_log: 2 records appended to ondatra.sync_log" in said.err
     assert 2 == len(shop.tables.log.rows())
 
@@ -119,3 +132,90 @@ def test_a_run_is_none_the_worse_for_a_log_that_cannot_be_kept(
     (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")
     send(shop)
     assert 3 == len(shop.tables.log.rows())
+
+
+def test_a_queue_of_before_what_was_freed_is_not_gone_on_from(
+    shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody has put an older state back: to read on would leave changes out."""
+    send(shop)
+    table = shop.tables.table("sync.crm")
+    for name in ("ann", "amy"):
+        write_contacts(shop.root, a1=f"{name}@example.com", b2="bob@example.com")
+        workspace = shop.workspace
+        run(workspace, workspace.plan({"raw.contacts"}), as_json=False, opened=shop.opened)
+    pause(shop.workspace.syncs["sync.crm"])
+    shutil.copytree(shop.workspace.settings.state / "queue", shop.root / "backup")
+    send(shop)
+    log = table.path / "_delta_log"
+    newest = orjson.loads((log / f"{table.version:020}.json").read_bytes().splitlines()[1])
+    newest["metaData"]["configuration"] = {FREED_UPTO: str(table.version)}
+    (log / f"{table.version + 1:020}.json").write_bytes(orjson.dumps(newest))
+    for folder in ("queue", "tracking"):
+        shutil.rmtree(shop.workspace.settings.state / folder)
+    shutil.copytree(shop.root / "backup", shop.workspace.settings.state / "queue")
+    resume(shop.workspace.syncs["sync.crm"])
+    capfd.readouterr()
+    assert 1 == send(shop)
+    assert "was freed, which a newer state of sync.crm had seen" in capfd.readouterr().err
+
+
+def test_maintain_takes_in_what_a_sync_has_not_seen_and_sends_nothing(
+    shop: Shop, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """So that what it hasn't seen holds no space back; a lost queue goes on from there."""
+    send(shop)
+    write_contacts(shop.root, a1="ann@example.com", b2="bob@example.com")
+    workspace = shop.workspace
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
+    send(shop)
+    (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
+    before = api.contacts()
+    assert 0 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    assert "✓ feeds: 1 sync took in new versions" in capfd.readouterr().err
+    assert before == api.contacts()
+    queue = workspace.queue("sync.crm")
+    frontier = workspace.tracking.newest_frontier("sync.crm")
+    assert queue is not None
+    assert frontier is not None
+    assert (1, 1, 1) == (queue.watermark, frontier.watermark, queue.pending)
+    assert [] == [step.model.name for step in workspace.plan().models if step.will_run]
+    workspace.syncs["sync.crm"].queue.unlink()
+    assert 0 == send(shop)
+    assert {"ann@example.com", "bob@example.com"} == {row["email"] for row in api.contacts().values()}
+
+
+def test_sinks_that_are_off_are_left_alone(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing of them runs; their watermark keeps what they need."""
+    send(shop)
+    write_contacts(shop.root, a1="ann@example.com")
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
+    send(shop)
+    capfd.readouterr()
+    assert 0 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    assert "✓ feeds: every sync has seen its table as it is" in capfd.readouterr().err
+    queue = shop.workspace.queue("sync.crm")
+    assert queue is not None
+    assert 0 == queue.watermark
+
+
+def test_dead_letters_are_reported_with_their_age(
+    shop: Shop, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody else comes back to old ones."""
+    api.fail(status=422, times=10, path="/crm/*")
+    send(shop)
+    workspace = dataclasses.replace(shop.workspace, clock=lambda: time.time() + 3 * 86_400)
+    capfd.readouterr()
+    assert 0 == maintain(workspace, as_json=False, opened=shop.opened)
+    assert "dead_letters: 2 dead letters of sync.crm, the oldest of 3 days" in capfd.readouterr().err
+
+
+def test_a_file_that_is_at_work_is_told_of_by_maintain(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+    """And it isn't touched."""
+    send(shop)
+    capfd.readouterr()
+    sync = shop.workspace.syncs["sync.crm"]
+    with sync.open_queue():
+        assert 0 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    assert "at work, and left for the next time: sync.crm" in capfd.readouterr().err

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.store.database import Schema, Store, connect, copy, read_only
+from ondatra_dagster.store.database import Schema, Store, compact, connect, copy, read_only
 
 ONE = Schema("test", (("one", "create table t (x); create index t_x on t (x)"),))
 TWO = Schema("test", (*ONE.steps, ("two", "alter table t add column y")))
@@ -32,11 +32,35 @@ def test_an_older_file_opens_in_a_newer_program(tmp_path):
         assert [(1, None)] == store.rows("select * from t")
 
 
-def test_a_newer_file_is_refused_with_a_sentence(tmp_path):
+@pytest.mark.parametrize("open_file", [connect, lambda path, schema: read_only(path, schema).__enter__()])
+def test_a_newer_file_is_refused_with_the_ondatra_to_use(tmp_path, open_file):
     """An old program would write what the new one can't read."""
-    connect(tmp_path / "a.sqlite", TWO).close()
-    with pytest.raises(StateError, match=r"written by a newer ondatra \(it has two\); upgrade this one"):
-        connect(tmp_path / "a.sqlite", ONE)
+    with connect(tmp_path / "a.sqlite", TWO) as store:
+        store.run("update _written_by set version = '9.1'")
+    with pytest.raises(StateError, match=r"written by ondatra 9\.1 \(it has two\).*use ondatra 9\.1 or"):
+        open_file(tmp_path / "a.sqlite", ONE)
+
+
+def test_an_older_file_is_looked_at_as_it_will_be(tmp_path):
+    """Right after an upgrade nobody has written it yet, and who looks mustn't."""
+    with connect(tmp_path / "a.sqlite", ONE) as store:
+        store.run("insert into t values (1)")
+    with read_only(tmp_path / "a.sqlite", TWO) as store:
+        assert [(1, None)] == store.rows("select x, y from t")
+    with read_only(tmp_path / "a.sqlite") as store:
+        assert [(1,)] == store.rows("select * from t")
+
+
+def test_a_file_gives_back_what_it_no_longer_uses(tmp_path):
+    """A million rows that were delivered leave a file of their size."""
+    path = tmp_path / "a.sqlite"
+    with connect(path, ONE) as store:
+        store.run_many("insert into t values (randomblob(?))", [(2000,)] * 500)
+        store.run("delete from t")
+    before = path.stat().st_size
+    assert before - path.stat().st_size < compact(path) <= before
+    assert path.stat().st_size < before / 10
+    assert 0 == compact(path)
 
 
 def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path):

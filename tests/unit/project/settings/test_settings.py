@@ -127,6 +127,50 @@ def test_a_retention_that_is_no_number_of_days_is_refused(tmp_path, value):
     assert "is not a number of days; write 1 or more, or 'forever'" in problem
 
 
+def test_alerts_have_their_own_table(tmp_path):
+    """The address may hold a token by its variable; it shows nowhere."""
+    root = toml(
+        tmp_path,
+        '[tool.ondatra.alerts]\nwebhook = "https://x/${A}/${B}"\ntoken_env = "C"\nrejects = "2.5%"\n'
+        'deviation = false\nno_success_hours = "off"\n',
+    )
+    alerts = read_settings(root, {"ONDATRA_ALERTS_DEVIATION": "80%"}).alerts
+    assert ("https://x/${A}/${B}", ("A", "B", "C")) == (alerts.webhook, alerts.variables)
+    assert (0.025, 0.8, None) == (alerts.rejects, alerts.deviation, alerts.no_success_hours)
+    assert "https://x" not in repr(alerts)
+    defaults = read_settings(tmp_path / "nothing", {}).alerts
+    assert (None, 0.1, None, 24) == (
+        defaults.webhook,
+        defaults.rejects,
+        defaults.deviation,
+        defaults.no_success_hours,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('webhook = "chat.example.com"', "the webhook is no address; write https://… or ${NAME}"),
+        ('token_env = "a b"', "that is no variable's name; write the name of the one that holds the token"),
+        ("rejects = 5", "5 is not a percentage; write '10%', or 'off'"),
+        ('deviation = "much"', "'much' is not a percentage; write '10%', or 'off'"),
+        ("no_success_hours = 0", "0 is not a number of hours; write 24, or 'off'"),
+        ("no_success_hours = true", "True is not a number of hours; write 24, or 'off'"),
+        ('webhok = "https://x"', "'alerts.webhok' is not a setting; did you mean 'alerts.webhook'?"),
+    ],
+)
+def test_an_alerts_setting_that_cannot_be_used_is_refused(tmp_path, text, expected):
+    (line,) = refusal(toml(tmp_path, f"[tool.ondatra.alerts]\n{text}\n"))
+    assert line.startswith(f"pyproject.toml:2: {expected}")
+
+
+@pytest.mark.parametrize(("text", "days"), [("", 7), ("table_retention_days = 30", 30)])
+def test_tables_keep_what_they_had_for_some_days(tmp_path, text, days):
+    assert days == read_settings(toml(tmp_path, f"[tool.ondatra]\n{text}"), {}).table_retention_days
+    forever = toml(tmp_path, '[tool.ondatra]\ntable_retention_days = "forever"')
+    assert read_settings(forever, {}).table_retention_days is None
+
+
 def test_every_setting_has_its_variable():
     """What can be said in the file can be said where there is no file to edit."""
     assert set(setting_values.VARIABLES.values()) == set(setting_values.READERS)

@@ -1,0 +1,91 @@
+"""The rules by which something is amiss: what each says of a sync's runs, or of its silence. Nothing is sent.
+
+A rule that can't say anything now, as of rejects when nothing was attempted, gives no reading: what was said
+before stands.
+"""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from ondatra_dagster.operations.alert_book import Reading, SubjectType
+from ondatra_dagster.project.settings.alert_settings import AlertSettings
+from ondatra_dagster.sync.summary import Cell, Grid, grid_of
+from ondatra_dagster.tracking.history import Mode, PastRun, Result
+from ondatra_dagster.wording import count
+
+FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
+RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)
+COMPARED = 10  # runs, whose mean is what is usual
+FEWEST = 3  # of them, before anything is usual
+HOUR_SECONDS = 3600
+
+
+def read_failure(subject_type: SubjectType, subject: str, errors: Sequence[str]) -> Reading:
+    """Whether a run failed, and why."""
+    return Reading(type=subject_type, subject=subject, rule=FAILED, sentence="; ".join(errors) or None)
+
+
+def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
+    """What the newest run, the first of these, shows beside those before it."""
+    ended = [run for run in runs if run.result in (Result.SUCCEEDED, Result.FAILED)]
+    if not ended:
+        return
+    newest = _grid(ended[0])
+    attempted, rejected = newest.count(Cell.ATTEMPTED), newest.count(Cell.REJECTED)
+    if settings.rejects is not None and attempted:
+        share = rejected / attempted
+        told = f"{rejected} of {count(attempted, 'row')} rejected, over {settings.rejects:.0%}"
+        yield Reading(
+            subject=sync_id,
+            rule=REJECTS,
+            sentence=told if share > settings.rejects else None,
+            numbers={"rejected": rejected, "attempted": attempted, "limit": settings.rejects},
+        )
+    yield from _deviation(sync_id, ended, settings)
+
+
+def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
+    """A run that only tries again what waited says nothing of how much there usually is."""
+    counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if run.mode is Mode.INCREMENTAL]
+    newest, before = counts[:1], counts[1 : COMPARED + 1]
+    is_of_newest = ended[0].mode is Mode.INCREMENTAL
+    if settings.deviation is None or not is_of_newest or len(before) < FEWEST or not fmean(before):
+        return
+    mean = fmean(before)
+    deviates = abs(newest[0] - mean) / mean
+    told = f"{count(newest[0], 'row')} sent, and {mean:.0f} in the mean of {len(before)} runs before"
+    yield Reading(
+        subject=sync_id,
+        rule=DEVIATION,
+        sentence=f"{told}: over {settings.deviation:.0%}" if deviates > settings.deviation else None,
+        numbers={"rows": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
+    )
+
+
+def read_silence(
+    sync_id: str,
+    *,
+    waiting_since: float | None,
+    last_success: float | None,
+    now: float,
+    settings: AlertSettings,
+) -> Reading | None:
+    """Whether nothing has come of what is to be sent for too long; what nobody waits for isn't late."""
+    if settings.no_success_hours is None:
+        return None
+    hours = 0.0
+    if waiting_since is not None:
+        hours = (now - max(waiting_since, last_success or 0.0)) / HOUR_SECONDS
+    told = f"no run has succeeded for {hours:.1f} hours, and there is something to send"
+    return Reading(
+        subject=sync_id,
+        rule=NO_SUCCESS,
+        sentence=told if hours > settings.no_success_hours else None,
+        numbers={"hours": round(hours, 1), "limit": settings.no_success_hours},
+    )
+
+
+def _grid(run: PastRun) -> Grid:
+    counts: Any = run.counts
+    return grid_of(counts.get("grid", {}))

@@ -1,0 +1,55 @@
+"""A webhook on loopback that keeps what it is told, and can be down."""
+
+import contextlib
+import dataclasses
+import http.server
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+
+@dataclasses.dataclass
+class Received:
+    """What came, in order; `status` is what it answers."""
+
+    status: int = 200
+    bodies: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    headers: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    paths: list[str] = dataclasses.field(default_factory=list)
+    url: str = ""
+
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(body.get("sync") or body["model"], body["rule"], body["state"]) for body in self.bodies]
+
+
+@contextlib.contextmanager
+def alert_receiver() -> Iterator[Received]:
+    received = Received()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers["content-length"]))
+            if received.status == 200:
+                received.bodies.append(orjson.loads(text))
+                received.paths.append(self.path)
+                received.headers.append({name.lower(): value for name, value in self.headers.items()})
+            answer = f"path {self.path}".encode()  # gives a secret back
+            self.send_response(received.status)
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        received.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield received
+        finally:
+            server.shutdown()
+            thread.join()

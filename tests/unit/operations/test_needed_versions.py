@@ -1,0 +1,118 @@
+"""Who still needs a table's past: its sync, by queue and by frontier, and models that count from then."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.cli.run import run
+from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.delivery.queue.states import QueueState
+from ondatra_dagster.operations.needed_versions import ALL, NeededVersions
+from ondatra_dagster.planning.commit_note import CommitNote
+from ondatra_dagster.planning.delta_log import COUNTS_FROM, TableState
+from ondatra_dagster.planning.versions import tables_of
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+APPEND = "-- @kind: append\nSELECT id, email FROM raw.contacts\n"
+
+
+def a_table(
+    version: int, *, table_id: str = "t", note: CommitNote | None = None, **properties: str
+) -> TableState:
+    return TableState(
+        table_id=table_id,
+        version=version,
+        log_version=version,
+        note=note,
+        columns=(),
+        properties=properties,
+        metrics={},
+    )
+
+
+def a_queue(watermark: int, *, invalid: int = -1, table_id: str = "t") -> QueueState:
+    return QueueState(table_id=table_id, base_url="", watermark=watermark, invalid_watermark=invalid)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> Shop:
+    """Contacts, with one model more that adds what is new."""
+    shop = Shop.at(tmp_path / "shop", url=api.url, files={"models/mart/seen.sql": APPEND})
+    write_contacts(shop.root, a1="ada@example.com")
+    return shop
+
+
+def needs(shop: Shop, queue: QueueState | None = None, **tables: TableState) -> NeededVersions:
+    workspace = shop.workspace
+    known = {name.replace("__", "."): table for name, table in tables.items()}
+    return NeededVersions(workspace.project, workspace.syncs, workspace.tracking, lambda _: queue, known.get)
+
+
+def test_a_sync_needs_what_comes_after_its_watermark(shop: Shop) -> None:
+    """One that has never run begins with the newest version."""
+    model = shop.workspace.project.model("sync.crm")
+    assert 9 == needs(shop).of_model(model, a_table(9))
+    assert 4 == needs(shop, a_queue(4)).of_model(model, a_table(9))
+    assert ALL == needs(shop, a_queue(-1)).of_model(model, a_table(9))
+    assert 9 == needs(shop, a_queue(4, table_id="another")).of_model(model, a_table(9))
+
+
+def test_a_frontier_counts_as_much_as_the_queue(shop: Shop) -> None:
+    """When the queue is lost, delivery goes on from there."""
+    workspace = shop.workspace
+    frontier = Frontier(
+        sync_id="sync.crm",
+        run_id="20261118T120102Z-kqzwtm",
+        table_id="t",
+        watermark=2,
+        invalid_watermark=1,
+        base_url="",
+        written_at=datetime.now(UTC),
+        units=(),
+        layouts={},
+    )
+    workspace.tracking.write_frontier(frontier)
+    model = workspace.project.model("sync.crm")
+    assert 2 == needs(shop, a_queue(4, invalid=4)).of_model(model, a_table(9))
+    assert 1 == needs(shop, a_queue(4, invalid=4)).of_invalid(model, a_table(9))
+    assert 2 == needs(shop).of_model(model, a_table(9))
+
+
+def test_rows_that_were_set_aside_are_needed_until_a_sync_has_looked(shop: Shop) -> None:
+    """The first look is from the beginning, also of a sync that is still to come."""
+    project = shop.workspace.project
+    assert ALL == needs(shop).of_invalid(project.model("raw.contacts"), a_table(9))
+    assert ALL == needs(shop).of_invalid(project.model("sync.crm"), a_table(9))
+    assert 3 == needs(shop, a_queue(4, invalid=3)).of_invalid(project.model("sync.crm"), a_table(9))
+
+
+def test_an_append_needs_its_inputs_as_they_were_at_its_last_commit(shop: Shop) -> None:
+    """What its query gave then decides what is new. Other kinds compare with their own table."""
+    raw = shop.workspace.project.model("raw.contacts")
+    note = CommitNote(definition="d", inputs={"raw.contacts": "t@3"}, run_id="r")
+    assert 3 == needs(shop, mart__seen=a_table(1, note=note)).of_model(raw, a_table(9))
+    assert 9 == needs(shop, sync__crm=a_table(1, note=note)).of_model(raw, a_table(9))
+    elsewhere = dataclasses.replace(note, inputs={"raw.contacts": "another@3"})
+    assert 9 == needs(shop, mart__seen=a_table(1, note=elsewhere)).of_model(raw, a_table(9))
+
+
+def test_an_input_that_a_changed_definition_brought_counts_from_then(shop: Shop) -> None:
+    """No commit has noted it yet."""
+    raw = shop.workspace.project.model("raw.contacts")
+    brought = a_table(1, **{COUNTS_FROM: '{"definition": "d", "inputs": {"raw.contacts": "t@2"}}'})
+    assert 2 == needs(shop, mart__seen=brought).of_model(raw, a_table(9))
+
+
+def test_of_a_project_that_is_up_to_date_only_the_newest_is_needed(shop: Shop) -> None:
+    """By its real files."""
+    workspace = shop.workspace
+    assert 0 == run(workspace, workspace.plan(None), as_json=False, opened=shop.opened)
+    tables = tables_of(workspace.settings)
+    needed = NeededVersions(workspace.project, workspace.syncs, workspace.tracking, workspace.queue, tables)
+    for model in workspace.project.models.values():
+        table = tables(model.id)
+        assert table is not None
+        assert table.version == needed.of_model(model, table)

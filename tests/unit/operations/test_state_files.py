@@ -1,0 +1,58 @@
+"""Files below .ondatra are kept in bounds, and left alone while somebody has them."""
+
+from pathlib import Path
+
+from ondatra_dagster.operations.state_files import (
+    LONGEST_LOG_BYTES,
+    compact_files,
+    state_files,
+    turn_logs,
+)
+from ondatra_dagster.store.database import Schema, connect
+from ondatra_dagster.store.lock import FileLock
+
+SCHEMA = Schema("test", (("one", "create table t (x)"),))
+
+
+def grown(path: Path) -> int:
+    """A file that a million rows have gone through; its size."""
+    with connect(path, SCHEMA) as store:
+        store.run_many("insert into t values (randomblob(?))", [(2000,)] * 500)
+        store.run("delete from t")
+    return path.stat().st_size
+
+
+def test_files_give_back_what_they_no_longer_use(tmp_path: Path) -> None:
+    """Queues and those beside them."""
+    paths = [tmp_path / "queue" / "sync.crm.sqlite", tmp_path / "history.sqlite", tmp_path / "rates.sqlite"]
+    before = sum(map(grown, paths))
+    done = compact_files(state_files(tmp_path))
+    assert (3, 0) == (done.counts["files"], done.counts["busy"])
+    assert before * 0.8 < done.counts["bytes"] <= before
+    assert sum(path.stat().st_size for path in paths) < before / 10
+    assert (3, 0) == tuple(compact_files(state_files(tmp_path)).counts[name] for name in ("files", "bytes"))
+
+
+def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
+    """A delivery goes on; the next time is tomorrow."""
+    size = grown(tmp_path / "queue" / "sync.crm.sqlite")
+    grown(tmp_path / "history.sqlite")
+    locks = [tmp_path / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
+    with FileLock(locks[0], purpose="delivers"), FileLock(locks[1], purpose="writing history"):
+        done = compact_files(state_files(tmp_path))
+    assert (0, 2, 0) == (done.counts["files"], done.counts["busy"], done.counts["bytes"])
+    assert "at work, and left for the next time: history, sync.crm" in done.did
+    assert size == (tmp_path / "queue" / "sync.crm.sqlite").stat().st_size
+
+
+def test_a_long_log_begins_anew_and_is_kept_once(tmp_path: Path) -> None:
+    """Who looks for yesterday's error still finds it."""
+    (tmp_path / "spark.log").write_bytes(b"x" * LONGEST_LOG_BYTES)
+    (tmp_path / "spark.log.1").write_text("old")
+    (tmp_path / "errors.log").write_text("short")
+    done = turn_logs(tmp_path)
+    assert (1, 3) == (done.counts["turned"], done.counts["bytes"])
+    assert LONGEST_LOG_BYTES == (tmp_path / "spark.log.1").stat().st_size
+    assert {"errors.log", "spark.log.1"} == {path.name for path in tmp_path.iterdir()}
+    assert "none is long" == turn_logs(tmp_path).did
+    assert 0 == turn_logs(tmp_path / "nothing").counts["turned"]
