@@ -1,6 +1,7 @@
 """The collector at work: what the door hands its events to, and what has to be looked after meanwhile."""
 
 import asyncio
+import collections
 import functools
 import logging
 import time
@@ -13,11 +14,12 @@ from ondatra_dagster.collector.group_commit import GroupCommit
 from ondatra_dagster.collector.limits import Limits
 from ondatra_dagster.collector.metrics import Counts, Gauges, metrics_text
 from ondatra_dagster.collector.ways import ModelFiles, Ways, ways_of
-from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, StateError
+from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError
 from ondatra_dagster.planning.delta_log import last_transaction, warehouse_path
 from ondatra_dagster.project.project import Project
 
 SWEEP_SECONDS = 5.0  # between two looks at tables and models
+FLUSH_SECONDS = 3.0  # that a flush may have the file for, where no collector was
 KEY_SECONDS = 24 * 3600  # for which the key of a request is known
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,11 @@ class Collector:
         self._purpose = purpose
         self._commits = GroupCommit(self._open)
         self._limits = Limits(project.settings.events, project.settings.state, waiting=self._events_waiting)
-        self._waiting: dict[str, Waiting] = {}
-        self._total = 0
+        self._events: collections.Counter[str] = collections.Counter()  # in the file, by model
+        self._oldest: Mapping[str, float] = {}  # since when, by model; as of the last sweep
 
     def _open(self) -> Any:
-        return held_file(self._settings, self._purpose)
+        return held_file(self._settings, self._purpose, wait_seconds=FLUSH_SECONDS)
 
     async def start(self) -> None:
         """Take the file; raises BusyError when another collector has it."""
@@ -56,6 +58,7 @@ class Collector:
             last_transaction(warehouse_path(self._settings, model), numbering) for model in self.ways.models
         ]
         file.number_from(max((number for number in last if number), default=0))
+        self._events.update(file.events())
 
     def end(self) -> None:
         """Let go of the file, with all that is in hand committed."""
@@ -74,56 +77,56 @@ class Collector:
         self._limits.spend(intake.events)
         taken = await self._commits.take(intake)
         if taken is Taken.NEW:
-            before = self._waiting.get(intake.model, Waiting())
-            oldest_at = before.oldest_at or intake.received_at / 1e6
-            self._waiting[intake.model] = Waiting(before.events + intake.events, oldest_at)
-            self._total += intake.events
+            self._events[intake.model] += intake.events
         return taken
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether events can be taken, and how many wait."""
-        refusal = self.refusal()
-        is_well = self.is_alive and not (refusal and refusal.reason in ("disk", "waiting"))
-        status = "ok" if is_well else refusal.reason if refusal and self.is_alive else "ending"
-        return is_well, {"status": status, "waiting": self._total}
+        refusal = self._limits.lasting_refusal()
+        status = "ending" if not self.is_alive else refusal.reason if refusal else "ok"
+        return status == "ok", {"status": status, "waiting": self._events_waiting()}
 
     def metrics(self) -> str:
         path = event_path(self._settings)
         size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
         self._limits.look()
-        gauges = Gauges(self._waiting, self._commits.commits, size, self._limits.free_bytes)
+        waiting = {
+            model: Waiting(events, self._oldest.get(model))
+            for model, events in self._events.items()
+            if events
+        }
+        gauges = Gauges(waiting, self._commits.commits, size, self._limits.free_bytes)
         return metrics_text(self.counts, gauges, now=self._clock())
 
-    async def look_after(self, ended: Callable[[], None]) -> None:
-        """Sweep from time to time; tells when nothing can be taken any more."""
+    async def look_after(self) -> None:
+        """Sweep from time to time, until nothing can be taken any more."""
         while self.is_alive:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.sweep()
-        ended()
 
     async def sweep(self) -> None:
         """Drop what the tables have, and read models anew that have changed."""
         try:
-            in_tables = await asyncio.to_thread(
-                self._in_tables, await self._commits.do(lambda file: file.numbering)
-            )
-            for model, upto in in_tables.items():
-                while await self._commits.do(functools.partial(EventFile.forget, model=model, upto=upto)):
-                    pass
-            before = int((self._clock() - KEY_SECONDS) * 1e6)
-            await self._commits.do(functools.partial(EventFile.forget_keys, before=before))
-            self._waiting = await self._commits.do(EventFile.waiting)
-            self._total = self._events_in_file()
-        except StateError as error:
-            log.warning("the file of events can't be looked after: %s", error)
+            await self._forget()
         except OndatraError as error:
-            log.warning("the tables can't be looked at: %s", error)
+            log.warning("what the tables have can't be dropped: %s", error)
         await asyncio.to_thread(self._read_models)
+
+    async def _forget(self) -> None:
+        numbering = await self._commits.do(lambda file: file.numbering)
+        in_tables = await asyncio.to_thread(self._in_tables, numbering)
+        for model, upto in in_tables.items():
+            forget = functools.partial(EventFile.forget, model=model, upto=upto)
+            while events := await self._commits.do(forget):
+                self._events[model] -= events
+        before = int((self._clock() - KEY_SECONDS) * 1e6)
+        await self._commits.do(functools.partial(EventFile.forget_keys, before=before))
+        self._oldest = await self._commits.do(functools.partial(EventFile.oldest, models=list(self._events)))
 
     def _in_tables(self, numbering: str) -> Mapping[str, int]:
         """Up to which number each table has what came for it."""
         found = {}
-        for model in self._waiting or self.ways.models:
+        for model in [model for model, events in self._events.items() if events]:
             upto = last_transaction(warehouse_path(self._settings, model), numbering)
             if upto:
                 found[model] = upto
@@ -138,7 +141,4 @@ class Collector:
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
 
     def _events_waiting(self) -> int:
-        return self._total
-
-    def _events_in_file(self) -> int:
-        return sum(waiting.events for waiting in self._waiting.values())
+        return self._events.total()

@@ -7,7 +7,7 @@ A number is never given twice, also when what had it is gone: a table knows by i
 import contextlib
 import enum
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,10 +59,10 @@ FORGET = """
 delete from intake where number in (
     select number from intake where model = :model and number <= :upto order by number limit :most
 )
+returning events
 """
-WAITING = """
-select model, sum(events), min(number), min(received_at) from intake group by model
-"""
+WAITING = "select model, sum(events) from intake group by model"  # of the index alone
+OLDEST = "select received_at from intake where model = ? order by number limit 1"
 WAITING_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
 RECEIVED_AT = "select received_at from intake where number = ?"
 PAGE = """
@@ -129,9 +129,10 @@ class EventFile:
         return Taken.NEW
 
     def forget(self, model: str, upto: int) -> int:
-        """Drop some of what a table has; how many intakes that were: 0 when none is left."""
+        """Drop some of what a table has; how many events that were: 0 when none is left."""
         with self._store.immediate():
-            return self._store.run(FORGET, {"model": model, "upto": upto, "most": FORGOTTEN_AT_ONCE})
+            rows = self._store.rows(FORGET, {"model": model, "upto": upto, "most": FORGOTTEN_AT_ONCE})
+            return sum(events for (events,) in rows)
 
     def forget_keys(self, before: int) -> None:
         """Drop the keys of requests that are older than that."""
@@ -151,11 +152,14 @@ class EventFile:
     def numbering(self) -> str:
         return _numbering(self._store)
 
-    def waiting(self) -> dict[str, Waiting]:
-        """What is in the file, by model."""
-        return {
-            model: Waiting(events, oldest / 1e6) for model, events, _, oldest in self._store.rows(WAITING)
-        }
+    def events(self) -> dict[str, int]:
+        """How many events are in the file, by model."""
+        return dict(self._store.rows(WAITING))
+
+    def oldest(self, models: Iterable[str]) -> dict[str, float]:
+        """Since when the oldest of each of these models is there, in seconds since 1970."""
+        found = {model: self._store.rows(OLDEST, (model,)) for model in models}
+        return {model: rows[0][0] / 1e6 for model, rows in found.items() if rows}
 
     def close(self) -> None:
         self._store.checkpoint()
@@ -163,9 +167,10 @@ class EventFile:
 
 
 @contextlib.contextmanager
-def held_file(settings: Settings, purpose: str) -> Iterator[EventFile]:
+def held_file(settings: Settings, purpose: str, *, wait_seconds: float = 0) -> Iterator[EventFile]:
     """The file, made if need be, with nobody else writing it; BusyError says who does."""
-    lock = FileLock(settings.state / "locks" / f"{NAME}.lock", purpose=purpose)
+    path = settings.state / "locks" / f"{NAME}.lock"
+    lock = FileLock(path, purpose=purpose, wait_seconds=wait_seconds)
     with lock:
         store = connect(settings.state / NAME, SCHEMA)
         store.rows(SELDOM_EMPTIED)
@@ -213,7 +218,7 @@ def waiting_after(path: Path, model: str, number: int) -> Waiting:
 def events_in_file(path: Path) -> dict[str, int]:
     """How many events of each model are in the file, also of those that are no more."""
     with looking_at(path) as store:
-        return {model: events for model, events, *_ in store.rows(WAITING)} if store else {}
+        return dict(store.rows(WAITING)) if store else {}
 
 
 def page_after(path: Path, model: str, number: int, *, most: int) -> list[NumberedIntake]:

@@ -37,6 +37,10 @@ class Limits:
         if self._settings.per_second and self._grown_allowance() <= 0:
             sentence = f"more than {self._settings.per_second} events a second; slow down"
             return too_many("rate", sentence, SOON_SECONDS)
+        return self.lasting_refusal()
+
+    def lasting_refusal(self) -> Answer | None:
+        """The same for what somebody has to see to."""
         if self._waiting() >= self._settings.max_waiting:
             sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
             return too_many("waiting", sentence, LATER_SECONDS)

@@ -88,16 +88,18 @@ class CollectorServer:
     async def _serve(self, started: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
         await self.collector.start()
-        sweeping = asyncio.create_task(self.collector.look_after(self.stop))
+        sweeping = asyncio.create_task(self.collector.look_after())
+        sweeping.add_done_callback(lambda _: self.stop())  # nobody looks after it, or it is over
         try:
             started()
             await self._server.serve(sockets=[self._listener])
         finally:
-            was_alive = self.collector.is_alive
+            is_over = sweeping.done()
             sweeping.cancel()
             await asyncio.to_thread(self.collector.end)
-        if not was_alive:
-            raise StateError("the file of events could not be written any more; see the log for why")
+        if is_over:
+            sweeping.result()
+            raise StateError("the file of events can't be written any more; start it again")
 
 
 def _is_main_thread() -> bool:

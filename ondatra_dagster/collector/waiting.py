@@ -28,7 +28,7 @@ from ondatra_dagster.project.settings.settings import Settings
 
 PORTION_EVENTS = 50_000  # that are in memory at once; more are written in several commits
 PORTION_BYTES = 32_000_000
-PAGE_INTAKES = 100
+PAGE_INTAKES = 50
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 

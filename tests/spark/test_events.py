@@ -3,15 +3,17 @@
 import datetime
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from support.collecting import EventProject
 from support.model_tables import ModelTables
+from support.spark_project import SparkProject
 
 from ondatra_dagster.arrivals import Portion
-from ondatra_dagster.collector.event_file import Intake, held_file
+from ondatra_dagster.collector.event_file import Intake, event_path, held_file, page_after
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.planning.commit_note import CommitNote
@@ -21,6 +23,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.delta_tables import Identity, Transaction, open_target
 from ondatra_dagster.warehouse.misfits import keep_misfits
 from ondatra_dagster.warehouse.model_run import Written, evaluate, write_model
+from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -234,3 +237,29 @@ def test_where_a_table_has_come_to_outlives_a_checkpoint(desk: Desk) -> None:
     numbering = desk.events().numbering
     assert 12 == last_transaction(path, numbering)
     assert last_transaction(path, "another") is None
+
+
+def test_a_run_flushes_and_a_dry_run_only_tells(shared_warehouse: Warehouse, tmp_path: Path) -> None:
+    """As users start them, from the plan to the file that is empty in the end."""
+    project = EventProject.at(tmp_path / "my shop")
+    settings = project.settings
+    spark = SparkProject(project.root, shared_warehouse.session)
+
+    def take(*pages: str) -> None:
+        with held_file(settings, "a test") as file:
+            file.take([Intake("events.views", 1, 1, orjson.dumps({"page": page})) for page in pages])
+
+    take("/a", "/b")
+    assert 0 == spark.run()
+    assert ["/a", "/b"] == [page for _, (page, *_) in spark.feed("events.views", after=0)]
+    take("/c")
+    version = spark.log_version("events.views")
+    before = event_path(settings).read_bytes()
+    assert 0 == spark.run(is_dry=True)
+    assert (version, before) == (spark.log_version("events.views"), event_path(settings).read_bytes())
+    assert 1 == spark.workspace.events_waiting("events.views").events
+    assert 0 == spark.run()
+    assert {"/a": 1, "/b": 2, "/c": 3} == spark.rowids("events.views", "page")
+    assert not spark.workspace.plan().has_work
+    assert {} == spark.workspace.homeless_events()
+    assert [] == page_after(event_path(settings), "events.views", 0, most=9)

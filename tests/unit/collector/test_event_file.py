@@ -77,7 +77,8 @@ def test_what_waits_is_counted_by_model_after_a_number(file: EventFile, settings
     assert Waiting(7, 1.8e9, f"{numbering}@1") == waiting_after(path, MODEL, 0)
     assert Waiting(5, 1.8e9, f"{numbering}@3") == waiting_after(path, MODEL, 1)
     assert Waiting() == waiting_after(path, MODEL, 3)
-    assert {MODEL: 7, "events.other": 1} == {model: each.events for model, each in file.waiting().items()}
+    assert {MODEL: 7, "events.other": 1} == file.events()
+    assert {MODEL: 1.8e9} == file.oldest([MODEL, "events.none"])
 
 
 def test_a_key_is_known_while_it_is_kept(file: EventFile) -> None:
