@@ -145,6 +145,7 @@ class _Delivering:
         self._wait = wait
         self._workers = Workers(self._fly, course.max_concurrent)
         self._delivery = Delivery()
+        self._raised: list[Flight] = []  # their push did, in place of saying what came of it
 
     def go(self) -> Delivery:
         runway = self._runway
@@ -155,16 +156,19 @@ class _Delivering:
                 if runway.in_flight and (landings := self._workers.next_done(runway.seconds_to_poll())):
                     self._land(landings)
                 self._send_off(runway.next_polls())
-        except Exception:
+        except Exception as error:
             # what is on its way comes to its end, and stays frozen
             runway.gate.close()
             self._workers.end()
             self._journals.close()
-            raise
+            try:  # a disk that is full, say, is no fault of the rows: of those alone whose own push raised
+                self._forgive(flight for flight in runway.in_flight.values() if flight not in self._raised)
+            finally:
+                raise error
         except BaseException:
             # nobody waits for an API when a person wants the process to end; the journals know what came back
             runway.gate.close()
-            self._forgive_all()
+            self._forgive(runway.in_flight.values())
             raise
         self._workers.end()
         self._journals.close()
@@ -205,7 +209,11 @@ class _Delivering:
             return self._push.poll(parcel, batch.job.reference) if gate.pass_through() else None
         if journal is None or not gate.pass_through(lambda: journal.begin_batch(batch.seed, batch.id)):
             return None
-        pushed = self._push(parcel, journal)
+        try:
+            pushed = self._push(parcel, journal)
+        except BaseException:
+            self._raised.append(flight)
+            raise
         if batch.is_part:
             # before it is settled: after a crash in between, the next part must not take its answers
             journal.note_settled()
@@ -285,8 +293,9 @@ class _Delivering:
         elif self._runway.is_new(batch):
             release(self._queue, batch)
 
-    def _forgive_all(self) -> None:
+    def _forgive(self, flights: Iterable[Flight]) -> None:
+        """That the process ends now is held against none of these."""
         with self._queue.store.immediate():
-            for batch, journal in self._runway.in_flight.values():
+            for batch, journal in flights:
                 if journal:
                     forgive(self._queue, batch, begun=journal.begun[batch.id])

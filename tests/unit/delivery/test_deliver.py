@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import os
 import signal
@@ -155,7 +156,7 @@ def test_the_row_that_ends_the_process_is_found_among_eight_batches(queue, caplo
         except PoisonError:
             assert crashes < 10
     assert 3 + 3 == crashes  # as a batch, then alone
-    assert ["d"] == [letter.key for letter in dead_letters(queue.store, Shape.ROW)]
+    assert ["d"] == dead_letters_of(queue)
     assert set("abcefghijklmnop") == set(api.got)
     assert [] == frozen_batches(queue)
 
@@ -191,6 +192,27 @@ def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_a
     send(queue, api, threads=2)
     assert sorted("abcd") == sorted(api.got)
     assert [] == queue.store.rows("select * from unit")
+
+
+def test_a_run_that_fails_beside_its_batches_holds_nothing_against_them(queue):
+    """A full disk, a bucket that is out of reach: three such runs were three crashes of good rows."""
+    fill(queue, "abcd")
+
+    def fail(attempts: int) -> float:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for _ in range(5):
+        with pytest.raises(OSError, match="No space left"):
+            send(queue, Api(is_down=True), threads=2, wait=fail)
+    assert {0} == {batch.crashes for batch in frozen_batches(queue)}
+    api = Api()
+    send(queue, api, threads=2)
+    assert sorted("abcd") == sorted(api.got)
+    assert [] == dead_letters_of(queue)
+
+
+def dead_letters_of(queue: Queue) -> list[str]:
+    return [letter.key for letter in dead_letters(queue.store, Shape.ROW)]
 
 
 def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):
