@@ -339,6 +339,15 @@ def push(rows):
 # --- how it fails
 
 
+def test_the_reason_of_a_failure_is_cut(lib: Lib) -> None:
+    """An API's error page is kept with each row of the batch."""
+    with pytest.raises(
+        PushContractError, match=r"lib/crm.star:2: <html>x+… \(cut: it has 1,000,022 char"
+    ) as error:
+        result_of(lib, 'def push(rows):\n    fail("<html>" + "x" * 1000000)')
+    assert len(str(error.value)) < 2100
+
+
 @pytest.mark.parametrize(
     ("body", "line", "cause"),
     [
