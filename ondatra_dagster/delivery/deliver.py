@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out, unasked
-from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.push.push_port import Parcel, Push, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
 from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
@@ -71,9 +71,10 @@ class Course:
 
     @property
     def places(self) -> int:
-        """How many batches may be claimed at once; a job is none that could be claimed ahead."""
-        ahead = min(max(AHEAD_ROWS // max(self.batch_size, 1), 1), AHEAD)
-        return self.max_concurrent + (0 if self.makes_jobs else ahead)
+        """How many batches may be claimed at once; neither jobs nor whole contents are claimed ahead."""
+        if self.makes_jobs or self.batch_size == WHOLE:
+            return self.max_concurrent
+        return self.max_concurrent + min(max(AHEAD_ROWS // self.batch_size, 1), AHEAD)
 
 
 @dataclasses.dataclass(slots=True)
@@ -145,6 +146,7 @@ class _Delivering:
         self._wait = wait
         self._workers = Workers(self._fly, course.max_concurrent)
         self._delivery = Delivery()
+        self._has_delivered = False
         self._raised: list[Flight] = []  # their push did, in place of saying what came of it
 
     def go(self) -> Delivery:
@@ -172,7 +174,9 @@ class _Delivering:
             raise
         self._workers.end()
         self._journals.close()
-        self._delivery.is_outage = runway.gate.outages > 0
+        # one batch of many that met one is only unlucky
+        gate = runway.gate
+        self._delivery.is_outage = gate.is_down or (gate.outages > 0 and not self._has_delivered)
         return self._delivery
 
     def _send_off(self, batches: Sequence[Batch]) -> None:
@@ -235,6 +239,7 @@ class _Delivering:
         self._send_off(batches)
         for batch, settled in ended:
             self._delivery.batches += 1
+            self._has_delivered = self._has_delivered or bool(settled.succeeded)
             self._runway.jobs.note_news()
             self._on_settled(batch, settled)
         for done in landings:

@@ -29,8 +29,13 @@ class Gate:
         with self._lock:
             self._is_open = False
 
+    @property
+    def is_down(self) -> bool:
+        """Whether the API was given up on."""
+        return self.outages >= OUTAGES_BEFORE_STOP
+
     def note(self, pushed: Pushed) -> None:
         """A batch has ended, or a job was asked about."""
         with self._lock:
             self.outages = self.outages + 1 if pushed.is_outage else 0
-            self._is_open = self._is_open and self.outages < OUTAGES_BEFORE_STOP
+            self._is_open = self._is_open and not self.is_down
