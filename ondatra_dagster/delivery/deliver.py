@@ -202,7 +202,7 @@ class _Delivering:
             raise
         if pushed is None:
             return None
-        self._runway.gate.note(pushed)
+        self._runway.gate.note(pushed, is_poll=batch.job is not None)
         return Landed(pushed, started_at, self._clock())
 
     def _hand_over(self, flight: Flight) -> Pushed | None:
