@@ -7,7 +7,7 @@ encoded once, on its way out of the warehouse, and from there on batches are mad
 import dataclasses
 import enum
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import orjson
@@ -122,9 +122,15 @@ def spelling(column_type: str) -> str:
     return f"decimal, scale {name.rstrip(')').partition(',')[2] or 0}" if name.startswith("decimal") else name
 
 
-def differs(base: Mapping[str, Json], target: Mapping[str, Json]) -> bool:
-    """Whether two rows of different layouts differ: a column that one doesn't have counts as null there."""
-    return any(base.get(name) != target.get(name) for name in {*base, *target})
+def content_of(row: Mapping[str, Json]) -> Hashable:
+    """What rows of different layouts share that say the same; a missing column counts as null."""
+    return frozenset((name, _hashable(value)) for name, value in row.items() if value is not None)
+
+
+def _hashable(value: Json) -> Hashable:
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def pages_of(changes: Iterable[Change], layout: Layout, *, size: int) -> Iterator[FeedPage]:

@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
 from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out, unasked
-from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.push.push_port import Parcel, Push, Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
 from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
@@ -72,9 +72,10 @@ class Course:
 
     @property
     def places(self) -> int:
-        """How many batches may be claimed at once; a job is none that could be claimed ahead."""
-        ahead = min(max(AHEAD_ROWS // max(self.batch_size, 1), 1), AHEAD)
-        return self.max_concurrent + (0 if self.makes_jobs else ahead)
+        """How many batches may be claimed at once; neither jobs nor whole contents are claimed ahead."""
+        if self.makes_jobs or self.batch_size == WHOLE:
+            return self.max_concurrent
+        return self.max_concurrent + min(max(AHEAD_ROWS // self.batch_size, 1), AHEAD)
 
 
 @dataclasses.dataclass(slots=True)
@@ -161,6 +162,8 @@ class _Delivering:
         self._wait = wait
         self._workers = Workers(self._fly, course.max_concurrent)
         self._delivery = Delivery()
+        self._has_delivered = False
+        self._raised: list[Flight] = []  # their push did, in place of saying what came of it
 
     def go(self) -> Delivery:
         runway = self._runway
@@ -173,20 +176,25 @@ class _Delivering:
                 else:
                     self._quiet.then()
                 self._send_off(runway.next_polls())
-        except Exception:
+        except Exception as error:
             # what is on its way comes to its end, and stays frozen
             runway.gate.close()
             self._workers.end()
             self._journals.close()
-            raise
+            try:  # a disk that is full, say, is no fault of the rows: of those alone whose own push raised
+                self._forgive(flight for flight in runway.in_flight.values() if flight not in self._raised)
+            finally:
+                raise error
         except BaseException:
             # nobody waits for an API when a person wants the process to end; the journals know what came back
             runway.gate.close()
-            self._forgive_all()
+            self._forgive(runway.in_flight.values())
             raise
         self._workers.end()
         self._journals.close()
-        self._delivery.is_outage = runway.gate.outages > 0
+        # one batch of many that met one is only unlucky
+        gate = runway.gate
+        self._delivery.is_outage = gate.is_down or (gate.outages > 0 and not self._has_delivered)
         return self._delivery
 
     def _patience(self) -> float:
@@ -217,7 +225,7 @@ class _Delivering:
             raise
         if pushed is None:
             return None
-        self._runway.gate.note(pushed)
+        self._runway.gate.note(pushed, is_poll=batch.job is not None)
         return Landed(pushed, started_at, self._clock())
 
     def _hand_over(self, flight: Flight) -> Pushed | None:
@@ -228,7 +236,11 @@ class _Delivering:
             return self._push.poll(parcel, batch.job.reference) if gate.pass_through() else None
         if journal is None or not gate.pass_through(lambda: journal.begin_batch(batch.seed, batch.id)):
             return None
-        pushed = self._push(parcel, journal)
+        try:
+            pushed = self._push(parcel, journal)
+        except BaseException:
+            self._raised.append(flight)
+            raise
         if batch.is_part:
             # before it is settled: after a crash in between, the next part must not take its answers
             journal.note_settled()
@@ -250,6 +262,7 @@ class _Delivering:
         self._send_off(batches)
         for batch, settled in ended:
             self._delivery.batches += 1
+            self._has_delivered = self._has_delivered or bool(settled.succeeded)
             self._runway.jobs.note_news()
             self._on_settled(batch, settled)
         for done in landings:
@@ -308,8 +321,9 @@ class _Delivering:
         elif self._runway.is_new(batch):
             release(self._queue, batch)
 
-    def _forgive_all(self) -> None:
+    def _forgive(self, flights: Iterable[Flight]) -> None:
+        """That the process ends now is held against none of these."""
         with self._queue.store.immediate():
-            for batch, journal in self._runway.in_flight.values():
+            for batch, journal in flights:
                 if journal:
                     forgive(self._queue, batch, begun=journal.begun[batch.id])

@@ -15,7 +15,10 @@ class Gate:
         self._lock = threading.Lock()
         self._may_go_on = may_go_on
         self._is_open = True
-        self.outages = 0  # in a row, in the order in which batches end
+        self._in_a_row = {
+            False: 0,
+            True: 0,
+        }  # outages of batches, of polls, in the order of their ends
 
     def pass_through(self, then: Callable[[], None] = lambda: None) -> bool:
         """Whether one more may go; `then` is done before anybody else can close the gate."""
@@ -29,8 +32,18 @@ class Gate:
         with self._lock:
             self._is_open = False
 
-    def note(self, pushed: Pushed) -> None:
+    @property
+    def is_down(self) -> bool:
+        """Whether the API was given up on."""
+        return self.outages >= OUTAGES_BEFORE_STOP
+
+    @property
+    def outages(self) -> int:
+        """In a row, of batches or of polls: that one gets answers doesn't help the other."""
+        return max(self._in_a_row.values())
+
+    def note(self, pushed: Pushed, *, is_poll: bool = False) -> None:
         """A batch has ended, or a job was asked about."""
         with self._lock:
-            self.outages = self.outages + 1 if pushed.is_outage else 0
-            self._is_open = self._is_open and self.outages < OUTAGES_BEFORE_STOP
+            self._in_a_row[is_poll] = self._in_a_row[is_poll] + 1 if pushed.is_outage else 0
+            self._is_open = self._is_open and not self.is_down

@@ -7,6 +7,7 @@ from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, Job
 
 PATIENCE_SECONDS = 120.0  # a run doesn't wait longer for its next piece of news
+LONGEST_WAIT_SECONDS = 900.0  # nor in all, however often there is some: others want its place
 
 
 class OpenJobs:
@@ -26,6 +27,7 @@ class OpenJobs:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._sleep = sleep
+        self._waited_seconds = 0.0
         self.note_news()
 
     def __len__(self) -> int:
@@ -69,6 +71,9 @@ class OpenJobs:
         """Until one is to be asked about; False when this run doesn't wait that long."""
         seconds = self.seconds_to_next()
         if seconds is None or self._clock() + seconds > self._patient_until:
+            return False
+        self._waited_seconds += seconds
+        if self._waited_seconds > LONGEST_WAIT_SECONDS:
             return False
         self._sleep(seconds)
         return True

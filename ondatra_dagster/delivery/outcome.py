@@ -8,6 +8,7 @@ ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() r
 
 NO_ROW: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
 
+LONGEST = 2_000  # characters of a message: it is kept with each row of its batch
 _SHOWN = 200  # characters of a status that isn't one
 _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
 
@@ -15,6 +16,13 @@ _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
 def _short(status: object) -> str:
     text = repr(status)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def cut(message: str) -> str:
+    """The message as it is kept; secrets have to be masked before: a part of one isn't found any more."""
+    if len(message) <= LONGEST:
+        return message
+    return f"{message[:LONGEST]}… (cut: it has {len(message):,} characters)"
 
 
 class Verdict(enum.StrEnum):
@@ -44,7 +52,7 @@ class Outcome:
         """An outcome, whatever push() answered: what isn't a status is an error to retry, and says so."""
         word, _, message = str(status).partition(":")
         try:
-            return cls(Verdict(word.strip()), message.strip())
+            return cls(Verdict(word.strip()), cut(message.strip()))
         except ValueError:
             return cls.unstated(
                 f"push() returned {_short(status)} for this row; it should return {_STATUSES}"

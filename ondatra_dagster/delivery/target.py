@@ -9,10 +9,11 @@ an image too.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from ondatra_dagster.changes import ChangeType, Layout, differs
+from ondatra_dagster.changes import ChangeType, Layout, content_of
 
 
 class ImageRow(NamedTuple):
@@ -105,14 +106,10 @@ def is_same(left: Image, right: Image, layouts: Mapping[int, Layout]) -> bool:
 
 
 def _is_same_across_layouts(left: Image, right: Image, layouts: Mapping[int, Layout]) -> bool:
-    unmatched = [layouts[row.layout].row(row.payload) for row in right]
-    for row in left:
-        content = layouts[row.layout].row(row.payload)
-        match = next((other for other in unmatched if not differs(content, other)), None)
-        if match is None:
-            return False
-        unmatched.remove(match)
-    return True
+    def contents(image: Image) -> Counter[Hashable]:
+        return Counter(content_of(layouts[row.layout].row(row.payload)) for row in image)
+
+    return contents(left) == contents(right)
 
 
 def _send_row(standing: Standing) -> list[SentRow]:

@@ -55,8 +55,9 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
         queue.set_meta("table_id", source.table_id)
         queue.set_meta("base_url", sync.config.base_url or "")
         take_form(queue, sync.form.over(source.columns), named_since="")
-    before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
-    ports.tracking.write_frontier(before)
+        # in the transaction: a queue that has begun has left a frontier, so that it can be lost at any time
+        before = frontier_of(queue, sync_id=sync.id, run_id=BEFORE_ALL_RUNS, written_at=ports.now())
+        ports.tracking.write_frontier(before)
 
 
 def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Recovered:

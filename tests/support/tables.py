@@ -49,9 +49,12 @@ class Table:
         self.next_rowid += 1
         return self.next_rowid
 
-    def segment(self, after: int) -> Segment:
-        changes = sorted((c for c in self.feed if c.version > after), key=lambda c: (c.key, c.version))
-        return Segment(after, self.version, [FeedPage(LAYOUT, changes)])
+    def segment(self, after: int, upto: int | None = None) -> Segment:
+        last = self.version if upto is None else upto
+        changes = sorted(
+            (c for c in self.feed if after < c.version <= last), key=lambda c: (c.key, c.version)
+        )
+        return Segment(after, last, [FeedPage(LAYOUT, changes)])
 
     def content(self) -> dict[str, list[int]]:
         return {key: sorted(value for _, value in rows) for key, rows in self.rows.items() if rows}
@@ -64,14 +67,15 @@ class Table:
     def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
         """As sync asks for them; a first sync gets the rows as they are."""
         if after is not None or not self.version:
-            yield self.segment(after or 0)
+            yield self.segment(after or 0, upto)
             return
+        newest = {change.rowid: change for change in self.feed if change.version <= upto}
         rows = [
-            Change(key, rowid, ChangeType.INSERT, upto, orjson.dumps([key, value]).decode())
-            for key, images in sorted(self.rows.items())
-            for rowid, value in images
+            change._replace(change_type=ChangeType.INSERT, version=upto)
+            for change in newest.values()
+            if change.change_type in (ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE)
         ]
-        yield Segment(-1, upto, [FeedPage(LAYOUT, rows)])
+        yield Segment(-1, upto, [FeedPage(LAYOUT, sorted(rows, key=lambda row: (row.key, row.rowid)))])
 
     def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
         yield from ()

@@ -45,7 +45,8 @@ def read_text(chunks: Iterable[bytes], headers: Mapping[str, str]) -> str:
         body += piece
         if len(body) > MAX_BYTES:
             raise UnreadableError(f"the answer has more than {MAX_BYTES // 1_000_000} MB and was not read")
-    return _decoded(bytes(body), headers.get("content-type", ""))
+    # a byte order mark is no part of the text, and JSON has none
+    return _decoded(bytes(body), headers.get("content-type", "")).removeprefix("\ufeff")
 
 
 def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

@@ -185,7 +185,10 @@ class BatchCalls:
             self.log.replayed += 1
             return Answer(*known)
         answer = self._send(prepared, slot)
-        if answer.status_code != NO_ANSWER:
+        if answer.status_code == _UNAUTHORIZED:
+            # nothing was done; after a crash the credentials may be others
+            self._journal.note_failure(slot)
+        elif answer.status_code != NO_ANSWER:
             # just as push() gets it now: what is masked is another answer
             kept = Answered(
                 answer.status_code, answer.text, dict(answer.headers), answer.refused, answer.uncertain

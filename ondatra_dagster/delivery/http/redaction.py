@@ -1,15 +1,20 @@
 """Secrets never leave: every text on its way to a log, a message, a record or a page goes through here.
 
-By value, not by name: a secret is found wherever it stands, also in base64, quoted for an address or in JSON.
+By value, not by name: a secret is found wherever it stands, also in base64, quoted for an address, in JSON or
+in HTML.
 """
 
 import base64
+import html
 import json
 import re
-from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote_plus
 
 MASK = "***"
+# what only some write otherwise: PHP its slashes, older XML its apostrophes
+_SOMETIMES = {"/": {r"\/"}, "'": {r"\'", "&apos;"}}
+
 SHORTEST = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
 
 
@@ -17,7 +22,8 @@ class Redactor:
     """Knows the secrets of one sync."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: set[str] = set()
+        self._forms: dict[str, int] = {}  # patterns, and the length of what they find
+        self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         for secret in secrets:
             self.learn(secret)
@@ -26,28 +32,41 @@ class Redactor:
         return f"Redactor({len(self._forms)} forms)"
 
     def learn(self, secret: str) -> None:
-        """From now on this value is masked too."""
-        if len(secret) < SHORTEST or secret in self._forms:
-            return
-        # a new set and a new pattern, so that other threads never see one that is being changed
-        self._forms = self._forms | {form for form in _forms(secret) if len(form) >= SHORTEST}
-        longest_first = sorted(self._forms, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        """From now on this value is masked too, also without the line end that a file had after it."""
+        for value in {secret, secret.strip()} - self._known:
+            if len(value) >= SHORTEST:
+                self._known.add(value)
+                # a new dict and a new pattern, so that other threads never see one that is being changed
+                self._forms = self._forms | _forms(value)
+        longest_first = sorted(self._forms, key=self._forms.__getitem__, reverse=True)
+        self._pattern = re.compile("|".join(longest_first)) if self._forms else None
 
     def redact(self, text: str) -> str:
         """The text with each secret masked."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
 
-def _forms(secret: str) -> Iterable[str]:
-    yield secret
-    yield quote(secret, safe="")
-    yield quote(secret)
-    yield quote_plus(secret)
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield json.dumps(secret)[1:-1]
-    yield repr(secret)[1:-1]
-    yield from _base64_forms(secret.encode())
+def _forms(secret: str) -> dict[str, int]:
+    """Patterns of the secret in whatever it may stand, and how long it is there."""
+    packed = {re.escape(form): len(form) for form in _base64_forms(secret.encode())}
+    return {**packed, "".join(map(_ways, secret)): len(secret), re.escape(secret): len(secret)}
+
+
+def _ways(letter: str) -> str:
+    """A letter as addresses, JSON, HTML and Python write it: a text may be of several of them at once."""
+    if letter.isascii() and letter.isalnum():
+        return letter
+    plain = {letter, quote_plus(letter), repr(letter)[1:-1], json.dumps(letter)[1:-1], html.escape(letter)}
+    plain |= _SOMETIMES.get(letter, set())
+    return "(?>" + "|".join([*_numbered(letter), *map(re.escape, sorted(plain, key=len, reverse=True))]) + ")"
+
+
+def _numbered(letter: str) -> Iterator[str]:
+    """By its number, in hexadecimal digits of either case."""
+    yield "(?i:" + "".join(f"%{byte:02x}" for byte in letter.encode()) + ")"
+    units = letter.encode("utf-16-be", errors="surrogatepass")
+    yield "(?i:" + "".join(rf"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)) + ")"
+    yield f"(?i:&#0*{ord(letter)};|&#x0*{ord(letter):x};)"
 
 
 def _base64_forms(secret: bytes) -> Iterable[str]:

@@ -40,8 +40,8 @@ def retry_after_seconds(header: str | None, *, now: float) -> float | None:
         return min(float(text), RETRY_AFTER_CAP_SECONDS)
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return min(max(moment.timestamp() - now, 0.0), RETRY_AFTER_CAP_SECONDS)
+    except (ValueError, OverflowError):  # of an offset that no clock has
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return min(max(moment.timestamp() - now, 0.0), RETRY_AFTER_CAP_SECONDS)

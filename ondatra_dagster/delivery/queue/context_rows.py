@@ -1,4 +1,7 @@
-"""Rows that only tell push what was there before: once they are delivered, no record is kept of them."""
+"""Rows that only tell push what was there before: once they are delivered, no record is kept of them.
+
+An update's image before has none in any case: the record is that of the image after.
+"""
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.target import Shape

@@ -253,7 +253,8 @@ class _Settlement:
         )
         for row in unit.sent:
             outcome = self._outcomes[row.result_key]
-            if row.change_type not in context or not outcome.is_delivered:
+            is_told = row.change_type not in context or not outcome.is_delivered
+            if is_told and row.change_type is not ChangeType.UPDATE_PREIMAGE:
                 self._add_record(unit, row, outcome, gave_up_after)
 
     def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import os
 import signal
@@ -17,9 +18,11 @@ from ondatra_dagster.delivery.deliver import AHEAD, Course, Delivery, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
-from ondatra_dagster.delivery.queue.claim import claim, frozen_batches
+from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters
+from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 
@@ -135,6 +138,54 @@ def test_what_was_claimed_ahead_is_let_go_when_the_api_is_down(queue):
     )
 
 
+def test_an_outage_of_the_last_batch_alone_is_no_api_that_is_down(queue):
+    """Eight of nine arrived: an alarm for it would be one that nobody minds any more."""
+    fill(queue, "abc")
+    api = Api()
+    api.meet = lambda keys: setattr(api, "is_down", keys == ["c"])
+    delivery = send(queue, api, threads=1)
+    assert (3, False) == (delivery.batches, delivery.is_outage)
+    fill(queue, "d", version=2)
+    api.meet = lambda keys: setattr(api, "is_down", True)
+    assert send(queue, api, threads=1).is_outage  # nothing arrived
+
+
+def test_contents_of_any_size_are_not_held_ahead_of_their_turn(tmp_path):
+    """Eight whole partitions in memory, and kept from newer values, for one that is sent."""
+    with open_queue(tmp_path / "mirror.sqlite", shape=Shape.MIRROR) as mirror:
+        fill(mirror, "abcdefgh")
+        claimed: set[int] = set()
+
+        def look(keys: list[str]) -> None:
+            with looking_at(mirror.store.path) as store:
+                claimed.update(number for (number,) in store.rows("select count(*) from batch"))
+
+        send(mirror, Api(meet=look), threads=1, size=0)
+    assert {1} == claimed
+
+
+def test_numbers_of_batches_begin_at_one_and_go_on_after_a_crash(queue):
+    """A batch keeps its number, and no other one has it in that run."""
+    numbers: list[int] = []
+    fill(queue, "abcd")
+
+    def meet(keys: list[str]) -> None:
+        if keys == ["c"]:
+            raise PoisonError
+
+    def note(batch: Batch, settled: Settled) -> None:
+        numbers.append(batch.number)
+
+    with pytest.raises(PoisonError):
+        send(queue, Api(meet=meet), threads=1, on_settled=note)
+    fill(queue, "ef", version=2)
+    send(queue, Api(), threads=1, on_settled=note)
+    assert [1, 2, 3, 4, 5, 6] == numbers
+    fill(queue, "g", version=3)
+    send(queue, Api(), threads=1, on_settled=note)
+    assert 1 == numbers[-1]
+
+
 def test_a_pause_lets_no_further_batch_out(queue):
     """Also none that was claimed before it."""
     api = Api()
@@ -164,7 +215,7 @@ def test_the_row_that_ends_the_process_is_found_among_eight_batches(queue, caplo
         except PoisonError:
             assert crashes < 10
     assert 3 + 3 == crashes  # as a batch, then alone
-    assert ["d"] == [letter.key for letter in dead_letters(queue.store, Shape.ROW)]
+    assert ["d"] == dead_letters_of(queue)
     assert set("abcefghijklmnop") == set(api.got)
     assert [] == frozen_batches(queue)
 
@@ -200,6 +251,27 @@ def test_an_interrupted_run_holds_nothing_against_its_batches_and_waits_for_no_a
     send(queue, api, threads=2)
     assert sorted("abcd") == sorted(api.got)
     assert [] == queue.store.rows("select * from unit")
+
+
+def test_a_run_that_fails_beside_its_batches_holds_nothing_against_them(queue):
+    """A full disk, a bucket that is out of reach: three such runs were three crashes of good rows."""
+    fill(queue, "abcd")
+
+    def fail(attempts: int) -> float:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for _ in range(5):
+        with pytest.raises(OSError, match="No space left"):
+            send(queue, Api(is_down=True), threads=2, wait=fail)
+    assert {0} == {batch.crashes for batch in frozen_batches(queue)}
+    api = Api()
+    send(queue, api, threads=2)
+    assert sorted("abcd") == sorted(api.got)
+    assert [] == dead_letters_of(queue)
+
+
+def dead_letters_of(queue: Queue) -> list[str]:
+    return [letter.key for letter in dead_letters(queue.store, Shape.ROW)]
 
 
 def test_what_is_on_its_way_beside_a_failing_push_comes_to_its_end(queue):

@@ -64,6 +64,17 @@ def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, ap
     assert (1, 8, 0) == (submitted(api), polled(api), sync.standing().depth)
 
 
+def test_a_run_waits_a_quarter_of_an_hour_in_all(sync, api):
+    """With news each minute it would go on for as long as there are rows."""
+    sync.push |= {"batch_size": 1, "poll_interval": "1m"}
+    api.delay_jobs(0)
+    sync.write(**contacts(count=20))
+    sync.run()
+    assert (900.0, 16, 1) == (sum(sync.slept), submitted(api), sync.standing().open_jobs)
+    sync.run_later(60)
+    assert (20, 20, 0) == (submitted(api), len(sync.held()), sync.standing().depth)
+
+
 def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, api):
     """An hour between two polls is no reason to hold a run for an hour."""
     sync.push["poll_interval"] = "5m"
@@ -174,6 +185,19 @@ def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
     assert (True, 1, 3) == (delivery.is_outage, sync.standing().open_jobs, polled(api))
     sync.run_later(600)
     assert (1, 0) == (submitted(api), sync.standing().depth)
+
+
+def test_polls_that_are_answered_do_not_hide_that_nothing_can_be_submitted(sync, api):
+    """A server for jobs that is up beside one for batches that is down: the whole table would be tried."""
+    sync.push |= {"max_concurrent": 2, "batch_size": 1}
+    api.delay_jobs(99)
+    sync.write(c1="1@example.com")
+    sync.run()
+    sync.now += 60
+    sync.write(**{f"c{n}": f"{n}@example.com" for n in range(2, 9)})
+    api.fail(method="POST", status=503, times=7)
+    delivery = sync.run()
+    assert (True, 3, 4) == (delivery.is_outage, submitted(api) - 1, sync.standing().pending)
 
 
 def test_a_run_that_is_let_no_further_asks_about_no_job(sync, api):

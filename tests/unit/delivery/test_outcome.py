@@ -2,7 +2,7 @@
 
 import pytest
 
-from ondatra_dagster.delivery.outcome import Outcome, Verdict
+from ondatra_dagster.delivery.outcome import LONGEST, Outcome, Verdict
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,14 @@ def test_what_is_no_status_is_an_error_to_retry(status: object) -> None:
     assert (Verdict.ERROR, False) == (outcome.verdict, outcome.stated)
     assert repr(status) in outcome.message
     assert "'reject: …'" in outcome.message
+
+
+def test_a_message_that_is_a_whole_page_is_cut_and_says_so() -> None:
+    """It is kept once for each row: an error page of a megabyte was a hundred for a batch of a hundred."""
+    outcome = Outcome.parse("error: " + "x" * 1_000_000)
+
+    assert ("x" * LONGEST + "… (cut: it has 1,000,000 characters)") == outcome.message
+    assert "x" * LONGEST == Outcome.parse("warn: " + "x" * LONGEST).message
 
 
 def test_a_row_without_status_is_named() -> None:

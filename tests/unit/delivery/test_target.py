@@ -1,5 +1,6 @@
 """What goes out from which base to which target, and what is known of the API afterwards."""
 
+import orjson
 import pytest
 
 from ondatra_dagster.changes import ChangeType, Column, Layout
@@ -87,6 +88,22 @@ def test_an_added_column_that_is_null_is_no_change():
     other = Standing((ADA,), (row(1, '[1,"Ada","pro"]', layout=2),))
     assert [] == to_send(same, Shape.ROW, LAYOUTS)
     assert [PREIMAGE, POSTIMAGE] == [change for change, _ in to_send(other, Shape.ROW, LAYOUTS)]
+
+
+@pytest.mark.parametrize(
+    ("names", "plans", "is_same"),
+    [
+        (["Ada", "Ben", "Ada"], [("Ada", None), ("Ada", None), ("Ben", None)], True),
+        (["Ada", "Ben", "Ada"], [("Ada", None), ("Ben", None), ("Ben", None)], False),
+        (["Ada"], [("Ada", {"a": [1, None]})], False),
+    ],
+)
+def test_a_group_in_other_columns_and_another_order_is_the_same_group(names, plans, *, is_same):
+    """As often as the other has it; a column that one doesn't have is null there."""
+    before = tuple(row(n, orjson.dumps([7, name]).decode()) for n, name in enumerate(names))
+    now = tuple(row(9 - n, orjson.dumps([7, *plan]).decode(), layout=2) for n, plan in enumerate(plans))
+    assert is_same == (not to_send(Standing(before, now), Shape.GROUP, LAYOUTS))
+    assert [] == to_send(Standing(now, now[::-1]), Shape.GROUP, LAYOUTS)
 
 
 def settled(standing: Standing, shape: Shape, *fates: Fate) -> Standing:

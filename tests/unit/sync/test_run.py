@@ -51,6 +51,27 @@ def test_a_change_goes_out_as_the_pair_of_its_images(desk):
     assert 3 == len(desk.statuses())  # the image before has no record of its own
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "recorded"),
+    [
+        ("reject: no", "ok", "succeeded"),
+        ("ok", "reject: no", "rejected"),
+        ("reject: no", "reject: no", "rejected"),
+    ],
+)
+def test_an_update_is_recorded_once_as_its_image_after_ends(desk, before, after, recorded):
+    """Two records of one change would be two ends of it; a lost queue would believe the worse one."""
+    desk.contacts.write(a1="Ada")
+    desk.run()
+    desk.contacts.write(a1="Ann")
+    desk.api.answer = lambda row: Outcome.parse(
+        {"update_preimage": before, "update_postimage": after}[row["__ondatra_change_type"]]
+    )
+    summary = desk.run()
+    assert [("1", "insert", "succeeded"), ("1", "update_postimage", recorded)] == desk.statuses()
+    assert (recorded == "rejected") == summary.grid.count(Cell.REJECTED) == summary.queue.dead
+
+
 def test_a_bad_row_takes_no_other_with_it(desk):
     """One reject among good rows was a hundred lost rows elsewhere."""
     desk.contacts.write(a1="Ada", a2="", a3="Cyn")

@@ -14,6 +14,7 @@ import starlark
 
 from ondatra_dagster.changes import Column, Json
 from ondatra_dagster.delivery.http.http_api import BatchCalls
+from ondatra_dagster.delivery.outcome import cut
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_source import PushSource, read_source
 from ondatra_dagster.delivery.push.starlark.decimal_places import decimal_places
@@ -132,7 +133,7 @@ class PushLibrary:
             limit = self.config.push.time_limit_seconds
             what = f"{function}() computed longer than its time_limit of {limit:g} s and was ended"
         text = f"{fault.file or self.config.file}:{fault.line}: {what}"
-        return PushContractError(call.http.redactor.redact(text))
+        return PushContractError(cut(call.http.redactor.redact(text)))
 
 
 def load_library(path: Path) -> PushLibrary:

@@ -449,6 +449,18 @@ def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
     assert 0o600 == path.stat().st_mode & 0o777
 
 
+def test_a_call_whose_key_was_refused_is_made_again_after_a_crash(tmp_path: Path) -> None:
+    """Nothing was done, and by then somebody has mended the key: the old answer would be a failed try."""
+    server = Server(httpx.Response(401, text="no such key"), httpx.Response(201, text="made"))
+    api = an_api(server)
+    path = tmp_path / "crm.journal"
+    assert 401 == api.begin(Journal.open(path, "seed")).call(a_post()).status_code
+    assert "made" == api.begin(Journal.open(path, "seed")).call(a_post()).text
+
+    first, second = server.requests
+    assert first.headers["idempotency-key"] != second.headers["idempotency-key"]
+
+
 def test_an_unanswered_call_is_sent_again_under_its_key(tmp_path: Path) -> None:
     """It may have arrived."""
     server = Server(httpx.ReadError("gone"))

@@ -1,16 +1,17 @@
 """Secrets are masked by value, in whatever form they leave."""
 
 import base64
+import html
 import json
 import re
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 from ondatra_dagster.delivery.http.redaction import Redactor
 
-SECRET = 'p/a+s"s wörd'
+SECRET = "p/a+s\"s w&ö<r>d'"
 FORMS = {
     "plain": SECRET,
     "quoted": quote(SECRET, safe=""),
@@ -18,13 +19,21 @@ FORMS = {
     "escaped json": json.dumps(SECRET)[1:-1],
     "base64": base64.b64encode(SECRET.encode()).decode(),
     "repr": repr(SECRET)[1:-1],
+    "lower-case percent": re.sub("%..", lambda found: found[0].lower(), quote(SECRET, safe="")),
+    "plus for a space": quote_plus(SECRET),
+    "json of PHP": json.dumps(SECRET)[1:-1].replace("/", r"\/"),
+    "json of .NET": re.sub(r"[^a-z ]", lambda found: f"\\u{ord(found[0]):04X}", SECRET),
+    "html": html.escape(SECRET),
+    "html of PHP": html.escape(SECRET).replace("&#x27;", "&#039;"),
+    "json of html": json.dumps(html.escape(SECRET))[1:-1],
+    "stripped": f"{SECRET}\n".strip(),
 }
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_secret_is_masked_in_every_form(form: str) -> None:
     """An error message quotes an address, an API echoes JSON."""
-    text = Redactor([SECRET]).redact(f"before {form} after")
+    text = Redactor([f"{SECRET}\n"]).redact(f"before {form} after")
 
     # the last characters of base64 may be left: they stand for less than a letter
     assert re.fullmatch(r"before \*\*\*\w?=* after", text)
@@ -43,9 +52,17 @@ def test_a_password_is_masked_in_basic_credentials(user: str, encode: Callable[[
     assert len(text) < len(encode(f"{user}:{password}:more".encode())) - 8
 
 
-def test_of_two_secrets_the_longer_one_goes_first() -> None:
+@pytest.mark.parametrize("shorter", ["secret", "s/e'c&", "/////"])
+def test_of_two_secrets_the_longer_one_goes_first(shorter: str) -> None:
     """Else its tail would stay."""
-    assert "***" == Redactor(["secret", "secret-tail"]).redact("secret-tail")
+    assert "***" == Redactor([shorter, f"{shorter}-tail"]).redact(f"{shorter}-tail")
+
+
+def test_a_text_is_looked_through_in_no_time_whatever_the_secret_is() -> None:
+    """A backslash has ways that begin with one another: tried in each order, forty would take for ever."""
+    secret = "\\" * 40
+    assert "***x" == Redactor([f"{secret}x"]).redact(f"{secret}xx")
+    assert "\\" * 39 + "y" == Redactor([f"{secret}x"]).redact("\\" * 39 + "y")
 
 
 @pytest.mark.parametrize("short", ["", "1", "eu"])

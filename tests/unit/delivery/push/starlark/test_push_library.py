@@ -186,6 +186,7 @@ def push(rows):
     [
         ('{"id": "1"}', {"id": "1"}),
         ("[1, 2.5, null]", [1, 2.5, None]),
+        ("\ufeff[1]", [1]),
         ('{"id": 123456789012345678901234567890}', {"id": 123456789012345678901234567890}),
         ("18446744073709551616", 18446744073709551616),
         ("", None),
@@ -337,6 +338,15 @@ def push(rows):
 
 
 # --- how it fails
+
+
+def test_the_reason_of_a_failure_is_cut(lib: Lib) -> None:
+    """An API's error page is kept with each row of the batch."""
+    with pytest.raises(
+        PushContractError, match=r"lib/crm.star:2: <html>x+… \(cut: it has 1,000,022 char"
+    ) as error:
+        result_of(lib, 'def push(rows):\n    fail("<html>" + "x" * 1000000)')
+    assert len(str(error.value)) < 2100
 
 
 @pytest.mark.parametrize(
