@@ -1,12 +1,19 @@
 """Never more requests in a window than the limit says, over threads, syncs and processes."""
 
+import http.server
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from ondatra_dagster.changes import Layout
 from ondatra_dagster.delivery.http.rate_limit import RateLimit, limits_for
+from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
+from ondatra_dagster.delivery.push.push_port import Parcel
+from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 
 
 class Clock:
@@ -55,6 +62,30 @@ def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
 
     assert crowd(stamps, 10.0) == 3
     assert stamps[-1] - stamps[0] < 65
+
+
+def test_what_push_calls_is_limited_with_its_retries(loopback: Any, lib: Any, tmp_path: Path) -> None:
+    """An API counts requests, whatever they are good for to us."""
+    stamps: list[float] = []
+
+    def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
+        stamps.append(time.monotonic())
+        handler.send_response(503 if len(stamps) % 2 else 200)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    loopback.reply = reply
+    limit = '"rate_limit": {"requests": 3, "per": "500ms"}, "retry": 1, "backoff": 0'
+    push = 'def push(rows):\n    for _ in range(4):\n        http.post("/x")\n'
+    library = lib(crm=f'API = {{"base_url": "{loopback.url}", {limit}}}\n\n{push}')
+    context = PushContext(sync_id="sync.crm", kind="append", key_columns=(), arguments=())
+    no_rows = Parcel(
+        number=1, layout=Layout(()), text='{"columns":[],"rows":[]}', keys=(), units=(), layouts={}
+    )
+    with open_pusher(library, context, secrets={}.get, rates=tmp_path / "rates.sqlite") as pusher:
+        assert 4 == pusher(no_rows, Journal.in_memory("seed")).calls
+    assert len(stamps) == 8
+    assert crowd(stamps, 0.5) <= 3
 
 
 def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
