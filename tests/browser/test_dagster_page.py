@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from support.chromium import CHROMIUM, FLAGS
 from support.shop import lay_down, write_contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi
@@ -24,16 +25,6 @@ from ondatra_dagster.testing.demo_api import DemoApi
 pytestmark = pytest.mark.browser
 
 TEMPLATE = Path(__file__).parents[2] / "ondatra_dagster" / "template"
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PAGE_SECONDS = 120  # a busy machine, not a slow page
 RUN_SECONDS = 240  # starts a JVM
 SENSOR = "push__sync__crm__sensor"

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from support.chromium import CHROMIUM, FLAGS
 from support.ran_shop import HOSTILE, ran_shop, run
 from support.shop import Shop, write_contacts
 
@@ -18,16 +19,6 @@ from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PAGE_SECONDS = 60  # a busy machine, not a slow page
 WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 850}
 SYNC = "/syncs/sync.crm"

@@ -41,7 +41,10 @@ class Place:
             here = Path(self.root, below)
             return sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
         root = f"{self.root}/{below}".rstrip("/")
-        found = self.files.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+        try:
+            found = self.files.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
+        except NotADirectoryError:  # Arrow asks fsspec twice, and the folder came in between
+            return self.names(below)
         return sorted(file.path[len(root) + 1 :] for file in found if file.type == FileType.File)
 
     def read(self, name: str) -> bytes:
