@@ -18,9 +18,9 @@ import orjson
 
 from bench.commands import CannotRunError, RunProject, bare_seconds
 from bench.rows import row
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import SyncRecord
 from ondatra_dagster.tracking.store import TrackingStore

@@ -22,9 +22,9 @@ from ondatra_dagster.browser.pages.refusal import door_page, refusal_page
 from ondatra_dagster.browser.pages.run import run_page
 from ondatra_dagster.browser.pages.sync import sync_page
 from ondatra_dagster.browser.pages.syncs import syncs_page
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.shell import Page, whole_page
 from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.orchestration.traces import keep_trace
 
 Answer: TypeAlias = Callable[[Asked], Page | Response]

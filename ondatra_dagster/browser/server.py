@@ -7,7 +7,7 @@ import uvicorn
 
 from ondatra_dagster.browser.app import records_app
 from ondatra_dagster.browser.page_token import page_token
-from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.orchestration.records_page import HOST, page_address
 
 

@@ -1,12 +1,17 @@
 """`ondatra events`: takes events by HTTP, until it is told to end."""
 
+import functools
 import logging
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.orchestration.measures import project_metrics
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.settings.event_settings import TOKEN
 from ondatra_dagster.project.settings.settings import read_settings
@@ -33,9 +38,15 @@ def command(port: int, host: str) -> int:
     keep_private(settings.state)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     with listen(host, port, token=settings.secret(TOKEN)) as listener:
-        server = CollectorServer(project, listener)
+        server = CollectorServer(project, listener, more_metrics=_metrics_of(root))
         names = ", ".join(model.name for model in server.collector.ways.models.values())
         told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         server.run(lambda: say(told))
     say("ended; what was taken and isn't in a table yet waits for a run")
     return 0
+
+
+def _metrics_of(root: Path) -> Callable[[], str]:
+    """How syncs and tables stand; a fault in a push function is no reason to take no events."""
+    reader = functools.cache(lambda: ProjectReader(root))
+    return lambda: project_metrics(reader().read()[0])

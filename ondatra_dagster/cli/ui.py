@@ -6,10 +6,10 @@ import threading
 
 import click
 
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 
 
 @click.command("ui")

@@ -29,12 +29,18 @@ class Collector:
     """Takes events for a project, and drops them when their table has them."""
 
     def __init__(
-        self, project: Project, *, purpose: str = "ondatra events", clock: Callable[[], float] = time.time
+        self,
+        project: Project,
+        *,
+        purpose: str = "ondatra events",
+        clock: Callable[[], float] = time.time,
+        more_metrics: Callable[[], str] = str,
     ) -> None:
         self.ways: Ways = ways_of(project)
         self.counts = Counts()
         self._settings = project.settings
         self._clock = clock
+        self._more_metrics = more_metrics
         self._files = ModelFiles(project.settings)
         self._purpose = purpose
         self._commits = GroupCommit(self._open)
@@ -86,7 +92,15 @@ class Collector:
         status = "ending" if not self.is_alive else refusal.reason if refusal else "ok"
         return status == "ok", {"status": status, "waiting": self._events_waiting()}
 
-    def metrics(self) -> str:
+    async def metrics(self) -> str:
+        """How events stand, and what else of the project there is to tell."""
+        try:
+            return self._own_metrics() + await asyncio.to_thread(self._more_metrics)
+        except OndatraError as error:
+            log.warning("metrics tell of events only: %s", error)
+            return self._own_metrics()
+
+    def _own_metrics(self) -> str:
         path = event_path(self._settings)
         size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
         self._limits.look()

@@ -50,7 +50,7 @@ class Desk(Protocol):
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether events can be taken, and how it stands."""
 
-    def metrics(self) -> str: ...
+    async def metrics(self) -> str: ...
 
 
 class Door:
@@ -92,7 +92,7 @@ class Door:
             return await self._collect(way, headers, receive)
         page = self._pages.get(path)
         if page and method in LOOKS:
-            return page(headers)
+            return await page(headers)
         if method == "OPTIONS" and path.startswith(f"/{COLLECT}/"):
             return Answer(204, headers=PREFLIGHT if self._settings.origins else ())
         may = "GET, HEAD" if page else "POST, OPTIONS"
@@ -137,13 +137,13 @@ class Door:
         self._counts.bytes += len(intake.body)
         return taken(intake.events)
 
-    def _health(self, _headers: RequestHeaders) -> Answer:
+    async def _health(self, _headers: RequestHeaders) -> Answer:
         is_well, told = self._desk.health()
         return Answer(200 if is_well else 503, orjson.dumps(told), JSON)
 
-    def _metrics(self, headers: RequestHeaders) -> Answer:
+    async def _metrics(self, headers: RequestHeaders) -> Answer:
         check_token(headers, self._token)
-        return Answer(200, self._desk.metrics().encode(), TEXT)
+        return Answer(200, (await self._desk.metrics()).encode(), TEXT)
 
 
 def _judged(way: Way, body: bytes) -> int:

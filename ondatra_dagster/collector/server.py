@@ -47,11 +47,15 @@ def is_loopback(host: str) -> bool:
 class CollectorServer:
     """One collector, served."""
 
-    def __init__(self, project: Project, listener: socket.socket) -> None:
+    def __init__(
+        self, project: Project, listener: socket.socket, *, more_metrics: Callable[[], str] = str
+    ) -> None:
         host, port = listener.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._listener = listener
-        self.collector = Collector(project, purpose=f"ondatra events at {self.url}")
+        self.collector = Collector(
+            project, purpose=f"ondatra events at {self.url}", more_metrics=more_metrics
+        )
         settings = project.settings
         door = Door(self.collector, settings.events, self.collector.counts, token=settings.secret(TOKEN))
         config = uvicorn.Config(

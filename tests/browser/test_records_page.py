@@ -13,8 +13,8 @@ from support.chromium import CHROMIUM, FLAGS
 from support.ran_shop import HOSTILE, ran_shop, run
 from support.shop import Shop, write_contacts
 
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.server import PageServer, listen
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ondatra_dagster.browser.app import records_app
-from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 
 PORT = 8323
 HOST = f"127.0.0.1:{PORT}"

@@ -7,7 +7,7 @@ from support.pages import Reader
 from support.ran_shop import ran_shop
 from support.shop import Shop
 
-from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.testing.demo_api import running_demo_api
 
 

@@ -6,7 +6,7 @@ from support.shop import Shop
 
 from ondatra_dagster.browser.app import PAGES
 from ondatra_dagster.browser.door import HEADERS
-from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 
 ADDRESSES = ["/", "/syncs/sync.crm", "/syncs/sync.crm/records", "/syncs/sync.crm/records.csv", "/nowhere"]
 

@@ -8,7 +8,7 @@ from support.pages import Reader
 from support.ran_shop import DAGSTER_RUN, HOSTILE, HOSTILE_KEY, run
 from support.shop import Shop, write_contacts
 
-from ondatra_dagster.browser.project_reader import ProjectReader
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api import DemoApi
 from ondatra_dagster.tracking.history import Result

@@ -10,8 +10,8 @@ import pytest
 from support.record_stores import a_record
 from support.shop import Shop
 
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.browser.server import PageServer, listen
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.testing.demo_api import DemoApi
 from ondatra_dagster.tracking.addresses import BatchType
 

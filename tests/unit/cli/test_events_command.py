@@ -7,7 +7,8 @@ from pathlib import Path
 
 import orjson
 import pytest
-from support.collecting import PATH, EventProject, Sender
+from prometheus_client.parser import text_string_to_metric_families
+from support.collecting import PATH, VIEWS, EventProject, Sender
 from support.event_senders import CollectorProcess
 from support.terminal import Terminal
 
@@ -26,6 +27,31 @@ def test_it_takes_events_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert ["events.sqlite"] == [path.name for path in (project.root / ".ondatra").glob("events*")]
     (intake,) = page_after(event_path(project.settings), "events.views", 0, most=9)
     assert {"page": "/a"} == orjson.loads(intake.body)
+
+
+def test_its_metrics_tell_of_the_whole_project(tmp_path: Path) -> None:
+    """One address for Prometheus; a push function that is broken keeps no event out."""
+    project = EventProject.at(
+        tmp_path, models={"events/views": VIEWS, "sync/crm": "-- @sink: crm\nSELECT 1 AS id\n"}
+    )
+    sink = project.root / "lib" / "crm.star"
+    sink.write_text("def push(rows:\n")
+    collector = CollectorProcess(project.root)
+    collector.start()
+    send = Sender(collector.port)
+    assert 202 == send.post({"page": "/a"}).status
+    broken = families(send("GET", "/metrics").body)
+    sink.write_text("def push(rows):\n    return {}\n")
+    whole = families(send("GET", "/metrics").body)
+    assert 0 == collector.end()
+    send.close()
+    assert {"ondatra_events_accepted", "ondatra_events_waiting"} <= broken
+    assert broken | {"ondatra_sync_queue_depth", "ondatra_table_disk_bytes"} <= whole
+
+
+def families(text: str) -> set[str]:
+    """The metrics' names, as Prometheus reads them."""
+    return {family.name for family in text_string_to_metric_families(text)}
 
 
 def test_it_ends_in_the_middle_of_a_request_with_an_answer(tmp_path: Path) -> None:

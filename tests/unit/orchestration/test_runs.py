@@ -7,9 +7,9 @@ import pytest
 from support.pages import Reader
 from support.shop import Shop, write_contacts
 
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, FULL_REFRESH
 from ondatra_dagster.orchestration.sync_runs import standing_verdicts
 from ondatra_dagster.sync.hold import pause, resume

@@ -6,8 +6,8 @@ import pytest
 from support.pages import Reader
 from support.shop import Shop
 
-from ondatra_dagster.browser.project_reader import ProjectReader
 from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.testing.demo_api import DemoApi
 
