@@ -14,11 +14,11 @@ ROUND_SECONDS = 180
 
 
 class Run:
-    """One `ondatra run` in a process group of its own."""
+    """One `ondatra run`, or another verb, in a process of its own."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, verb: str = "run") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ondatra_dagster.cli.main", "run"],
+            [sys.executable, "-m", "ondatra_dagster.cli.main", verb],
             cwd=root,
             stderr=subprocess.PIPE,
             text=True,
