@@ -7,7 +7,7 @@ encoded once, on its way out of the warehouse, and from there on batches are mad
 import dataclasses
 import enum
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import orjson
@@ -131,15 +131,3 @@ def _hashable(value: Json) -> Hashable:
     if isinstance(value, dict):
         return frozenset((name, _hashable(each)) for name, each in value.items())
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
-
-
-def pages_of(changes: Iterable[Change], layout: Layout, *, size: int) -> Iterator[FeedPage]:
-    """The changes in pages of at most `size`."""
-    held: list[Change] = []
-    for change in changes:
-        held.append(change)
-        if len(held) == size:
-            yield FeedPage(layout, held)
-            held = []
-    if held:
-        yield FeedPage(layout, held)

@@ -60,9 +60,6 @@ class Workspace:
         sink = self.project.sync(name).sink
         return self.syncs[sink.sync_id if sink else name]
 
-    def sync_of(self, model: Model) -> Sync | None:
-        return self.syncs[model.sink.sync_id] if model.sink else None
-
     @functools.cached_property
     def history(self) -> History:
         return History(self.settings.state / "history.sqlite")

@@ -42,10 +42,6 @@ class Project:
         """The ids of all models that this one is made from."""
         return graph.reach(self.graph(), model_id)
 
-    def downstream(self, model_id: str) -> set[str]:
-        """The ids of all models that are made from this one."""
-        return graph.reach(graph.turned_round(self.graph()), model_id)
-
     def graph(self) -> dict[str, list[str]]:
         """The ids of the models that each model reads."""
         return {

@@ -52,9 +52,7 @@ def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp
         assert emails == {key: row["email"] for key, row in api.contacts().items()}, moment
         sent = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
         assert sent.total() - len(sent) <= kills, moment
-    assert (
-        0 == Run(root, "maintain").end()
-    )  # runs with nothing but calls left have no Spark
+    assert 0 == Run(root, "maintain").end()  # runs with nothing but calls left have no Spark
     assert recorded(root) == logged(root)
 
 

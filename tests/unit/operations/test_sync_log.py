@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support import record_stores
 from support.log_table import PlainLogTable
 from support.places import Place
 
@@ -31,20 +32,8 @@ class DiedError(Exception):
 
 
 def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
-    record = SyncRecord(
-        identifier=identifier,
-        payload=f'{{"id":{identifier}}}',
-        operation="upsert",
-        status="succeeded",
-        status_message=None,
-        batch_started_at=BEGAN,
-        batch_ended_at=ENDED,
-        rowid=1,
-        change_type="insert",
-        table_version=3,
-        table_id="t-1",
-    )
-    return record._replace(**fields)
+    own = {"batch_started_at": BEGAN, "batch_ended_at": ENDED, "rowid": 1}
+    return record_stores.a_record(identifier, payload=f'{{"id":{identifier}}}', **own)._replace(**fields)
 
 
 def begin(store: TrackingStore, ends: SyncEnds, run_id: str) -> None:

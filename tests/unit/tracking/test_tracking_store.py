@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import record_stores
 from support.places import Place
 
 from ondatra_dagster.changes import Column
@@ -48,20 +49,8 @@ COLUMNS = [
 
 
 def a_record(identifier: str = "7", **fields: object) -> SyncRecord:
-    record = SyncRecord(
-        identifier=identifier,
-        payload=f'{{"id":{identifier}}}',
-        operation="upsert",
-        status="succeeded",
-        status_message=None,
-        batch_started_at=STARTED,
-        batch_ended_at=ENDED,
-        rowid=int(identifier),
-        change_type="insert",
-        table_version=3,
-        table_id="t-1",
-    )
-    return record._replace(**fields)
+    own = {"batch_started_at": STARTED, "batch_ended_at": ENDED, "rowid": int(identifier)}
+    return record_stores.a_record(identifier, payload=f'{{"id":{identifier}}}', **own)._replace(**fields)
 
 
 def a_frontier(run_id: str = FIRST, **fields: object) -> Frontier:
