@@ -17,8 +17,6 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.store import TrackingStore
 
-ALL = -1  # somebody needs everything
-
 Queues = Callable[[str], QueueState | None]  # sync id → its queue
 
 
@@ -45,9 +43,8 @@ class NeededVersions:
         return min([table.version, *watermarks, *self._counted_from(model, table)])
 
     def of_invalid(self, model: Model, table: TableState) -> int:
-        """The same of the rows that were set aside: who has never looked looks from the beginning."""
-        marks = [each.invalid_watermark for each in self._marks(model)]
-        return min([table.version, *marks]) if marks else ALL
+        """The same of the rows that were set aside: a sync that has never looked begins with what is left."""
+        return min([table.version, *(each.invalid_watermark for each in self._marks(model))])
 
     def _marks(self, model: Model) -> Iterator[QueueState | Frontier]:
         """How far the model's sync has come, as all say who know."""

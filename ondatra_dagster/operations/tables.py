@@ -89,12 +89,17 @@ class Upkeep:
     """One round over the tables."""
 
     def __init__(
-        self, opened: Opened, *, days: int | None, now: float, worth_files: int = WORTH_FILES
+        self,
+        opened: Opened,
+        *,
+        days: int | None,
+        clock: Callable[[], float],
+        worth_files: int = WORTH_FILES,
     ) -> None:
         self._opened = opened
-        self._now = now
+        self._clock = clock  # a round may take hours
         self._worth_files = worth_files
-        self._before = -math.inf if days is None else now - days * DAY_SECONDS
+        self._before = -math.inf if days is None else clock() - days * DAY_SECONDS
         self._done: list[Mapping[str, Json]] = []
         self._busy: list[str] = []
         self._failed: list[str] = []
@@ -139,7 +144,7 @@ class Upkeep:
             opened.optimize(small_bytes=SMALL_BYTES)
         if chores.frees:
             since = kept_since(table.address, chores.past, before=self._before)
-            keep_seconds = math.ceil(self._now - since) + MARGIN_SECONDS
+            keep_seconds = math.ceil(self._clock() - since) + MARGIN_SECONDS
             opened.vacuum(keep_seconds=keep_seconds, upto=chores.past.upto)
         log_bytes = remove_log_files(table.address, chores.past) if chores.shortens else 0
         counted = commit_metrics(table.address, after=chores.state.log_version)

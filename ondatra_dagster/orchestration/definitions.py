@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from ondatra_dagster.orchestration.change_sensor import change_sensor, models_on_change
 from ondatra_dagster.orchestration.checks import sink_checks
 from ondatra_dagster.orchestration.event_sensor import event_models, event_sensor
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
@@ -24,6 +25,7 @@ from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.delta_log import table_path
+from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.kinds import KINDS
 
 log = logging.getLogger(__name__)
@@ -66,13 +68,22 @@ def definitions_of(
             ],
             asset_checks=[sink_checks(sync) for sync in syncs],
             schedules=[
-                *(model_schedule(model, model.schedule) for model in models if model.schedule),
-                *(upkeep_schedules(has_syncs=bool(syncs)) if models else ()),
+                *(
+                    model_schedule(model, model.schedule)
+                    for model in models
+                    if model.schedule and model.schedule != ON_CHANGE
+                ),
+                *(
+                    upkeep_schedules(maintain_at=settings.maintain_at, has_syncs=bool(syncs))
+                    if models
+                    else ()
+                ),
             ],
             sensors=[
                 *(sink_sensor(workspace, sync) for sync in syncs),
                 *([due_sensor(workspace)] if syncs else ()),
                 *([event_sensor(workspace)] if event_models(workspace) else ()),
+                *([change_sensor(workspace)] if models_on_change(workspace) else ()),
                 *([alert_sensor(workspace)] if syncs and settings.alerts.webhook else ()),
             ],
             resources={ENGINE: engine_resource(workspace, opened), **io_managers},

@@ -72,7 +72,7 @@ def _prune(workspace: Workspace) -> Done:
 
 def _upkeep(workspace: Workspace, warehouse: Tables) -> Done:
     days = workspace.settings.table_retention_days
-    upkeep = Upkeep(warehouse.upkeep, days=days, now=workspace.clock())
+    upkeep = Upkeep(warehouse.upkeep, days=days, clock=workspace.clock)
     return upkeep.go(_maintained(workspace))
 
 

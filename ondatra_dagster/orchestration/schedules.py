@@ -13,7 +13,6 @@ from ondatra_dagster.orchestration.shown import samples_table
 from ondatra_dagster.project.model import Model
 
 EACH_SIX_HOURS = "0 */6 * * *"
-EACH_DAY = "20 3 * * *"  # when few look
 
 
 def model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
@@ -46,7 +45,7 @@ def _fact_tables(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engin
         _report(context, [ondatra.refresh_fact_tables()])
 
 
-@dg.job(name="ondatra_maintain_job", description="What has to be done each day")
+@dg.job(name="ondatra_maintain_job", description="What has to be done from time to time")
 def maintain_job() -> None:
     _maintain()
 
@@ -56,7 +55,7 @@ def fact_tables_job() -> None:
     _fact_tables()
 
 
-def upkeep_schedules(*, has_syncs: bool) -> list[dg.ScheduleDefinition]:
+def upkeep_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.ScheduleDefinition]:
     """The schedules of a project that has models; the fact tables tell of syncs only."""
     return [
         dg.ScheduleDefinition(
@@ -68,7 +67,7 @@ def upkeep_schedules(*, has_syncs: bool) -> list[dg.ScheduleDefinition]:
         )
         for name, cron, job in (
             *((("ondatra_fact_tables", EACH_SIX_HOURS, fact_tables_job),) if has_syncs else ()),
-            ("ondatra_maintain", EACH_DAY, maintain_job),
+            *((("ondatra_maintain", maintain_at, maintain_job),) if maintain_at else ()),
         )
     ]
 

@@ -1,10 +1,14 @@
-"""Times that come again, as `@schedule` says them: 0 6 * * mon-fri. When they come is Dagster's to tell."""
+"""When a model runs by itself, as `@schedule` says it: at times that come again, or on change.
+
+When a time comes is Dagster's to tell.
+"""
 
 import re
 from collections.abc import Iterator
 
 from ondatra_dagster.project.header_values import BadHeaderError
 
+ON_CHANGE = "on change"  # of what the model reads, which a sensor looks for
 NICKNAMES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -20,6 +24,12 @@ DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
 
 
+def read_schedule(value: str) -> str:
+    """A time that comes again, or ON_CHANGE; raises BadHeaderError."""
+    text = " ".join(value.casefold().split())
+    return text if text == ON_CHANGE else read_cron(text)
+
+
 def read_cron(value: str) -> str:
     """The five fields of a time that comes again; raises BadHeaderError."""
     text = " ".join(value.casefold().split())
@@ -27,12 +37,12 @@ def read_cron(value: str) -> str:
         return text
     fields = text.split(" ")
     if len(fields) != len(FIELDS):
-        raise BadHeaderError(f"@schedule {value!r} is no time", REMEDY)
+        raise BadHeaderError(f"{value!r} is no time", REMEDY)
     for field, (name, numbers, names) in zip(fields, FIELDS, strict=True):
         if not all(_is_part(part, numbers, names) for part in field.split(",")):
-            raise BadHeaderError(f"@schedule has no {name} {field!r}", REMEDY)
+            raise BadHeaderError(f"a schedule has no {name} {field!r}", REMEDY)
     if not _has_a_day(fields[2], fields[3]):  # to Dagster not even on a weekday
-        raise BadHeaderError(f"@schedule {value!r} never comes", "no such month has such a day")
+        raise BadHeaderError(f"{value!r} never comes", "no such month has such a day")
     return text
 
 

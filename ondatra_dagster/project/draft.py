@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.header import WORDS, Header, header_end, header_lines, read_header
 from ondatra_dagster.project.model import EventColumn
 from ondatra_dagster.project.model_files import ModelFile, Report, read_text
@@ -52,7 +53,14 @@ def read_draft(file: ModelFile, sinks: Collection[str], report: Report) -> Draft
         report(Problem(file=file.file, line=line + error.line - 1, what=error.what, remedy=error.remedy))
         return None
     draft = Draft(file, header, query, line, visible_columns(query.tree), events)
-    looks = (_refused_calls, _late_headers, _column_problems, _unknown_columns, _incremental_problems)
+    looks = (
+        _refused_calls,
+        _late_headers,
+        _column_problems,
+        _unknown_columns,
+        _incremental_problems,
+        _on_change_problems,
+    )
     for problem in (problem for look in looks for problem in look(draft)):
         report(problem)
     return draft
@@ -108,3 +116,16 @@ def _incremental_problems(draft: Draft) -> Iterator[Problem]:
     if places and not incremental:
         line = draft.query.sql.count("\n", 0, places[0][0]) + 1
         yield draft.problem(line, "{{ last_value }} needs @incremental", "add -- @incremental: column")
+
+
+def _on_change_problems(draft: Draft) -> Iterator[Problem]:
+    """Models of which nobody can tell by what they read whether they would change."""
+    header = draft.header
+    if header.schedule != ON_CHANGE:
+        return
+    if not header.kind.has_query:
+        what, remedy = "events are flushed without a @schedule", "remove it, or give a time"
+        yield draft.header_problem(header.schedule_line, what, remedy)
+    elif not draft.query.is_deterministic:
+        what = "a query that may give other rows each time can't run on change"
+        yield draft.header_problem(header.schedule_line, what, "give @schedule a time, such as 0 6 * * *")

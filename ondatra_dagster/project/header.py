@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_values as values
-from ondatra_dagster.project.cron import read_cron
+from ondatra_dagster.project.cron import read_schedule
 from ondatra_dagster.project.kinds import KINDS, Kind
 from ondatra_dagster.project.model import CheckWord, Incremental, RowCheck, SinkUse
 from ondatra_dagster.project.sql.conditions import Condition, read_condition, row_checks
@@ -42,7 +42,7 @@ WORDS = {
     "owner": Word(values.read_owner, repeats=True),
     "tag": Word(values.read_tag, repeats=True),
     "column": Word(values.read_column, repeats=True),
-    "schedule": Word(read_cron),
+    "schedule": Word(read_schedule),
     **{word.value: Word(read_condition, repeats=True) for word in CheckWord},
 }
 SYNONYMS = {"push": "sink"}
@@ -78,6 +78,7 @@ class Header:
     column_descriptions: tuple[tuple[str, str], ...] = ()
     checks: tuple[RowCheck, ...] = ()
     schedule: str | None = None
+    schedule_line: int = 1
     named_columns: tuple[tuple[str, int], ...] = ()  # every column that it names, with the line
 
 
@@ -124,6 +125,7 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
         column_descriptions=reading.all("column"),
         checks=tuple(row_checks(list(_conditions(reading)))),
         schedule=reading.one("schedule", None),
+        schedule_line=reading.line("schedule"),
         named_columns=tuple(reading.named_columns()),
     )
     return header, reading.problems

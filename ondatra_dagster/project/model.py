@@ -186,7 +186,7 @@ class Model:
     tags: tuple[str, ...] = ()
     column_descriptions: tuple[tuple[str, str], ...] = ()
     checks: tuple[RowCheck, ...] = ()
-    schedule: str | None = None  # cron, in UTC
+    schedule: str | None = None  # cron, in UTC, or ON_CHANGE
 
     @property
     def id(self) -> str:

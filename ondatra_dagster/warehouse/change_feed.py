@@ -11,9 +11,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster import changes
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, InvalidRow, Layout, Segment
-from ondatra_dagster.planning.delta_log import changed_bytes, feed_segments, invalid_path, table_bytes
+from ondatra_dagster.planning.delta_log import (
+    changed_bytes,
+    feed_segments,
+    invalid_path,
+    read_table_state,
+    table_bytes,
+)
 from ondatra_dagster.planning.delta_schema import CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS, REASON, ROWID
-from ondatra_dagster.planning.table_past import rows_stay_until
+from ondatra_dagster.planning.table_past import readable_from, rows_stay_until
 from ondatra_dagster.warehouse.column_types import visible
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.payloads import array_texts, identifiers, json_columns, object_texts
@@ -60,29 +66,33 @@ class ChangeFeed:
             yield Segment(start, end, self._change_pages(start, end))
 
     def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
-        """The rows that were newly set aside in (after, upto], which are versions of the table beside."""
+        """The rows that were newly set aside in (after, upto], which are versions of the table beside.
+
+        Where the first of them were freed, it begins with the rows that were there then.
+        """
         table = invalid_path(self.table)
-        for start, end in feed_segments(table, after=after, upto=upto):
-            if not changed_bytes(table, after=start, upto=end):
-                continue
+        state = read_table_state(table)
+        first = readable_from(table, state) if state else after
+        if after < first <= upto:
             with explained_at(table):
-                rows = self._read_changes(table, start, end).where(F.col(TYPE) == ChangeType.INSERT.value)
-                names = _names(rows)
-                chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, REASON)))
-                order = _Order([F.col(VERSION), F.col(ROWID)], [F.col(VERSION), F.col(ROWID)])
-                for arrow in self._arrow_pages(chosen, order, changed_bytes(table, after=start, upto=end)):
-                    yield from _invalid_rows(arrow, names, self._key_places(names))
+                yield from self._invalid_rows(_snapshot(self.warehouse, table, first), _size(table, first))
+        for start, end in feed_segments(table, after=max(after, first), upto=upto):
+            size = changed_bytes(table, after=start, upto=end)
+            if size:
+                with explained_at(table):
+                    newly = F.col(TYPE) == ChangeType.INSERT.value
+                    yield from self._invalid_rows(self._read_changes(table, start, end).where(newly), size)
+
+    def _invalid_rows(self, rows: DataFrame, size: int) -> Iterator[InvalidRow]:
+        names = _names(rows)
+        chosen = rows.select(*map(column_of, (*names, ROWID, VERSION, REASON)))
+        order = _Order([F.col(VERSION), F.col(ROWID)], [F.col(VERSION), F.col(ROWID)])
+        for arrow in self._arrow_pages(chosen, order, size):
+            yield from _invalid_rows(arrow, names, self._key_places(names))
 
     def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
         with explained_at(self.table):
-            read = self.warehouse.session.read.format("delta")
-            read = read.option("versionAsOf", rows_stay_until(self.table, version))
-            rows = read.load(self.table).withColumns(
-                {TYPE: F.lit(ChangeType.INSERT.value), VERSION: F.lit(version).cast("bigint")}
-            )
-            # of old commits that have gone the log no longer says what they wrote
-            size = max(changed_bytes(self.table, after=-1, upto=version), table_bytes(self.table) or 0)
-            yield from self._pages(rows, size)
+            yield from self._pages(_snapshot(self.warehouse, self.table, version), _size(self.table, version))
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
         size = changed_bytes(self.table, after=after, upto=upto)
@@ -142,6 +152,18 @@ class ChangeFeed:
                 yield numbered.where(F.col(PAGE) == part).drop(PAGE).toArrow()
         finally:
             numbered.unpersist()
+
+
+def _snapshot(warehouse: Warehouse, table: str, version: int) -> DataFrame:
+    """The table as it was, each row as if it came in that version."""
+    read = warehouse.session.read.format("delta").option("versionAsOf", rows_stay_until(table, version))
+    insert = F.lit(ChangeType.INSERT.value)
+    return read.load(table).withColumns({TYPE: insert, VERSION: F.lit(version).cast("bigint")})
+
+
+def _size(table: str, version: int) -> int:
+    """How large the table was, about: of commits that have gone the log no longer says what they wrote."""
+    return max(changed_bytes(table, after=-1, upto=version), table_bytes(table) or 0)
 
 
 def _names(rows: DataFrame) -> list[str]:

@@ -3,96 +3,30 @@
 It starts `dagster dev`, and its runs start Spark: that both work together is what this is about.
 """
 
-import contextlib
-import os
 import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 from support.chromium import CHROMIUM, FLAGS
+from support.dagster_dev import PAGE_SECONDS, RUN_SECONDS, DagsterDev, lay_down_dagster
 from support.shop import lay_down, write_contacts
 
 from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.browser
 
-TEMPLATE = Path(__file__).parents[2] / "ondatra_dagster" / "template"
-PAGE_SECONDS = 120  # a busy machine, not a slow page
-RUN_SECONDS = 240  # starts a JVM
 SENSOR = "push__sync__crm__sensor"
 DUE = "push_due"
 SCHEDULES = ("ondatra_fact_tables", "ondatra_maintain")
-
-
-class DagsterDev:
-    """`dagster dev` in a process group of its own, and what it says."""
-
-    def __init__(self, root: Path, log: Path) -> None:
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self._log = log
-        self._serves = threading.Event()
-        environ = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "dagster", "dev", "--port", str(port)],
-            cwd=root,
-            env=environ | {"ONDATRA_SPARK_MASTER": "local[2]"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            # where Ctrl-C is ignored, as in a background shell, Dagster would ignore every end
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        self._listener = threading.Thread(target=self._listen, name="dagster-dev-log")
-        self._listener.start()
-
-    def wait_until_it_serves(self) -> None:
-        assert self._serves.wait(PAGE_SECONDS), self._log.read_text()
-        assert self._process.poll() is None, self._log.read_text()
-
-    def end(self) -> None:
-        """As Ctrl-C would, and then by force."""
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(60)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._listener.join()
-
-    def _listen(self) -> None:
-        assert self._process.stdout
-        with self._process.stdout, self._log.open("w") as log:
-            for line in self._process.stdout:
-                log.write(line)
-                log.flush()
-                if f"on {self.url}" in line:
-                    self._serves.set()
-        self._serves.set()  # it ended: nobody need wait
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture
 def root(tmp_path: Path, api: DemoApi) -> Path:
     """A project of one sync, as `ondatra init` would have Dagster find it."""
     root = lay_down(tmp_path / "a project", url=api.url)
-    for name in ("dagster.yaml", "workspace.yaml"):
-        shutil.copy(TEMPLATE / name, root)
-    shutil.copytree(TEMPLATE / "ondatra_project", root / "ondatra_project")
+    lay_down_dagster(root)
     write_contacts(root, a1="ada@example.com", b2="bo@example.com")
     return root
 

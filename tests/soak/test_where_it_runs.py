@@ -26,6 +26,7 @@ TESTS = (
     "test_file_inputs.py",
     "test_invalid_rows.py",
     "test_types.py",
+    "test_upkeep.py",
 )
 
 

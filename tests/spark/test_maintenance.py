@@ -1,5 +1,6 @@
 """Maintenance of real tables: nothing goes that somebody still reads, and what nobody needs does."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -30,15 +31,22 @@ ROOT = Path(__file__).parents[2]
 NOW = 2_000_000_000.0
 
 
-def look_after(lake: ModelTables, model: Model, *, needed: int, now: float, days: int = 7) -> Done:
-    path = lake.path(model)
-    table = Maintained(
-        name=model.name, lock=model.id, address=Address(path, S3Access()), needed=lambda _: needed
-    )
+def look_after(
+    lake: ModelTables,
+    model: Model,
+    *,
+    needed: int,
+    now: float,
+    days: int = 7,
+    path: str | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Done:
+    address = Address(path or lake.path(model), S3Access())
+    table = Maintained(name=model.name, lock=model.id, address=address, needed=lambda _: needed)
     upkeep = Upkeep(
         lambda table: UpkeepTable(lake.warehouse, table.address, lock=table.lock),
         days=days,
-        now=now,
+        clock=clock or (lambda: now),
         worth_files=1,
     )
     return upkeep.go([table])
@@ -90,6 +98,43 @@ def test_what_a_reader_behind_needs_stays_and_the_rest_goes(lake: ModelTables, k
     assert state.note == lake.state(model).note
     assert lake.told(model, None, state.version)
     assert 0 == look_after(lake, model, needed=state.version, now=now).counts["tables"]
+
+
+def test_a_round_that_takes_hours_frees_no_more_for_it(lake: ModelTables) -> None:
+    """What may go was decided at its beginning, by a VACUUM that counts back from its own moment."""
+    model = old_versions(lake, "merge", count=5)
+    now, before = now_of(lake, model), lake.told(model, 3)
+    moments = iter([now])
+    done = look_after(lake, model, needed=3, now=now, clock=lambda: next(moments, now + 5 * 86_400))
+    assert done.is_good, done.did
+    assert before == lake.told(model, 3)
+    log = Path(lake.path(model), "_delta_log")
+    said = [orjson.loads(line) for path in log.glob("*.json") for line in path.read_bytes().splitlines()]
+    told = [action["commitInfo"] for action in said if "commitInfo" in action]
+    (vacuum,) = [commit for commit in told if commit["operation"] == "VACUUM START"]
+    assert 12 * 86_400_000 < int(vacuum["operationParameters"]["defaultRetentionMillis"])
+
+
+def test_what_was_set_aside_begins_with_what_is_left(lake: ModelTables) -> None:
+    """A sync that looks for the first time when the beginning was freed."""
+    model = a_model("merge", "")
+    beside = f"{lake.path(model)}__invalid"
+    for number in range(5):
+        if number:
+            age(lake.warehouse.session, beside, days=4, with_checkpoints=True)
+        lake.write(a_model("merge", values("1, 'a'", f"null, 'v{number}'")))
+    assert ["v0", "v1", "v2", "v3", "v4"] == set_aside(lake, model)
+    state = read_table_state(beside)
+    assert state
+    assert state.changed_at
+    done = look_after(lake, model, needed=state.version, now=state.changed_at.timestamp(), path=beside)
+    assert done.is_good, done.did
+    assert 0 < done.counts["files"]
+    assert ["v2", "v3", "v4"] == set_aside(lake, model)
+
+
+def set_aside(lake: ModelTables, model: Model) -> list[str]:
+    return [orjson.loads(row.payload)["name"] for row in lake.invalid(model, -1)]
 
 
 def test_old_commits_go_and_the_table_is_what_it_was(lake: ModelTables) -> None:

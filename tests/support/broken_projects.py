@@ -591,6 +591,19 @@ BROKEN = (
     model(
         "a schedule at no time",
         "-- @schedule: 0 25 * * *\nSELECT 1 AS id\n",
-        "models/a/b.sql:1: @schedule has no hour '25'; write minute hour day month weekday",
+        "models/a/b.sql:1: a schedule has no hour '25'; write minute hour day month weekday",
+    ),
+    model(
+        "a schedule by changes that nobody can tell",
+        "-- @schedule: on change\nSELECT rand() AS id\n",
+        (
+            "models/a/b.sql:1: a query that may give other rows each time can't run on change; "
+            "give @schedule a time"
+        ),
+    ),
+    model(
+        "a schedule by changes of what has no query",
+        "-- @kind: events\n-- @schedule: on change\npage STRING\n",
+        "models/a/b.sql:2: events are flushed without a @schedule; remove it",
     ),
 )

@@ -26,6 +26,7 @@ WHOLE = 0
 RUN = "run"
 SHAPES = {"merge": Shape.ROW, "tracked": Shape.GROUP, "scd2": Shape.VERSION}
 HISTORIES = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "1"))
+FEW = max(2, HISTORIES // 5)  # of what others drive through more
 
 
 class Source(Protocol):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from ondatra_dagster.project.cron import read_cron
+from ondatra_dagster.project.header_values import BadHeaderError
 from ondatra_dagster.project.settings.alert_settings import OFF
 from ondatra_dagster.project.suggestions import correction
 
@@ -74,6 +76,16 @@ def read_days(value: object) -> str:
     if not isinstance(text, str) or not (text == FOREVER or (text.isdecimal() and int(text) > 0)):
         raise BadValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER!r}")
     return text
+
+
+def read_times(value: object) -> str:
+    """A time that comes again, as `@schedule` spells it, or off."""
+    if value is False or value == OFF:
+        return OFF
+    try:
+        return read_cron(read_text(value))
+    except BadHeaderError as bad:
+        raise BadValueError(f"{bad.what}; {bad.remedy}") from bad
 
 
 def read_port(value: object) -> str:
@@ -180,6 +192,7 @@ READERS: Mapping[str, Reader] = {
     "tracking": read_text,
     "tracking_retention_days": read_days,
     "table_retention_days": read_days,
+    "maintain_at": read_times,
     "organization": read_folder_name,
     "workspace": read_folder_name,
     "sources": read_sources,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
-from ondatra_dagster.project.settings.alert_settings import AlertSettings, alert_settings
+from ondatra_dagster.project.settings.alert_settings import OFF, AlertSettings, alert_settings
 from ondatra_dagster.project.settings.event_settings import TOKEN, EventSettings, read_event_settings
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
@@ -32,6 +32,8 @@ RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 UI_PORT = "8323"  # the demo API is beside it
 DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says otherwise
 TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
+
+MAINTAIN_AT = "20 3 * * *"  # when few look
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
@@ -83,6 +85,7 @@ class Settings:
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
     table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
+    maintain_at: str | None = MAINTAIN_AT  # when Dagster maintains, as cron says it; None: never
     sinks: str = "on"  # on, dry, off
     alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
     organization: str = "1"
@@ -166,6 +169,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)
         ),
         table_retention_days=_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
+        maintain_at=None if texts.get("maintain_at") == OFF else texts.get("maintain_at", MAINTAIN_AT),
         sinks=texts.get("sinks", "on"),
         alerts=alert_settings(texts),
         organization=texts.get("organization", "1"),

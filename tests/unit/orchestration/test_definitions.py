@@ -133,3 +133,11 @@ def test_what_keeps_a_project_in_order_runs_at_its_times(root: Path) -> None:
     (root / "models" / "sync" / "crm.sql").unlink()
     left = build_definitions(root).get_repository_def().schedule_defs
     assert ["ondatra_maintain"] == [schedule.name for schedule in left]
+
+
+@pytest.mark.parametrize(("said", "crons"), [("0 1 * * sun", ["0 1 * * sun"]), ("off", [])])
+def test_who_pays_for_the_machine_says_when_it_is_maintained(root: Path, said: str, crons: list[str]) -> None:
+    """Or not at all: a cron of the machine's may call the command."""
+    (root / "pyproject.toml").write_text(f'[tool.ondatra]\nmaintain_at = "{said}"\n')
+    schedules = build_definitions(root).get_repository_def().schedule_defs
+    assert crons == [each.cron_schedule for each in schedules if each.name == "ondatra_maintain"]

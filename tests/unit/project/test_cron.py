@@ -3,7 +3,7 @@
 import pytest
 from dagster._utils.schedules import is_valid_cron_string, schedule_execution_time_iterator
 
-from ondatra_dagster.project.cron import NICKNAMES, read_cron
+from ondatra_dagster.project.cron import NICKNAMES, ON_CHANGE, read_cron, read_schedule
 from ondatra_dagster.project.header_values import BadHeaderError
 
 
@@ -24,7 +24,7 @@ from ondatra_dagster.project.header_values import BadHeaderError
 )
 def test_a_time_that_comes_again_is_taken(text: str) -> None:
     """White space and case don't matter; Dagster has a next time for it."""
-    cron = read_cron(text)
+    cron = read_schedule(text)
     assert is_valid_cron_string(cron)
     assert next(schedule_execution_time_iterator(0.0, cron, "UTC"))
 
@@ -32,27 +32,34 @@ def test_a_time_that_comes_again_is_taken(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("daily", "@schedule 'daily' is no time"),
-        ("@dayly", "@schedule '@dayly' is no time"),
-        ("0 6 * *", "@schedule '0 6 * *' is no time"),
-        ("0 6 * * * *", "@schedule '0 6 * * * *' is no time"),
-        ("60 6 * * *", "@schedule has no minute '60'"),
-        ("0 24 * * *", "@schedule has no hour '24'"),
-        ("0 6 0 * *", "@schedule has no day '0'"),
-        ("0 6 * foo *", "@schedule has no month 'foo'"),
-        ("0 6 * * fri-mon", "@schedule has no weekday 'fri-mon'"),
-        ("*/0 * * * *", "@schedule has no minute '*/0'"),
-        (", * * * *", "@schedule has no minute ','"),
-        ("0 0 30 2 *", "@schedule '0 0 30 2 *' never comes"),
-        ("0 0 30,31 2 *", "@schedule '0 0 30,31 2 *' never comes"),
-        ("0 0 31 4-6/2 *", "@schedule '0 0 31 4-6/2 *' never comes"),
-        ("0 0 31 2 mon", "@schedule '0 0 31 2 mon' never comes"),
-        ("0 0 31 feb,apr *", "@schedule '0 0 31 feb,apr *' never comes"),
-        ("0 0 1 2/12 *", "@schedule has no month '2/12'"),
+        ("daily", "'daily' is no time"),
+        ("@dayly", "'@dayly' is no time"),
+        ("0 6 * *", "'0 6 * *' is no time"),
+        ("0 6 * * * *", "'0 6 * * * *' is no time"),
+        ("60 6 * * *", "a schedule has no minute '60'"),
+        ("0 24 * * *", "a schedule has no hour '24'"),
+        ("0 6 0 * *", "a schedule has no day '0'"),
+        ("0 6 * foo *", "a schedule has no month 'foo'"),
+        ("0 6 * * fri-mon", "a schedule has no weekday 'fri-mon'"),
+        ("*/0 * * * *", "a schedule has no minute '*/0'"),
+        (", * * * *", "a schedule has no minute ','"),
+        ("0 0 30 2 *", "'0 0 30 2 *' never comes"),
+        ("0 0 30,31 2 *", "'0 0 30,31 2 *' never comes"),
+        ("0 0 31 4-6/2 *", "'0 0 31 4-6/2 *' never comes"),
+        ("0 0 31 2 mon", "'0 0 31 2 mon' never comes"),
+        ("0 0 31 feb,apr *", "'0 0 31 feb,apr *' never comes"),
+        ("0 0 1 2/12 *", "a schedule has no month '2/12'"),
     ],
 )
 def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:
     """At load: Dagster would say it of all definitions at once."""
     with pytest.raises(BadHeaderError) as caught:
-        read_cron(text)
+        read_schedule(text)
     assert what == caught.value.what
+
+
+def test_a_model_may_run_when_what_it_reads_changes() -> None:
+    """Which is no time, and nothing that comes again."""
+    assert ON_CHANGE == read_schedule("On  Change")
+    with pytest.raises(BadHeaderError, match="is no time"):
+        read_cron("on change")

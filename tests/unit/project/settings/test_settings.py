@@ -91,6 +91,8 @@ def test_spark_settings_may_be_written_in_any_way_that_toml_has(tmp_path, text):
         ("ONDATRA_WAREHOUSE", "/lake", "warehouse", "/lake"),
         ("ONDATRA_TRACKING", "s3://b/t", "tracking", "s3://b/t"),
         ("ONDATRA_TRACKING_RETENTION_DAYS", "30", "tracking_retention_days", 30),
+        ("ONDATRA_MAINTAIN_AT", "0  1 * * SUN", "maintain_at", "0 1 * * sun"),
+        ("ONDATRA_MAINTAIN_AT", "off", "maintain_at", None),
         ("ONDATRA_ORGANIZATION", "acme", "organization", "acme"),
         ("ONDATRA_WORKSPACE", "w", "workspace", "w"),
         ("ONDATRA_UI_PORT", "9000", "ui_port", 9000),
@@ -125,6 +127,13 @@ def test_a_retention_that_is_no_number_of_days_is_refused(tmp_path, value):
     """Nought would remove what was just written."""
     (problem,) = refusal(toml(tmp_path, f"[tool.ondatra]\ntracking_retention_days = {value}"))
     assert "is not a number of days; write 1 or more, or 'forever'" in problem
+
+
+@pytest.mark.parametrize("value", ['"at night"', "3", '"0 25 * * *"', '"on change"'])
+def test_a_time_that_never_comes_is_refused(tmp_path, value):
+    """Dagster would say it of all definitions at once."""
+    (problem,) = refusal(toml(tmp_path, f"[tool.ondatra]\nmaintain_at = {value}"))
+    assert problem.startswith("pyproject.toml:2: ")
 
 
 def test_alerts_have_their_own_table(tmp_path):

@@ -1,0 +1,121 @@
+"""Models that run when what they read has changed: asked for once, all in one run, and nobody clicks."""
+
+import dataclasses
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from support.shop import FILES, Shop, write_contacts
+
+from ondatra_dagster.orchestration.change_sensor import change_sensor
+from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+RAW, CRM, PUSH = (
+    dg.AssetKey(["raw", "contacts"]),
+    dg.AssetKey(["sync", "crm"]),
+    dg.AssetKey(["push", "sync", "crm"]),
+)
+ON_CHANGE = "-- @schedule: on change\n"
+BOTH = {name: ON_CHANGE + text for name, text in FILES.items() if name.endswith(".sql")}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> Shop:
+    """Both of its models run on change, and nothing has landed yet."""
+    return Shop.at(tmp_path / "my shop", url=api.url, files=BOTH)
+
+
+def ticks(
+    shop: Shop, instance: dg.DagsterInstance, *, now: float = 1000.0, cursor: str | None = None
+) -> dg.SensorResult:
+    sensor = change_sensor(dataclasses.replace(shop.workspace, clock=lambda: now))
+    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        answer = sensor(context)
+    assert isinstance(answer, dg.SensorResult)
+    return answer
+
+
+def asked(answer: dg.SensorResult) -> list[list[dg.AssetKey]]:
+    return [list(request.asset_selection or ()) for request in answer.run_requests or ()]
+
+
+def run_what_is_asked(shop: Shop, instance: dg.DagsterInstance, *, cursor: str | None = None) -> str | None:
+    """A tick, and the run for which it asks; the cursor that it leaves."""
+    answer = ticks(shop, instance, cursor=cursor)
+    (request,) = answer.run_requests or ()
+    job = definitions_of(shop.workspace, opened=shop.opened).resolve_implicit_global_asset_job_def()
+    job.execute_in_process(instance=instance, asset_selection=request.asset_selection, raise_on_error=False)
+    return answer.cursor
+
+
+def test_the_sensor_is_there_where_a_model_asks_for_it_and_on(shop: Shop) -> None:
+    """And such a model has no schedule with times."""
+    definitions = definitions_of(shop.workspace)
+    sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
+    assert dg.DefaultSensorStatus.RUNNING is sensors["run_on_change"].default_status  # type: ignore[union-attr]
+    assert {"ondatra_maintain", "ondatra_fact_tables"} == {each.name for each in definitions.schedules or ()}
+    for name, text in FILES.items():
+        (shop.root / name).write_text(text)
+    assert "run_on_change" not in {sensor.name for sensor in definitions_of(shop.workspace).sensors or ()}
+
+
+def test_data_that_lands_is_at_the_api_after_one_run(
+    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
+    """What is made from it and its sync are in the same run: one Spark for all."""
+    assert [] == asked(ticks(shop, instance))  # the file isn't there yet
+    write_contacts(shop.root, a1="ada@example.com")
+    assert [[RAW, CRM, PUSH]] == asked(ticks(shop, instance))
+    cursor = run_what_is_asked(shop, instance)
+    assert ["a1"] == list(api.contacts())
+    assert [] == asked(ticks(shop, instance, cursor=cursor))
+    write_contacts(shop.root, a1="ada@example.com", b2="bo@example.com")
+    run_what_is_asked(shop, instance, cursor=cursor)
+    assert ["a1", "b2"] == list(api.contacts())
+
+
+def test_a_model_that_does_not_ask_is_left_to_others(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Its own reader waits until it was made, and runs when that gave something new."""
+    (shop.root / "models/raw/contacts.sql").write_text(FILES["models/raw/contacts.sql"])
+    write_contacts(shop.root, a1="ada@example.com")
+    assert [] == asked(ticks(shop, instance))
+    job = definitions_of(shop.workspace, opened=shop.opened).resolve_implicit_global_asset_job_def()
+    assert job.execute_in_process(instance=instance, asset_selection=[RAW]).success
+    assert [[CRM, PUSH]] == asked(ticks(shop, instance))
+
+
+def test_a_run_that_fails_is_asked_for_ever_less_often(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """But at once when something else has changed."""
+    write_contacts(shop.root, a1="ada@example.com")
+    shop.tables.broken.add("raw.contacts")
+    cursor = run_what_is_asked(shop, instance)
+    assert [] == asked(ticks(shop, instance, cursor=cursor, now=1059))
+    second = ticks(shop, instance, cursor=cursor, now=1060)
+    assert [[RAW, CRM, PUSH]] == asked(second)
+    assert [] == asked(ticks(shop, instance, cursor=second.cursor, now=1359))
+    write_contacts(shop.root, a1="ada@example.com", b2="bo@example.com")
+    assert [[RAW, CRM, PUSH]] == asked(ticks(shop, instance, cursor=second.cursor, now=1061))
+
+
+def test_what_is_below_a_model_that_fails_is_not_asked_for_without_it(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    """It would find nothing new, again and again."""
+    write_contacts(shop.root, a1="ada@example.com")
+    cursor = run_what_is_asked(shop, instance)
+    write_contacts(shop.root, a1="ada@example.org")
+    shop.tables.broken.add("raw.contacts")
+    cursor = run_what_is_asked(shop, instance, cursor=cursor)
+    assert [] == asked(ticks(shop, instance, cursor=cursor))
+
+
+def test_a_run_that_is_on_its_way_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
+    write_contacts(shop.root, a1="ada@example.com")
+    job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
+    keys = frozenset({RAW, CRM, PUSH})
+    started = instance.create_run_for_job(job, asset_selection=keys, status=dg.DagsterRunStatus.STARTED)
+    answer = ticks(shop, instance)
+    instance.report_run_failed(started)
+    assert [] == asked(answer)
+    assert [[RAW, CRM, PUSH]] == asked(ticks(shop, instance))
