@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from ondatra_dagster.warehouse.spark_session import Warehouse
 
 WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
-WITH_JVMS_OF_THEIR_OWN = ("tests/faults/test_killed_", "tests/soak/test_where_", "tests/soak/test_events_")
+WITH_JVMS_OF_THEIR_OWN = (
+    "tests/faults/test_killed_",
+    "tests/soak/test_a_day",
+    "tests/soak/test_events_",
+    "tests/soak/test_where_",
+)
 
 
 class SparkFilesFirst(LoadScopeScheduling):

@@ -47,8 +47,9 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
 )
-SELDOM_EMPTIED = "pragma wal_autocheckpoint = 10000"  # pages: 40 MB; each time costs two waits for the disk
+SELDOM_EMPTIED = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
 HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
 IDENTITY = "select id from identity"
 TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"

@@ -44,6 +44,7 @@ class Schema:
 
     name: str
     steps: tuple[tuple[str, str], ...]
+    page_bytes: int = 4096  # of a new file: large rows want large pages
 
 
 class Store:
@@ -156,6 +157,7 @@ def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_thr
         path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
     )
     try:
+        connection.execute(f"pragma page_size = {schema.page_bytes}")  # nothing, once the file has pages
         connection.execute("pragma journal_mode = wal").fetchall()
         connection.execute("pragma synchronous = full")
         _migrate(connection, schema, path)
