@@ -69,7 +69,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Reco
     runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
     recovered = Recovered(
         [
-            KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
+            _key_end(sync, end)
             for end in ends
             if end.table_id == frontier.table_id and end.run_id > named_since
         ],
@@ -80,6 +80,11 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Reco
     if runs:
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
     return recovered
+
+
+def _key_end(sync: Sync, end: Delivered) -> KeyEnd:
+    version, message = end.table_version, end.status_message
+    return KeyEnd(key_of(sync, end), version, end.status, message, end.change_type, end.run_id)
 
 
 def _sent_upto(sync: Sync, ports: Ports, run_id: str) -> int | None:

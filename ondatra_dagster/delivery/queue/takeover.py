@@ -4,7 +4,7 @@ Beside the frontier there are the records of runs that came after it: what they 
 again, and what they say was refused is a dead letter again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -66,6 +66,12 @@ class KeyEnd(NamedTuple):
     status: str
     message: str | None
     change_type: str
+    run_id: str = ""
+
+    @property
+    def sending(self) -> tuple[str, str, int]:
+        """What it has in common with the other rows that went out with it."""
+        return self.key, self.run_id, self.version
 
 
 def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> Frontier:
@@ -210,27 +216,24 @@ class Recovered:
     """
 
     def __init__(
-        self, ends: Iterable[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
+        self, ends: Collection[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
     ) -> None:
         self._cut_off_at = frozenset(cut_off_at)
         self._delivered: dict[str, int] = {}
         self._refused: dict[str, KeyEnd] = {}
         self._room_made = -1  # up to which version deletes have ended, most of them without a record
+        # a group of which a part was refused hasn't arrived
+        refused = {end.sending for end in ends if end.status != SUCCEEDED}
         for end in ends:
             if replaces_rows and end.change_type != ChangeType.DELETE:
                 self._room_made = max(self._room_made, end.version)
-            if end.status == SUCCEEDED:
-                self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
-            else:
+            if end.status != SUCCEEDED:
                 self._refused[end.key] = max(
                     end, self._refused.get(end.key, end), key=lambda end: end.version
                 )
-
+            elif end.sending not in refused:
+                self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
         self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
-        # a group of which a part was refused hasn't arrived
-        for key, end in self._refused.items():
-            if end.version >= self._delivered.get(key, end.version + 1):
-                del self._delivered[key]
 
     def stops(self, *, after: int, upto: int) -> Sequence[int]:
         """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.

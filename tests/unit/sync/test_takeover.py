@@ -1,0 +1,76 @@
+"""A queue that is lost at a bad moment, or more than once, or comes back old: what others say is all used."""
+
+import shutil
+
+import pytest
+
+from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.queue.letters import replay
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill_twice(desk) -> None:
+    """The second run publishes what the first had settled."""
+    for _ in range(2):
+        with pytest.raises(Killed):
+            desk.run()
+
+
+def test_what_was_refused_later_goes_on_from_what_was_taken_before(desk):
+    """The API has the row: sent as new it would be there twice."""
+    desk.batch_size = 1
+    desk.contacts.write(a9="Zed")
+    desk.run()
+    dies_at, refuses = 2, None
+
+    def answer(row):
+        if row["id"] == dies_at:
+            raise Killed
+        return Outcome.parse("reject: no" if row["name"] == refuses else "ok")
+
+    desk.api.answer = answer
+    desk.contacts.write(a1="Ada", a2="Ben")
+    with pytest.raises(Killed):
+        desk.run()
+    dies_at, refuses = 3, "Ann"
+    desk.contacts.write(a1="Ann", a3="Cyn")
+    kill_twice(desk)
+    shutil.rmtree(desk.state / "queue")
+    desk.contacts.write(a1="Amy")
+    dies_at, _ = 0, desk.api.take()
+    desk.run()
+    assert [
+        ("insert", 3, "Cyn"),
+        ("update_postimage", 1, "Amy"),
+        ("update_preimage", 1, "Ada"),
+    ] == sorted(desk.api.take())
+
+
+def test_what_was_taken_after_it_was_refused_is_no_dead_letter(desk):
+    """Somebody has replayed it; to be told of it again he would send it once more."""
+    desk.batch_size = 1
+    desk.contacts.write(a9="Zed")
+    desk.run()
+    dies_at, refuses = 2, "Ada"
+
+    def answer(row):
+        if row["id"] == dies_at:
+            raise Killed
+        return Outcome.parse("reject: no" if row["name"] == refuses else "ok")
+
+    desk.api.answer = answer
+    desk.contacts.write(a1="Ada", a2="Ben")
+    with pytest.raises(Killed):
+        desk.run()
+    with desk.sync.open_queue() as queue:
+        assert 1 == replay(queue, now=desk.now)
+    dies_at, refuses = 3, None
+    desk.contacts.write(a3="Cyn")
+    kill_twice(desk)
+    shutil.rmtree(desk.state / "queue")
+    dies_at, _ = 0, desk.api.take()
+    summary = desk.run()
+    assert ([("insert", 3, "Cyn")], 0) == (desk.api.take(), summary.queue.dead)
