@@ -170,7 +170,7 @@ def _enqueue(queue: Queue, segment: Segment, recovered: Recovered, now: float) -
         enqueue(queue, segment, now=now)
         return
     enqueue(queue, recovered.without_delivered(segment), now=now)
-    recovered.drop_replaced(queue)
+    recovered.drop_replaced(queue, after=segment.after)
 
 
 def _stops(queue: Queue, sync: Sync, source: SourceState, recovered: Recovered) -> Sequence[int]:

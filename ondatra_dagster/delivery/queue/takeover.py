@@ -258,12 +258,14 @@ class Recovered:
             queue.store.run_many(DELIVERED, self._delivered.items())
         self.drop_replaced(queue)
 
-    def drop_replaced(self, queue: Queue) -> None:
+    def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
         """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
 
-        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record.
+        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record. With
+        changes `after` all that the records tell of none of them comes, but dead deletes are owed again.
         """
-        queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
+        if after < self._room_made:
+            queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
         """Units whose newest change the API has refused; to be called when their changes are enqueued."""

@@ -1,8 +1,10 @@
 """A queue that is lost at a bad moment, or more than once, or comes back old: what others say is all used."""
 
 import shutil
+from pathlib import Path
 
 import pytest
+from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.letters import replay
@@ -74,3 +76,38 @@ def test_what_was_taken_after_it_was_refused_is_no_dead_letter(desk):
     dies_at, _ = 0, desk.api.take()
     summary = desk.run()
     assert ([("insert", 3, "Cyn")], 0) == (desk.api.take(), summary.queue.dead)
+
+
+def die_at(value: int):
+    def answer(row):
+        if row[2] == value:
+            raise Killed
+        return "ok"
+
+    return answer
+
+
+def lose_queue(desk) -> None:
+    shutil.rmtree(desk.state / "queue")
+
+
+def pairs(sent) -> list[tuple[str, int]]:
+    return [(change, value) for change, _, value, _ in sent]
+
+
+def test_a_dead_delete_stays_owed_when_its_queue_is_lost_after_later_rows_arrived(tmp_path: Path) -> None:
+    """Those had waited for their next try; of the delete they say nothing."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    desk.api.answer = lambda row: (
+        "reject: locked" if row[0] == "delete" else "error: later" if row[2] in {5, 7} else "ok"
+    )
+    desk.write(a=[2], b=[5], c=[7])
+    assert 1 == desk.run().queue.dead
+    desk.api = Api(die_at(7))
+    kill_twice(desk)
+    assert ("insert", 5) in pairs(desk.api.take())
+    lose_queue(desk)
+    desk.api = Api()
+    desk.write(d=[9])
+    assert ("delete", 1) in pairs(desk.sends())
