@@ -21,6 +21,7 @@ from ondatra_dagster.delivery.queue.takeover import (
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.run_id import begun_at
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
 from ondatra_dagster.tracking.record import Delivered
@@ -47,6 +48,11 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
 
 def _is_older(queue: Queue, frontier: Frontier | None) -> bool:
     return frontier is not None and (queue.meta("last_run") or BEFORE_ALL_RUNS) < frontier.run_id
+
+
+def newest_run(sync: Sync, ports: Ports) -> str:
+    """The newest run that left a folder; empty where there is none. A bucket may hold other people's, too."""
+    return max(filter(begun_at, ports.tracking.runs(sync.id)), default="")
 
 
 def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:

@@ -18,7 +18,13 @@ from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
 from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
-from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
+from ondatra_dagster.sync.cross_check import (
+    BEFORE_ALL_RUNS,
+    cross_check,
+    known_address,
+    newest_run,
+    take_in,
+)
 from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.sent import Sent
@@ -169,7 +175,9 @@ def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Coll
 def leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Let what was decided outlive the queue file, in place of what the last run left."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    newest = max(frontier.run_id if frontier else "", queue.meta("last_run") or "", BEFORE_ALL_RUNS)
+    known = frontier.run_id if frontier else BEFORE_ALL_RUNS
+    # what any run has recorded until now says nothing beside it
+    newest = max(known, queue.meta("last_run") or "", newest_run(sync, ports))
     queue.set_meta("last_run", newest)
     left = frontier_of(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
     ports.tracking.write_frontier(left)

@@ -8,6 +8,7 @@ from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.sync.forget import forget
 
 
 class Killed(BaseException):
@@ -111,3 +112,13 @@ def test_a_dead_delete_stays_owed_when_its_queue_is_lost_after_later_rows_arrive
     desk.api = Api()
     desk.write(d=[9])
     assert ("delete", 1) in pairs(desk.sends())
+
+
+def test_a_resync_after_all_was_forgotten_outlives_its_queue(tmp_path: Path) -> None:
+    """What was recorded before it is no reason to leave its rows out."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    forget(desk.sync, desk.tracking)
+    desk.resync()
+    lose_queue(desk)
+    assert [("update_preimage", 1), ("update_postimage", 1)] == pairs(desk.sends())
