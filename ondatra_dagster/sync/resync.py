@@ -75,15 +75,11 @@ class _Resync:
         self._only_adds = sync.model.kind.only_adds
         frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
         table_id = frontier.table_id if frontier else queue.meta("table_id")
-        self._is_elsewhere = known_address(queue, sync, ports) != (sync.config.base_url or "")
         self._is_another_table = table_id != source.table_id
         self._form = sync.form.over(source.columns)
         self._named_since = _named_since(queue, frontier, self._form, ports.tracking.runs(sync.id))
 
     def go(self, way: Way) -> int:
-        if self._is_elsewhere:
-            # what the records tell of so far is what another API holds
-            self._queue.set_meta("known_since", max(self._ports.tracking.runs(self._sync.id), default=""))
         if way.assume_delivered:
             self._begin_anew(self._source.version, holds=self._contents())
             return 0
@@ -104,8 +100,9 @@ class _Resync:
 
     def _by_records(self) -> int:
         """Where only the records can tell, as far as they reach."""
-        sent = self._sent()
         with self._queue.store.immediate():
+            self._leave_old_address()
+            sent = self._sent()
             self._forget()
         is_held = None if self._only_adds else sent.holds
         keys = enqueue(self._queue, self._content(), now=self._now, is_held=is_held)
@@ -147,6 +144,7 @@ class _Resync:
     def _begin_anew(self, watermark: int, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.immediate():
             if holds is not None:
+                self._leave_old_address()
                 self._forget()
                 forget_contents(self._queue)
                 remember_contents(self._queue, holds.items())
@@ -159,11 +157,15 @@ class _Resync:
                 self._queue.forget_meta("invalid_watermark")
             take_form(self._queue, self._form, named_since=self._named_since)
 
+    def _leave_old_address(self) -> None:
+        """Where base_url is another now, what the records tell of so far is what another API holds."""
+        if known_address(self._queue, self._sync, self._ports) != (self._sync.config.base_url or ""):
+            self._queue.set_meta("known_since", newest_run(self._sync, self._ports))
+            forget_contents(self._queue)
+
     def _forget(self) -> None:
         for statement in FORGET:
             self._queue.store.run(statement)
-        if self._is_elsewhere:
-            forget_contents(self._queue)
 
 
 def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Collection[str]) -> str:

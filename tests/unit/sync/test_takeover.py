@@ -8,6 +8,7 @@ from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.forget import forget
 
 
@@ -122,3 +123,34 @@ def test_a_resync_after_all_was_forgotten_outlives_its_queue(tmp_path: Path) -> 
     desk.resync()
     lose_queue(desk)
     assert [("update_preimage", 1), ("update_postimage", 1)] == pairs(desk.sends())
+
+
+@pytest.mark.parametrize("is_refused_first", [False, True])
+def test_another_api_gets_all_as_new_though_the_queue_was_lost_before_it_was_named(
+    tmp_path: Path, *, is_refused_first: bool
+) -> None:
+    """The frontier tells of the API before, whose records would be taken for this one's."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    lose_queue(desk)
+    desk.base_url = "https://other.example.com"
+    if is_refused_first:
+        with pytest.raises(ResyncNeededError, match="now sends to"):
+            desk.run()
+    desk.resync()
+    assert [("insert", 1)] == pairs(desk.sends())
+
+
+def test_what_a_killed_run_sent_to_another_api_is_sent_to_this_one(tmp_path: Path) -> None:
+    """Its records came after the frontier of the queue that was lost, and before the resync."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.deliver(z=[9])
+    desk.write(a=[1], c=[7])
+    desk.api = Api(die_at(7))
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.base_url = "https://other.example.com"
+    desk.resync()
+    lose_queue(desk)
+    desk.api = Api()
+    assert [("insert", 1), ("insert", 7), ("insert", 9)] == sorted(pairs(desk.sends()))
