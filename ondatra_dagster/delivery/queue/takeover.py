@@ -128,6 +128,8 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
     """
     # a run that was cut off in the middle of it has still to be closed
     past = () if is_taking_over(queue) else ("settled", "run")
+    in_jobs: list[tuple[str, str]] = []
+    # in one transaction: a queue that has the frontier's watermark without its units has nothing to do
     with queue.store.immediate():
         for table in ("unit", "staged", "batch", "layout", *past):
             queue.store.run(f"delete from {table}")
@@ -144,9 +146,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         for name in NOTES:
             if name in frontier.notes:
                 queue.set_meta(name, frontier.notes[name])
-    queue.reload_layouts()
-    in_jobs: list[tuple[str, str]] = []
-    with queue.store.immediate():
+        queue.reload_layouts()
         queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now, in_jobs) for unit in frontier.units))
         restore_jobs(queue, in_jobs)
 

@@ -1,13 +1,16 @@
 """A queue that is lost at a bad moment, or more than once, or comes back old: what others say is all used."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
 import pytest
 from support.kind_desk import Api, KindDesk
 
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.delivery.queue.takeover import take_over
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.forget import forget
 
@@ -154,3 +157,23 @@ def test_what_a_killed_run_sent_to_another_api_is_sent_to_this_one(tmp_path: Pat
     lose_queue(desk)
     desk.api = Api()
     assert [("insert", 1), ("insert", 7), ("insert", 9)] == sorted(pairs(desk.sends()))
+
+
+def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path) -> None:
+    """With its watermark and without its rows a queue would have nothing to do until the table changes."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.write(a=[1])
+    desk.held = "paused"
+    desk.run()
+    frontier = desk.tracking.newest_frontier(desk.sync.id)
+    assert frontier
+
+    def units():
+        yield from frontier.units
+        raise Killed
+
+    lose_queue(desk)
+    with desk.sync.open_queue() as queue:
+        with pytest.raises(Killed):
+            take_over(queue, dataclasses.replace(frontier, units=units()), now=desk.now)
+        assert (None, NOTHING_ENQUEUED) == (queue.meta("table_id"), queue.watermark)
