@@ -9,8 +9,10 @@ from support.kind_desk import Api, KindDesk
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.delivery.queue.claim import Job, claim, frozen_batches, split
+from ondatra_dagster.delivery.queue.jobs import keep_job
 from ondatra_dagster.delivery.queue.letters import replay
-from ondatra_dagster.delivery.queue.takeover import take_over
+from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.forget import forget
 
@@ -177,3 +179,29 @@ def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path)
         with pytest.raises(Killed):
             take_over(queue, dataclasses.replace(frontier, units=units()), now=desk.now)
         assert (None, NOTHING_ENQUEUED) == (queue.meta("table_id"), queue.watermark)
+
+
+def test_jobs_of_a_batch_that_was_split_stay_apart_when_its_queue_is_lost(tmp_path: Path) -> None:
+    """Rows that stand under another one's job are never heard of, and are handed over once more."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    desk.held = "paused"
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        batch = claim(queue, size=10, number=1)
+        assert batch
+        for part, reference in zip(split(queue, batch), ('"J-1"', '"J-2"'), strict=True):
+            keep_job(queue, part, Job(reference, desk.now, desk.now + 1_000_000))
+        left = frontier_of(
+            queue, sync_id=desk.sync.id, run_id="29990101T000000Z-abcdef", written_at=desk.ports().now()
+        )
+        desk.tracking.write_frontier(left)
+    lose_queue(desk)
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        jobs = {
+            batch.job.reference: [unit.key for unit in batch.units]
+            for batch in frozen_batches(queue)
+            if batch.job
+        }
+    assert {'"J-1"': ["a"], '"J-2"': ["b"]} == jobs
