@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_fo
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
+from ondatra_dagster.delivery.queue.takeover import Recovered, end_takeover, frontier_of
 from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
@@ -27,6 +27,7 @@ from ondatra_dagster.sync.cross_check import (
 )
 from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.run_account import close_crashed_runs
 from ondatra_dagster.sync.sent import Sent
 from ondatra_dagster.sync.start import RESYNC
 from ondatra_dagster.sync.sync import Sync
@@ -80,21 +81,25 @@ class _Resync:
         self._named_since = _named_since(queue, frontier, self._form, ports.tracking.runs(sync.id))
 
     def go(self, way: Way) -> int:
+        recovered = None if way.assume_delivered else self._recovered()
+        # what runs that were cut off had settled is what the API holds, too
+        close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assume_delivered:
             self._begin_anew(self._source.version, holds=self._contents())
             return 0
-        keys = self._by_queue()
-        if keys is None:
-            keys = self._by_records()
+        keys = self._by_queue(recovered) if recovered is not None else self._by_records()
         self._queue.set_meta(RESYNC, 1)
         return keys + (self._remove() if way.removes else 0)
 
-    def _by_queue(self) -> int | None:
-        """Where the queue knows what the API has."""
+    def _recovered(self) -> Recovered | None:
+        """What is known beside a queue that can be gone on from; None where there is no such queue."""
         try:
-            recovered = cross_check(self._queue, self._sync, self._ports, self._source)
+            return cross_check(self._queue, self._sync, self._ports, self._source)
         except ResyncNeededError:
             return None
+
+    def _by_queue(self, recovered: Recovered) -> int:
+        """Where the queue knows what the API has."""
         take_in(self._queue, self._sync, self._ports, self._source, recovered)
         return send_again(self._queue, self._content(), now=self._now, only_adds=self._only_adds)
 

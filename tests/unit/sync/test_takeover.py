@@ -205,3 +205,17 @@ def test_jobs_of_a_batch_that_was_split_stay_apart_when_its_queue_is_lost(tmp_pa
             if batch.job
         }
     assert {'"J-1"': ["a"], '"J-2"': ["b"]} == jobs
+
+
+def test_a_resync_knows_what_a_killed_run_had_settled(tmp_path: Path) -> None:
+    """It may be the first that comes after the kill: an insert of what is there is a conflict."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.write(a=[1], c=[7])
+    desk.api = Api(die_at(7))
+    with pytest.raises(Killed):
+        desk.run()
+    desk.make_table("another")
+    desk.write(a=[1], c=[7])
+    desk.api = Api()
+    desk.resync()
+    assert [("insert", 7), ("update_postimage", 1), ("update_preimage", 1)] == sorted(pairs(desk.sends()))
