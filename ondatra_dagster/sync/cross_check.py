@@ -7,6 +7,7 @@ from ondatra_dagster.delivery.finalizing import owe_rows, renew_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
+from ondatra_dagster.delivery.queue.publication import open_runs
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
@@ -33,10 +34,12 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    is_lost = queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, frontier)
+    is_lost = (
+        queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, sync, ports, frontier)
+    )
     if is_lost and frontier:
         refuse_form_of(frontier, sync, source)
-        take_over(queue, frontier, now=ports.clock())
+        take_over(queue, frontier, now=ports.clock(), recorded_upto=newest_run(sync, ports))
         renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
@@ -46,8 +49,17 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
 
 
-def _is_older(queue: Queue, frontier: Frontier | None) -> bool:
-    return frontier is not None and (queue.meta("last_run") or BEFORE_ALL_RUNS) < frontier.run_id
+def is_older(queue: Queue, sync: Sync, ports: Ports) -> bool:
+    """Whether others have gone on since the queue was as it is: somebody has put back a copy of it."""
+    return _is_older(queue, sync, ports, ports.tracking.newest_frontier(sync.id))
+
+
+def _is_older(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> bool:
+    if frontier is None:
+        return False
+    known = queue.meta("last_run") or BEFORE_ALL_RUNS
+    # a run that goes on in it and has left its frontier is one that ended after the copy was made
+    return known < max(frontier.run_id, newest_run(sync, ports)) or frontier.run_id in open_runs(queue)
 
 
 def newest_run(sync: Sync, ports: Ports) -> str:

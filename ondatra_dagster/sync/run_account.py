@@ -15,7 +15,7 @@ from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.sync.cross_check import newest_run
+from ondatra_dagster.sync.cross_check import is_older, newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.sync.run_id import new_run_id
@@ -28,7 +28,10 @@ from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Publish what runs that were cut off had settled, and note what that was."""
-    for run_id, about in publication.open_runs(queue).items():
+    runs = publication.open_runs(queue)
+    if runs and is_older(queue, sync, ports):
+        publication.forget_settled(queue)
+    for run_id, about in runs.items():
         _publisher(queue, sync, ports, run_id).publish_all()
         known = ports.tracking.metadata(sync.id, run_id)
         counts: Any = known and known.get("counts")

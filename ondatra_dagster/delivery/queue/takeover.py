@@ -30,7 +30,8 @@ from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load
 NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED)
 CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
-TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
+# in the meta: the newest run of which frontier and records tell, until the queue knows all that they say
+TAKING_OVER = "taking_over"
 
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
@@ -121,19 +122,18 @@ def _dump_tried(standing: Standing) -> str | None:
     return None if standing.tried is None else dump_image(standing.tried)
 
 
-def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
+def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: str = "") -> None:
     """Make the queue go on from a frontier, in place of whatever it says itself.
 
-    To be done again until end_takeover(): what the records say beside the frontier is in memory only.
+    To be done again until end_takeover(): what the records say beside the frontier, up to that run, is in
+    memory only.
     """
-    # a run that was cut off in the middle of it has still to be closed
-    past = () if is_taking_over(queue) else ("settled", "run")
     in_jobs: list[tuple[str, str]] = []
     # in one transaction: a queue that has the frontier's watermark without its units has nothing to do
     with queue.store.immediate():
-        for table in ("unit", "staged", "batch", "layout", *past):
+        for table in ("unit", "staged", "batch", "layout"):
             queue.store.run(f"delete from {table}")
-        queue.set_meta(TAKING_OVER, frontier.run_id)
+        queue.set_meta(TAKING_OVER, max(frontier.run_id, recorded_upto))
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
         queue.set_meta("base_url", frontier.base_url)
@@ -158,9 +158,9 @@ def is_taking_over(queue: Queue) -> bool:
 
 def end_takeover(queue: Queue) -> None:
     """The queue knows all that frontier and records say; the caller has the transaction."""
-    frontier = queue.meta(TAKING_OVER)
-    if frontier is not None:
-        queue.set_meta("last_run", max(queue.meta("last_run") or "", frontier))
+    newest = queue.meta(TAKING_OVER)
+    if newest is not None:
+        queue.set_meta("last_run", max(queue.meta("last_run") or "", newest))
         queue.forget_meta(TAKING_OVER)
 
 

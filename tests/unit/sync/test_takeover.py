@@ -219,3 +219,39 @@ def test_a_resync_knows_what_a_killed_run_had_settled(tmp_path: Path) -> None:
     desk.api = Api()
     desk.resync()
     assert [("insert", 7), ("update_postimage", 1), ("update_preimage", 1)] == sorted(pairs(desk.sends()))
+
+
+def bring_back(desk: KindDesk) -> None:
+    lose_queue(desk)
+    shutil.copytree(desk.state / "backup", desk.state / "queue")
+
+
+def test_a_copy_of_the_queue_from_the_middle_of_a_run_gives_way_to_its_frontier(tmp_path: Path) -> None:
+    """It knows nothing of the end: what was on its way has arrived, and what had ended is published."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+
+    def answer(row):
+        if row[2] == 5:
+            shutil.copytree(desk.state / "queue", desk.state / "backup")
+        return "ok"
+
+    desk.api = Api(answer)
+    desk.deliver(a=[1], b=[5], c=[7])
+    records = desk.records()
+    bring_back(desk)
+    desk.api = Api()
+    assert ([], records) == (desk.sends(), desk.records())
+    assert 3 == len(records)
+
+
+def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_path: Path) -> None:
+    """It left no frontier, but what it had recorded has arrived."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.deliver(z=[9])
+    shutil.copytree(desk.state / "queue", desk.state / "backup")
+    desk.write(a=[1], c=[7])
+    desk.api = Api(die_at(7))
+    kill_twice(desk)
+    bring_back(desk)
+    desk.api = Api()
+    assert [("insert", 7)] == pairs(desk.sends())
