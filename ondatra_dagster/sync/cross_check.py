@@ -8,17 +8,20 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.publication import open_runs
+from ondatra_dagster.delivery.queue.removals import remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
     KeyEnd,
     Recovered,
+    contents_told,
     doubt,
     end_takeover,
     frontier_of,
     is_taking_over,
     take_over,
 )
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
@@ -85,12 +88,13 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Reco
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
     runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
+    told = [
+        _key_end(sync, end) for end in ends if end.table_id == frontier.table_id and end.run_id > named_since
+    ]
+    if sync.shape is Shape.MIRROR:
+        remember_contents(queue, contents_told(told).items())
     recovered = Recovered(
-        [
-            _key_end(sync, end)
-            for end in ends
-            if end.table_id == frontier.table_id and end.run_id > named_since
-        ],
+        told,
         replaces_rows=queue.replaces_rows,
         cut_off_at=[version for run in runs if (version := _sent_upto(sync, ports, run)) is not None],
     )

@@ -4,7 +4,8 @@ Beside the frontier there are the records of runs that came after it: what they 
 again, and what they say was refused is a dead letter again.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -207,6 +208,13 @@ def _doubted(
     known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
     known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
     return _dump_tried(known), weight(known, queue.shape, queue.layouts), unit
+
+
+def contents_told(ends: Iterable[KeyEnd]) -> Mapping[str, int]:
+    """How many rows the API has of each mirror by these ends; of one that was empty there is no record."""
+    rows = Counter(end.sending for end in ends if end.status == SUCCEEDED)
+    newest_last = sorted(rows, key=lambda sending: sending[1:])
+    return {sending[0]: rows[sending] for sending in newest_last}
 
 
 class Recovered:

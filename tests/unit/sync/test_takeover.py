@@ -14,6 +14,7 @@ from ondatra_dagster.delivery.queue.jobs import keep_job
 from ondatra_dagster.delivery.queue.letters import replay
 from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.forget import forget
 
 
@@ -255,3 +256,18 @@ def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_pa
     bring_back(desk)
     desk.api = Api()
     assert [("insert", 7)] == pairs(desk.sends())
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(
+    tmp_path: Path, kind: str
+) -> None:
+    """By the frontier before it nothing shrinks: @max_deletes would let all of it go."""
+    desk = KindDesk(tmp_path, kind, batch_size=0, max_deletes=Limit(2))
+    desk.deliver(a=[1])
+    desk.deliver(a=[1, 2, 3, 4, 5, 6])
+    # as if it had been killed when all was published
+    desk.tracking.remove_frontier(desk.sync.id, desk.tracking.frontier_runs(desk.sync.id)[-1])
+    lose_queue(desk)
+    desk.write(a=[9])
+    assert [] == desk.sends()
