@@ -271,3 +271,24 @@ def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(
     lose_queue(desk)
     desk.write(a=[9])
     assert [] == desk.sends()
+
+
+def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
+    """It goes on to its end: a second one beside it would send each row again, or an older one after it."""
+    desk, other = KindDesk(tmp_path, "merge", batch_size=1), KindDesk(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    other.table = desk.table
+    told = []
+
+    def answer(row):
+        if row[2] == 1:
+            (desk.state / "queue").rename(desk.state / "deleted")
+            told.append(other.run().message)
+        return "ok"
+
+    desk.api = Api(answer)
+    assert [("insert", 1), ("insert", 5)] == pairs(desk.sends())
+    assert "sync.things is held by process" in told[0]
+    desk.write(b=[6])
+    assert [("update_preimage", 5), ("update_postimage", 6)] == pairs(desk.sends())
+    assert [] == other.api.take()
