@@ -49,7 +49,7 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
     settle_form(queue, sync, ports, source)
-    return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
+    return _recover(queue, sync, ports, source, frontier) if is_lost and frontier else Recovered(())
 
 
 def is_older(queue: Queue, sync: Sync, ports: Ports) -> bool:
@@ -81,23 +81,21 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
         ports.tracking.write_frontier(before)
 
 
-def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Recovered:
+def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier) -> Recovered:
     """What the records of later runs say of the units that the frontier left."""
     named_since = queue.meta(NAMED_SINCE) or "" if sync.delivers_by_key else ""
     ends = list(ports.tracking.delivered_since(sync.id, frontier.run_id))
-    if ends and "finalize" in sync.config.functions:
-        _owe(queue, ends)
     runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
     told = [
         _key_end(sync, end) for end in ends if end.table_id == frontier.table_id and end.run_id > named_since
     ]
+    cut_off_at = [version for run in runs if (version := _sent_upto(sync, ports, run)) is not None]
+    _refuse_older_table(sync, source, max([*cut_off_at, *(end.version for end in told)], default=-1))
+    if ends and "finalize" in sync.config.functions:
+        _owe(queue, ends)
     if sync.shape is Shape.MIRROR:
         remember_contents(queue, contents_told(told).items())
-    recovered = Recovered(
-        told,
-        replaces_rows=queue.replaces_rows,
-        cut_off_at=[version for run in runs if (version := _sent_upto(sync, ports, run)) is not None],
-    )
+    recovered = Recovered(told, replaces_rows=queue.replaces_rows, cut_off_at=cut_off_at)
     recovered.drop_delivered(queue)
     if runs:
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
@@ -145,16 +143,20 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
             f"the table of {sync.model.name} was made anew since {sync.id} last ran, so its rows can't be"
             f" compared with what the API holds; run `ondatra resync {sync.id}`"
         )
-    if source.version < queue.watermark:
-        raise ResyncNeededError(
-            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
-            f" version {queue.watermark}: it was put back; run `ondatra resync {sync.id}`"
-        )
+    _refuse_older_table(sync, source, queue.watermark)
     if NOTHING_ENQUEUED != queue.watermark < source.readable_from:
         raise ResyncNeededError(
             f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
             f" that and version {source.readable_from} was freed, which a newer state of {sync.id} had seen:"
             f" it was put back; run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_older_table(sync: Sync, source: SourceState, sent_upto: int) -> None:
+    if source.version < sent_upto:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
+            f" version {sent_upto}: it was put back; run `ondatra resync {sync.id}`"
         )
 
 

@@ -275,7 +275,7 @@ def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(
 
 def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
     """It goes on to its end: a second one beside it would send each row again, or an older one after it."""
-    desk, other = KindDesk(tmp_path, "merge", batch_size=1), KindDesk(tmp_path, "merge")
+    desk, other = KindDesk(tmp_path, "merge"), KindDesk(tmp_path, "merge")
     desk.write(a=[1], b=[5])
     other.table = desk.table
     told = []
@@ -292,3 +292,20 @@ def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path
     desk.write(b=[6])
     assert [("update_preimage", 5), ("update_postimage", 6)] == pairs(desk.sends())
     assert [] == other.api.take()
+
+
+def test_a_table_put_back_behind_a_killed_run_is_refused_though_the_frontier_is_older(tmp_path: Path) -> None:
+    """Else the next changes up to that run's version would pass for what it had sent."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.deliver(z=[9])
+    desk.write(b=[5], a=[1], c=[7])
+    desk.api = Api(die_at(7))
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.make_table()
+    desk.write(z=[9], b=[5])
+    desk.api = Api()
+    with pytest.raises(ResyncNeededError, match=r"is at version 2, but sync.things has sent up to version 4"):
+        desk.run()
+    desk.resync(removes=True)
+    assert ("delete", 1) in pairs(desk.sends())
