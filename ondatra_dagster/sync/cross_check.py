@@ -179,13 +179,14 @@ def known_address(queue: Queue, sync: Sync, ports: Ports) -> str:
 def take_in(queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: Recovered) -> None:
     """Bring the queue up to the table as it is, and end a takeover that was begun."""
     now = ports.clock()
+    recovered.bury_refused(queue, now)
     for upto in _stops(queue, sync, source, recovered):
         for segment in _segments(queue, sync, ports.feed, source, upto):
             _enqueue(queue, segment, recovered, now)
         if recovered.may_be_sent(upto):
             doubt(queue)
-    with queue.store.immediate():
         recovered.bury_refused(queue, now)
+    with queue.store.immediate():
         end_takeover(queue)
 
 

@@ -227,6 +227,8 @@ class Recovered:
         self, ends: Collection[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
     ) -> None:
         self._cut_off_at = frozenset(cut_off_at)
+        self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
+        self._is_buried = False
         self._delivered: dict[str, int] = {}
         self._refused: dict[str, KeyEnd] = {}
         self._room_made = -1  # up to which version deletes have ended, most of them without a record
@@ -276,10 +278,16 @@ class Recovered:
             queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
-        """Units whose newest change the API has refused; to be called when their changes are enqueued."""
+        """Units whose newest change the API has refused, once all that the records know of is enqueued.
+
+        To be called until then; what is enqueued later takes dead ones along, as ever.
+        """
+        if self._is_buried or queue.watermark < self._known_upto:
+            return
         ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
         with queue.store.immediate():
             queue.store.run_many(REFUSED, ends)
+        self._is_buried = True
 
     def without_delivered(self, segment: Segment) -> Segment:
         """The segment less the changes that are known to have arrived, with the context rows beside them."""

@@ -309,3 +309,17 @@ def test_a_table_put_back_behind_a_killed_run_is_refused_though_the_frontier_is_
         desk.run()
     desk.resync(removes=True)
     assert ("delete", 1) in pairs(desk.sends())
+
+
+def test_a_newer_version_takes_along_a_delete_that_the_records_refuse(tmp_path: Path) -> None:
+    """As it does where the queue is there: what it stands in the way of must not go before it."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    dies = die_at(7)
+    desk.api = Api(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2], c=[7])
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    desk.write(d=[9])
+    assert ("delete", 1) in pairs(desk.sends())
