@@ -95,7 +95,12 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
         _owe(queue, ends)
     if sync.shape is Shape.MIRROR:
         remember_contents(queue, contents_told(told).items())
-    recovered = Recovered(told, replaces_rows=queue.replaces_rows, cut_off_at=cut_off_at)
+    recovered = Recovered(
+        told,
+        replaces_rows=queue.replaces_rows,
+        cut_off_at=cut_off_at,
+        frozen={unit.key for unit in frontier.units if unit.state == "claimed"},
+    )
     recovered.drop_delivered(queue)
     if runs:
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last

@@ -221,10 +221,16 @@ class Recovered:
     """The newest end of each key after the frontier, as the records tell it.
 
     `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
+    What was `frozen` had its turn before, so that it has arrived says nothing of deletes that are owed since.
     """
 
     def __init__(
-        self, ends: Collection[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
+        self,
+        ends: Collection[KeyEnd],
+        *,
+        replaces_rows: bool = False,
+        cut_off_at: Collection[int] = (),
+        frozen: Collection[str] = (),
     ) -> None:
         self._cut_off_at = frozenset(cut_off_at)
         self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
@@ -235,7 +241,7 @@ class Recovered:
         # a group of which a part was refused hasn't arrived
         refused = {end.sending for end in ends if end.status != SUCCEEDED}
         for end in ends:
-            if replaces_rows and end.change_type != ChangeType.DELETE:
+            if replaces_rows and end.change_type != ChangeType.DELETE and end.key not in frozen:
                 self._room_made = max(self._room_made, end.version)
             if end.status != SUCCEEDED:
                 self._refused[end.key] = max(

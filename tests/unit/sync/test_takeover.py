@@ -323,3 +323,23 @@ def test_a_newer_version_takes_along_a_delete_that_the_records_refuse(tmp_path: 
     desk.api = Api()
     desk.write(d=[9])
     assert ("delete", 1) in pairs(desk.sends())
+
+
+def test_a_delete_that_is_owed_again_outlives_rows_that_were_frozen_before(tmp_path: Path) -> None:
+    """They had their turn when it was dead, so their arrival doesn't say that it has gone."""
+    desk = KindDesk(tmp_path, "partition", batch_size=1)
+    desk.deliver(a=[1])
+    dies = die_at(2)
+    desk.api = Api(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2])
+    with pytest.raises(Killed):
+        desk.run()
+    desk.held = "paused"
+    desk.write(d=[9])
+    desk.run()
+    desk.held, desk.api = None, Api(die_at(1))
+    kill_twice(desk)
+    assert [("insert", 2), ("delete", 1), ("delete", 1)] == pairs(desk.api.take())
+    lose_queue(desk)
+    desk.api = Api()
+    assert [("delete", 1), ("insert", 9)] == pairs(desk.sends())
