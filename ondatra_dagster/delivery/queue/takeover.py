@@ -50,6 +50,16 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
 DOUBT = "update unit set tried = ?, rows = ? where id = ?"
 DELIVERED = "delete from unit where key = ? and version <= ?"
+# What arrived before the newest change was frozen in the frontier, which has it as tried; of a delete that
+# goes before its insert that tells less than both have come to.
+ARRIVED_BEFORE = """
+update unit set base = tried, tried = null
+where key = ? and version > ? and tried <> '' and state != 'claimed'
+"""
+LEFT_BEFORE = """
+update unit set base = '', tried = null
+where key = ? and version > ? and tried is not null and state != 'claimed'
+"""
 # no insert goes before the deletes of its version have ended; a dead one has a record
 ROOM_MADE = """
 delete from unit where phase = 0 and version <= ? and state != 'dead'
@@ -217,6 +227,11 @@ def contents_told(ends: Iterable[KeyEnd]) -> Mapping[str, int]:
     return {sending[0]: rows[sending] for sending in newest_last}
 
 
+def _place(end: KeyEnd) -> tuple[int, bool]:
+    """Its place among the ends of its key: of a row that goes and comes in one version it comes last."""
+    return end.version, end.change_type != ChangeType.DELETE
+
+
 class Recovered:
     """The newest end of each key after the frontier, as the records tell it.
 
@@ -235,7 +250,7 @@ class Recovered:
         self._cut_off_at = frozenset(cut_off_at)
         self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
         self._is_buried = False
-        self._delivered: dict[str, int] = {}
+        arrived: dict[str, KeyEnd] = {}
         self._refused: dict[str, KeyEnd] = {}
         self._room_made = -1  # up to which version deletes have ended, most of them without a record
         # a group of which a part was refused hasn't arrived
@@ -248,7 +263,9 @@ class Recovered:
                     end, self._refused.get(end.key, end), key=lambda end: end.version
                 )
             elif end.sending not in refused:
-                self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
+                arrived[end.key] = max(end, arrived.get(end.key, end), key=_place)
+        self._delivered = {key: end.version for key, end in arrived.items()}
+        self._gone = {key for key, end in arrived.items() if end.change_type == ChangeType.DELETE}
         self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
 
     def stops(self, *, after: int, upto: int) -> Sequence[int]:
@@ -269,9 +286,12 @@ class Recovered:
         return bool(self._delivered or self._refused)
 
     def drop_delivered(self, queue: Queue) -> None:
-        """Units whose newest change the API has acknowledged."""
+        """Units whose newest change the API has acknowledged; others go on from what it has."""
+        arrived = self._delivered.items()
         with queue.store.immediate():
-            queue.store.run_many(DELIVERED, self._delivered.items())
+            queue.store.run_many(DELIVERED, arrived)
+            queue.store.run_many(LEFT_BEFORE, [each for each in arrived if each[0] in self._gone])
+            queue.store.run_many(ARRIVED_BEFORE, [each for each in arrived if each[0] not in self._gone])
         self.drop_replaced(queue)
 
     def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:

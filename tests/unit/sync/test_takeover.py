@@ -343,3 +343,29 @@ def test_a_delete_that_is_owed_again_outlives_rows_that_were_frozen_before(tmp_p
     lose_queue(desk)
     desk.api = Api()
     assert [("delete", 1), ("insert", 9)] == pairs(desk.sends())
+
+
+FROM_ONE_TO_TWO = {
+    "merge": [("update_preimage", 1), ("update_postimage", 2)],
+    # the second one may have arrived, too
+    "tracked": [("delete", 1), ("delete", 2), ("insert", 2)],
+}
+
+
+@pytest.mark.parametrize("kind", FROM_ONE_TO_TWO)
+def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: str) -> None:
+    """A newer change waited beside it, so the frontier has both; to insert the row again would double it."""
+    desk = KindDesk(tmp_path, kind, batch_size=1)
+    desk.deliver(z=[9])
+    desk.write(a=[1])
+    desk.api = Api(die_at(1))
+    with pytest.raises(Killed):
+        desk.run()
+    desk.held = "paused"
+    desk.write(a=[2])
+    desk.run()
+    desk.held, desk.api = None, Api(die_at(2))
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    assert FROM_ONE_TO_TWO[kind] == pairs(desk.sends())
