@@ -8,13 +8,11 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.publication import open_runs
+from ondatra_dagster.delivery.queue.recovered import KeyEnd, Recovered, contents_told
 from ondatra_dagster.delivery.queue.removals import remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
-    KeyEnd,
-    Recovered,
-    contents_told,
     doubt,
     end_takeover,
     frontier_of,
