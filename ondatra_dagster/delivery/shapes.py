@@ -114,7 +114,9 @@ class Form(NamedTuple):
         return self.shape, self._folded_key if self.shape is Shape.VERSION else self._names
 
 
-def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.AbstractContextManager[Queue]:
+def open_queue_of(
+    kind: Kind, path: Path, *, batch_size: int, lock: Path | None = None
+) -> contextlib.AbstractContextManager[Queue]:
     """The queue at `path`, to be written; BusyError when another process does."""
     shape = shape_of(kind, batch_size=batch_size)
     return open_queue(
@@ -122,4 +124,5 @@ def open_queue_of(kind: Kind, path: Path, *, batch_size: int) -> contextlib.Abst
         shape=shape,
         replaces_rows=replaces_rows(kind, shape),
         is_whole_table=is_whole(kind, shape),
+        lock=lock,
     )

@@ -71,7 +71,7 @@ class _Pruning:
             self._remove(sync_id, old)
             return
         try:
-            with FileLock(sync.queue.with_suffix(".lock"), purpose="prunes records"):
+            with FileLock(sync.lock, purpose="prunes records"):
                 keep_sent(sync, self._tracking, through=old[-1])
                 self._remove(sync_id, old)
         except BusyError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ondatra_dagster.delivery.queue.states import lock_of
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.store.database import compact
@@ -14,7 +15,7 @@ from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.wording import count, size_of
 
 DATABASES, LOGS = "state_files", "logs"
-LOCKED_BESIDE = ("rates.sqlite",)  # and queues; the locks of all others are below locks/
+LOCKED_BESIDE = ("rates.sqlite",)  # the locks of all others are below locks/
 LONGEST_LOG_BYTES = 10_000_000
 
 
@@ -30,9 +31,14 @@ class StateFile(NamedTuple):
 def state_files(state: Path) -> Iterator[StateFile]:
     """Every SQLite file of ours that is there."""
     for path in sorted([*state.glob("*.sqlite"), *state.glob("queue/*.sqlite")]):
-        is_beside = path.parent != state or path.name in LOCKED_BESIDE
-        lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
-        yield StateFile(path, lock)
+        yield StateFile(path, _lock(state, path))
+
+
+def _lock(state: Path, path: Path) -> Path:
+    if path.parent != state:
+        return lock_of(path)
+    is_beside = path.name in LOCKED_BESIDE
+    return path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
 
 
 def compact_files(files: Iterable[StateFile]) -> Done:

@@ -7,20 +7,23 @@ from ondatra_dagster.delivery.finalizing import owe_rows, renew_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
+from ondatra_dagster.delivery.queue.publication import open_runs
+from ondatra_dagster.delivery.queue.recovered import KeyEnd, Recovered, contents_told
+from ondatra_dagster.delivery.queue.removals import remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
-    KeyEnd,
-    Recovered,
     doubt,
     end_takeover,
     frontier_of,
     is_taking_over,
     take_over,
 )
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.run_id import begun_at
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
 from ondatra_dagster.tracking.record import Delivered
@@ -32,21 +35,37 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    is_lost = queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, frontier)
+    is_lost = (
+        queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, sync, ports, frontier)
+    )
     if is_lost and frontier:
         refuse_form_of(frontier, sync, source)
-        take_over(queue, frontier, now=ports.clock())
+        take_over(queue, frontier, now=ports.clock(), recorded_upto=newest_run(sync, ports))
         renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
     settle_form(queue, sync, ports, source)
-    return _recover(queue, sync, ports, frontier) if is_lost and frontier else Recovered(())
+    return _recover(queue, sync, ports, source, frontier) if is_lost and frontier else Recovered(())
 
 
-def _is_older(queue: Queue, frontier: Frontier | None) -> bool:
-    return frontier is not None and (queue.meta("last_run") or BEFORE_ALL_RUNS) < frontier.run_id
+def is_older(queue: Queue, sync: Sync, ports: Ports) -> bool:
+    """Whether others have gone on since the queue was as it is: somebody has put back a copy of it."""
+    return _is_older(queue, sync, ports, ports.tracking.newest_frontier(sync.id))
+
+
+def _is_older(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> bool:
+    if frontier is None:
+        return False
+    known = queue.meta("last_run") or BEFORE_ALL_RUNS
+    # a run that goes on in it and has left its frontier is one that ended after the copy was made
+    return known < max(frontier.run_id, newest_run(sync, ports)) or frontier.run_id in open_runs(queue)
+
+
+def newest_run(sync: Sync, ports: Ports) -> str:
+    """The newest run that left a folder; empty where there is none. A bucket may hold other people's, too."""
+    return max(filter(begun_at, ports.tracking.runs(sync.id)), default="")
 
 
 def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
@@ -60,26 +79,35 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
         ports.tracking.write_frontier(before)
 
 
-def _recover(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier) -> Recovered:
+def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier) -> Recovered:
     """What the records of later runs say of the units that the frontier left."""
     named_since = queue.meta(NAMED_SINCE) or "" if sync.delivers_by_key else ""
     ends = list(ports.tracking.delivered_since(sync.id, frontier.run_id))
+    runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
+    told = [
+        _key_end(sync, end) for end in ends if end.table_id == frontier.table_id and end.run_id > named_since
+    ]
+    cut_off_at = [version for run in runs if (version := _sent_upto(sync, ports, run)) is not None]
+    _refuse_older_table(sync, source, max([*cut_off_at, *(end.version for end in told)], default=-1))
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
-    runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
+    if sync.shape is Shape.MIRROR:
+        remember_contents(queue, contents_told(told).items())
     recovered = Recovered(
-        [
-            KeyEnd(key_of(sync, end), end.table_version, end.status, end.status_message, end.change_type)
-            for end in ends
-            if end.table_id == frontier.table_id and end.run_id > named_since
-        ],
+        told,
         replaces_rows=queue.replaces_rows,
-        cut_off_at=[version for run in runs if (version := _sent_upto(sync, ports, run)) is not None],
+        cut_off_at=cut_off_at,
+        frozen={unit.key for unit in frontier.units if unit.state == "claimed"},
     )
     recovered.drop_delivered(queue)
     if runs:
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
     return recovered
+
+
+def _key_end(sync: Sync, end: Delivered) -> KeyEnd:
+    version, message = end.table_version, end.status_message
+    return KeyEnd(key_of(sync, end), version, end.status, message, end.change_type, end.run_id)
 
 
 def _sent_upto(sync: Sync, ports: Ports, run_id: str) -> int | None:
@@ -118,16 +146,20 @@ def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None
             f"the table of {sync.model.name} was made anew since {sync.id} last ran, so its rows can't be"
             f" compared with what the API holds; run `ondatra resync {sync.id}`"
         )
-    if source.version < queue.watermark:
-        raise ResyncNeededError(
-            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
-            f" version {queue.watermark}: it was put back; run `ondatra resync {sync.id}`"
-        )
+    _refuse_older_table(sync, source, queue.watermark)
     if NOTHING_ENQUEUED != queue.watermark < source.readable_from:
         raise ResyncNeededError(
             f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
             f" that and version {source.readable_from} was freed, which a newer state of {sync.id} had seen:"
             f" it was put back; run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_older_table(sync: Sync, source: SourceState, sent_upto: int) -> None:
+    if source.version < sent_upto:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
+            f" version {sent_upto}: it was put back; run `ondatra resync {sync.id}`"
         )
 
 
@@ -150,13 +182,14 @@ def known_address(queue: Queue, sync: Sync, ports: Ports) -> str:
 def take_in(queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: Recovered) -> None:
     """Bring the queue up to the table as it is, and end a takeover that was begun."""
     now = ports.clock()
+    recovered.bury_refused(queue, now)
     for upto in _stops(queue, sync, source, recovered):
         for segment in _segments(queue, sync, ports.feed, source, upto):
             _enqueue(queue, segment, recovered, now)
         if recovered.may_be_sent(upto):
             doubt(queue)
-    with queue.store.immediate():
         recovered.bury_refused(queue, now)
+    with queue.store.immediate():
         end_takeover(queue)
 
 
@@ -165,7 +198,7 @@ def _enqueue(queue: Queue, segment: Segment, recovered: Recovered, now: float) -
         enqueue(queue, segment, now=now)
         return
     enqueue(queue, recovered.without_delivered(segment), now=now)
-    recovered.drop_replaced(queue)
+    recovered.drop_replaced(queue, after=segment.after)
 
 
 def _stops(queue: Queue, sync: Sync, source: SourceState, recovered: Recovered) -> Sequence[int]:

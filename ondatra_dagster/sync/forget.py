@@ -14,7 +14,7 @@ def forget(sync: Sync, tracking: TrackingStore) -> None:
 
     BusyError when a run of the sync is at it.
     """
-    with FileLock(sync.queue.with_suffix(".lock"), purpose="forgets"):
+    with FileLock(sync.lock, purpose="forgets"):
         # first what a lost queue would be made of
         tracking.forget_frontiers(sync.id)
         for file in _files(sync):

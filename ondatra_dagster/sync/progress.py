@@ -28,7 +28,7 @@ def progress(
 
     One that was cut off has left the same in the queue, so what tells is whether its process is there.
     """
-    if not last_holder_lives(sync.queue.with_suffix(".lock")):
+    if not last_holder_lives(sync.lock):
         return None
     with looking_at(sync.queue) as store:
         if store is None:

@@ -48,9 +48,16 @@ class Publisher:
 
     def publish_due(self, *, now: float) -> None:
         """Write a file for each type that has enough rows, or has waited long enough."""
-        for kind, rows, oldest in publication.loose(self._queue, self._run_id):
-            if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS:
-                self._publish_next(kind)
+        due = {
+            kind
+            for kind, rows, oldest in publication.loose(self._queue, self._run_id)
+            if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS
+        }
+        if due and self._queue.replaces_rows:
+            # who finds rows recorded takes the deletes before them for done that no record says otherwise of
+            due.add(DELETED)
+        for kind in sorted(due):  # deletes first
+            self._publish_next(kind)
         left = publication.loose(self._queue, self._run_id)
         self._unpublished = sum(rows for _, rows, _ in left)
         self._due_at = min((oldest + FILE_AGE_SECONDS for _, _, oldest in left), default=math.inf)

@@ -11,6 +11,7 @@ from ondatra_dagster.changes import ChangeType, Segment
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
+from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
@@ -18,9 +19,16 @@ from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
 from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
-from ondatra_dagster.sync.cross_check import BEFORE_ALL_RUNS, cross_check, known_address, take_in
+from ondatra_dagster.sync.cross_check import (
+    BEFORE_ALL_RUNS,
+    cross_check,
+    known_address,
+    newest_run,
+    take_in,
+)
 from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.run_account import close_crashed_runs
 from ondatra_dagster.sync.sent import Sent
 from ondatra_dagster.sync.start import RESYNC
 from ondatra_dagster.sync.sync import Sync
@@ -69,37 +77,38 @@ class _Resync:
         self._only_adds = sync.model.kind.only_adds
         frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
         table_id = frontier.table_id if frontier else queue.meta("table_id")
-        self._is_elsewhere = known_address(queue, sync, ports) != (sync.config.base_url or "")
         self._is_another_table = table_id != source.table_id
         self._form = sync.form.over(source.columns)
         self._named_since = _named_since(queue, frontier, self._form, ports.tracking.runs(sync.id))
 
     def go(self, way: Way) -> int:
-        if self._is_elsewhere:
-            # what the records tell of so far is what another API holds
-            self._queue.set_meta("known_since", max(self._ports.tracking.runs(self._sync.id), default=""))
+        recovered = None if way.assume_delivered else self._recovered()
+        # what runs that were cut off had settled is what the API holds, too
+        close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assume_delivered:
             self._begin_anew(self._source.version, holds=self._contents())
             return 0
-        keys = self._by_queue()
-        if keys is None:
-            keys = self._by_records()
+        keys = self._by_queue(recovered) if recovered is not None else self._by_records()
         self._queue.set_meta(RESYNC, 1)
         return keys + (self._remove() if way.removes else 0)
 
-    def _by_queue(self) -> int | None:
-        """Where the queue knows what the API has."""
+    def _recovered(self) -> Recovered | None:
+        """What is known beside a queue that can be gone on from; None where there is no such queue."""
         try:
-            recovered = cross_check(self._queue, self._sync, self._ports, self._source)
+            return cross_check(self._queue, self._sync, self._ports, self._source)
         except ResyncNeededError:
             return None
+
+    def _by_queue(self, recovered: Recovered) -> int:
+        """Where the queue knows what the API has."""
         take_in(self._queue, self._sync, self._ports, self._source, recovered)
         return send_again(self._queue, self._content(), now=self._now, only_adds=self._only_adds)
 
     def _by_records(self) -> int:
         """Where only the records can tell, as far as they reach."""
-        sent = self._sent()
         with self._queue.store.immediate():
+            self._leave_old_address()
+            sent = self._sent()
             self._forget()
         is_held = None if self._only_adds else sent.holds
         keys = enqueue(self._queue, self._content(), now=self._now, is_held=is_held)
@@ -141,6 +150,7 @@ class _Resync:
     def _begin_anew(self, watermark: int, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.immediate():
             if holds is not None:
+                self._leave_old_address()
                 self._forget()
                 forget_contents(self._queue)
                 remember_contents(self._queue, holds.items())
@@ -153,11 +163,15 @@ class _Resync:
                 self._queue.forget_meta("invalid_watermark")
             take_form(self._queue, self._form, named_since=self._named_since)
 
+    def _leave_old_address(self) -> None:
+        """Where base_url is another now, what the records tell of so far is what another API holds."""
+        if known_address(self._queue, self._sync, self._ports) != (self._sync.config.base_url or ""):
+            self._queue.set_meta("known_since", newest_run(self._sync, self._ports))
+            forget_contents(self._queue)
+
     def _forget(self) -> None:
         for statement in FORGET:
             self._queue.store.run(statement)
-        if self._is_elsewhere:
-            forget_contents(self._queue)
 
 
 def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Collection[str]) -> str:
@@ -169,7 +183,9 @@ def _named_since(queue: Queue, frontier: Frontier | None, form: Form, runs: Coll
 def leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Let what was decided outlive the queue file, in place of what the last run left."""
     frontier = ports.tracking.newest_frontier(sync.id)
-    newest = max(frontier.run_id if frontier else "", queue.meta("last_run") or "", BEFORE_ALL_RUNS)
+    known = frontier.run_id if frontier else BEFORE_ALL_RUNS
+    # what any run has recorded until now says nothing beside it
+    newest = max(known, queue.meta("last_run") or "", newest_run(sync, ports))
     queue.set_meta("last_run", newest)
     left = frontier_of(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
     ports.tracking.write_frontier(left)

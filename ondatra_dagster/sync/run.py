@@ -9,10 +9,10 @@ from datetime import datetime
 
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import make_due
+from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
-from ondatra_dagster.delivery.queue.takeover import Recovered
 from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.sync.cross_check import cross_check, take_in
 from ondatra_dagster.sync.guard import look_at_removals

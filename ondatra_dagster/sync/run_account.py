@@ -15,9 +15,10 @@ from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.sync.cross_check import is_older, newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
-from ondatra_dagster.sync.run_id import begun_at, new_run_id
+from ondatra_dagster.sync.run_id import new_run_id
 from ondatra_dagster.sync.start import RESYNC, Start
 from ondatra_dagster.sync.summary import RunSummary, grid_of_ends
 from ondatra_dagster.sync.sync import Sync
@@ -27,7 +28,10 @@ from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Publish what runs that were cut off had settled, and note what that was."""
-    for run_id, about in publication.open_runs(queue).items():
+    runs = publication.open_runs(queue)
+    if runs and is_older(queue, sync, ports):
+        publication.forget_settled(queue)
+    for run_id, about in runs.items():
         _publisher(queue, sync, ports, run_id).publish_all()
         known = ports.tracking.metadata(sync.id, run_id)
         counts: Any = known and known.get("counts")
@@ -55,9 +59,8 @@ def note_refusal(start: Start, message: str) -> None:
 
 
 def _newest_run(start: Start) -> str | None:
-    """The newest one that anybody has left a trace of; a bucket may hold folders of other people, too."""
-    names = (*start.ports.tracking.runs(start.sync.id), start.queue.meta("last_run") or "")
-    return max(filter(begun_at, names), default=None)
+    """The newest one that anybody has left a trace of."""
+    return max(newest_run(start.sync, start.ports), start.queue.meta("last_run") or "") or None
 
 
 class RunAccount:

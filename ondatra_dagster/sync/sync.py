@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ondatra_dagster.delivery.push.push_config import PushConfig
-from ondatra_dagster.delivery.queue.states import pause_flag
+from ondatra_dagster.delivery.queue.states import lock_of, pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.shapes import Form, is_by_key, is_whole, open_queue_of, shape_of
 from ondatra_dagster.delivery.target import Shape
@@ -32,12 +32,18 @@ class Sync:
         return self.state / "queue" / f"{self.id}.sqlite"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that writes the queue."""
+        return lock_of(self.queue)
+
+    @property
     def journal(self) -> Path:
         return self.queue.with_suffix(".journal")
 
     def open_queue(self) -> AbstractContextManager[Queue]:
         """The sync's queue, to be written; BusyError when another process does."""
-        return open_queue_of(self.model.kind, self.queue, batch_size=self.config.push.batch_size)
+        size = self.config.push.batch_size
+        return open_queue_of(self.model.kind, self.queue, batch_size=size, lock=self.lock)
 
     @property
     def form(self) -> Form:

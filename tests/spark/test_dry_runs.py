@@ -108,7 +108,7 @@ def held_by_another_run(shop: SparkProject) -> Iterator[None]:
     """A run that is at every table and every queue: a dry one waits for nobody."""
     workspace = shop.workspace
     tables = [workspace.settings.state / "locks" / f"{model}.lock" for model in workspace.project.models]
-    queues = [sync.queue.with_suffix(".lock") for sync in workspace.syncs.values()]
+    queues = [sync.lock for sync in workspace.syncs.values()]
     with contextlib.ExitStack() as held:
         for path in (*tables, *queues):
             held.enter_context(FileLock(path, purpose="a run"))

@@ -58,12 +58,13 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
 
 def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
     """Go on with the jobs that another queue dumped, given by key; the caller has the transaction."""
-    batches: dict[str, dict[str, str | int | float]] = {}
+    batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
     for key, text in held:
         ((unit,),) = queue.store.rows(UNIT_OF_KEY, (key,))
         dumped = orjson.loads(text)
         lines = "\n".join([f"{unit} {line}" for line in dumped.pop("lines")])
-        batch = batches.setdefault(dumped["seed"], {**dumped, "units": 0})
+        # parts of a split batch share its seed, and each is a job of its own
+        batch = batches.setdefault((dumped["seed"], dumped["job"]), {**dumped, "units": 0})
         batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
         batch["units"] = int(batch["units"]) + 1
     queue.store.run_many(RESTORE, batches.values())

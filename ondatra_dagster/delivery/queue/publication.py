@@ -18,6 +18,7 @@ ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
 WRITE_FILES = "update run set files = ? where run_id = ?"
 FORGET_RUN = "delete from run where run_id = ?"
+FORGET_SETTLED = "delete from settled"
 LOOSE = "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
 LOOSE_BLOBS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
 CHOOSE = "update settled set file = ? where run_id = ? and type = ? and file is null and id <= ?"
@@ -57,6 +58,11 @@ def open_runs(queue: Queue) -> dict[str, str]:
 def end_run(queue: Queue, run_id: str) -> None:
     """All that the run left is published."""
     queue.store.run(FORGET_RUN, (run_id,))
+
+
+def forget_settled(queue: Queue) -> None:
+    """Somebody has published all that ended in the queue, and more: those files must stay as they are."""
+    queue.store.run(FORGET_SETTLED)
 
 
 def loose(queue: Queue, run_id: str) -> list[Loose]:

@@ -87,6 +87,11 @@ def pause_flag(queue: Path) -> Path:
     return queue.with_suffix(".paused")
 
 
+def lock_of(queue: Path) -> Path:
+    """What the process that writes a sync's queue holds; apart from it, so that both aren't lost at once."""
+    return queue.parent.parent / "locks" / queue.parent.name / f"{queue.stem}.lock"
+
+
 def look(store: Store, *, now: float) -> QueueState:
     """How an open queue stands."""
     meta: dict[str, Any] = dict(store.rows(META))

@@ -1,6 +1,6 @@
 """The queue file of one sync: its tables, and the few values that stand for the whole of it.
 
-One process writes it, which holds the lock beside it; the lock ends with its owner, so what a dead owner had
+One process writes it, which holds its lock; the lock ends with its owner, so what a dead owner had
 claimed is free at once. The verbs on the tables are the other modules of this package; states looks at a
 queue that another process may be writing.
 
@@ -176,14 +176,19 @@ class Queue:
 
 @contextlib.contextmanager
 def open_queue(
-    path: Path, *, shape: Shape, replaces_rows: bool = False, is_whole_table: bool = False
+    path: Path,
+    *,
+    shape: Shape,
+    replaces_rows: bool = False,
+    is_whole_table: bool = False,
+    lock: Path | None = None,
 ) -> Iterator[Queue]:
     """The queue file at `path`, this process being the one that writes it; BusyError when another is.
 
     Where new rows replace old ones, deletes go before inserts. The content of a whole table is a unit that no
-    key names.
+    key names. The lock is beside the file unless somebody says where.
     """
-    with FileLock(path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
+    with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
         yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
         store.checkpoint()
 

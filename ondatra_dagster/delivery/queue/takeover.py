@@ -1,17 +1,14 @@
 """What a queue leaves outside its file, and how a new file goes on from there when the old one is lost.
 
-Beside the frontier there are the records of runs that came after it: what they say was delivered isn't sent
-again, and what they say was refused is a dead letter again.
+What the records of runs that came after it tell is in recovered.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.changes import ChangeType, FeedPage, Segment
-from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier, FrontierUnit
+from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.claim import frozen_batches
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, phase, weight_of
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
@@ -22,7 +19,6 @@ from ondatra_dagster.delivery.queue.removals import (
     forget_contents,
     remember_contents,
 )
-from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import OWED, Queue, dump_layout
 from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
 
@@ -30,7 +26,8 @@ from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load
 NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED)
 CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
-TAKING_OVER = "taking_over"  # in the meta: the run whose frontier this queue is made of, until that is done
+# in the meta: the newest run of which frontier and records tell, until the queue knows all that they say
+TAKING_OVER = "taking_over"
 
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
@@ -47,25 +44,6 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 # what is claimed in a queue that is made of a frontier is in a job
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
 DOUBT = "update unit set tried = ?, rows = ? where id = ?"
-DELIVERED = "delete from unit where key = ? and version <= ?"
-# no insert goes before the deletes of its version have ended; a dead one has a record
-ROOM_MADE = """
-delete from unit where phase = 0 and version <= ? and state != 'dead'
-    and key not in (select value from json_each(?))
-"""
-REFUSED = """
-update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
-"""
-
-
-class KeyEnd(NamedTuple):
-    """How one delivery key stood at the end of a run that left no frontier."""
-
-    key: str
-    version: int
-    status: str
-    message: str | None
-    change_type: str
 
 
 def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> Frontier:
@@ -115,17 +93,18 @@ def _dump_tried(standing: Standing) -> str | None:
     return None if standing.tried is None else dump_image(standing.tried)
 
 
-def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
+def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: str = "") -> None:
     """Make the queue go on from a frontier, in place of whatever it says itself.
 
-    To be done again until end_takeover(): what the records say beside the frontier is in memory only.
+    To be done again until end_takeover(): what the records say beside the frontier, up to that run, is in
+    memory only.
     """
-    # a run that was cut off in the middle of it has still to be closed
-    past = () if is_taking_over(queue) else ("settled", "run")
+    in_jobs: list[tuple[str, str]] = []
+    # in one transaction: a queue that has the frontier's watermark without its units has nothing to do
     with queue.store.immediate():
-        for table in ("unit", "staged", "batch", "layout", *past):
+        for table in ("unit", "staged", "batch", "layout"):
             queue.store.run(f"delete from {table}")
-        queue.set_meta(TAKING_OVER, frontier.run_id)
+        queue.set_meta(TAKING_OVER, max(frontier.run_id, recorded_upto))
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
         queue.set_meta("base_url", frontier.base_url)
@@ -138,9 +117,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float) -> None:
         for name in NOTES:
             if name in frontier.notes:
                 queue.set_meta(name, frontier.notes[name])
-    queue.reload_layouts()
-    in_jobs: list[tuple[str, str]] = []
-    with queue.store.immediate():
+        queue.reload_layouts()
         queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now, in_jobs) for unit in frontier.units))
         restore_jobs(queue, in_jobs)
 
@@ -152,9 +129,9 @@ def is_taking_over(queue: Queue) -> bool:
 
 def end_takeover(queue: Queue) -> None:
     """The queue knows all that frontier and records say; the caller has the transaction."""
-    frontier = queue.meta(TAKING_OVER)
-    if frontier is not None:
-        queue.set_meta("last_run", max(queue.meta("last_run") or "", frontier))
+    newest = queue.meta(TAKING_OVER)
+    if newest is not None:
+        queue.set_meta("last_run", max(queue.meta("last_run") or "", newest))
         queue.forget_meta(TAKING_OVER)
 
 
@@ -201,79 +178,3 @@ def _doubted(
     known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
     known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
     return _dump_tried(known), weight(known, queue.shape, queue.layouts), unit
-
-
-class Recovered:
-    """The newest end of each key after the frontier, as the records tell it.
-
-    `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
-    """
-
-    def __init__(
-        self, ends: Iterable[KeyEnd], *, replaces_rows: bool = False, cut_off_at: Collection[int] = ()
-    ) -> None:
-        self._cut_off_at = frozenset(cut_off_at)
-        self._delivered: dict[str, int] = {}
-        self._refused: dict[str, KeyEnd] = {}
-        self._room_made = -1  # up to which version deletes have ended, most of them without a record
-        for end in ends:
-            if replaces_rows and end.change_type != ChangeType.DELETE:
-                self._room_made = max(self._room_made, end.version)
-            if end.status == SUCCEEDED:
-                self._delivered[end.key] = max(end.version, self._delivered.get(end.key, end.version))
-            else:
-                self._refused[end.key] = max(
-                    end, self._refused.get(end.key, end), key=lambda end: end.version
-                )
-
-        self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
-        # a group of which a part was refused hasn't arrived
-        for key, end in self._refused.items():
-            if end.version >= self._delivered.get(key, end.version + 1):
-                del self._delivered[key]
-
-    def stops(self, *, after: int, upto: int) -> Sequence[int]:
-        """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
-
-        A row that came before one and went after it may be at the API, though nobody has noted it.
-        """
-        told = [*self._delivered.values(), *(end.version for end in self._refused.values())]
-        first = [min(told)] if told and after == NOTHING_ENQUEUED else []
-        between = (version for version in (*self._cut_off_at, *first) if after < version < upto)
-        return [*sorted(set(between)), *([upto] if upto > after else [])]
-
-    def may_be_sent(self, version: int) -> bool:
-        """Whether a run was cut off that sent what the table had at this version."""
-        return version in self._cut_off_at
-
-    def __bool__(self) -> bool:
-        return bool(self._delivered or self._refused)
-
-    def drop_delivered(self, queue: Queue) -> None:
-        """Units whose newest change the API has acknowledged."""
-        with queue.store.immediate():
-            queue.store.run_many(DELIVERED, self._delivered.items())
-        self.drop_replaced(queue)
-
-    def drop_replaced(self, queue: Queue) -> None:
-        """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
-
-        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record.
-        """
-        queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
-
-    def bury_refused(self, queue: Queue, now: float) -> None:
-        """Units whose newest change the API has refused; to be called when their changes are enqueued."""
-        ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
-        with queue.store.immediate():
-            queue.store.run_many(REFUSED, ends)
-
-    def without_delivered(self, segment: Segment) -> Segment:
-        """The segment less the changes that are known to have arrived, with the context rows beside them."""
-        return segment._replace(pages=(self._page(page) for page in segment.pages))
-
-    def _page(self, page: FeedPage) -> FeedPage:
-        arrived = self._delivered
-        return page._replace(
-            changes=[change for change in page.changes if change.version > arrived.get(change.key, -1)]
-        )

@@ -137,7 +137,7 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
     before = history.run("sync.crm", run_id or "")
     assert before
     history.begin(dataclasses.replace(before, result=Result.RUNNING, ended_at=None))
-    lock = shop.workspace.sync("sync.crm").queue.with_suffix(".lock")
+    lock = shop.workspace.sync("sync.crm").lock
     lock.write_text("process 999999999 (delivers)")
     look = Reader(ProjectReader(shop.root))
     told = look("/")

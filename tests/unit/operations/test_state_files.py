@@ -37,7 +37,7 @@ def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
     """A delivery goes on; the next time is tomorrow."""
     size = grown(tmp_path / "queue" / "sync.crm.sqlite")
     grown(tmp_path / "history.sqlite")
-    locks = [tmp_path / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
+    locks = [tmp_path / "locks" / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
     with FileLock(locks[0], purpose="delivers"), FileLock(locks[1], purpose="writing history"):
         done = compact_files(state_files(tmp_path))
     assert (0, 2, 0) == (done.counts["files"], done.counts["busy"], done.counts["bytes"])

@@ -40,7 +40,7 @@ def test_a_run_whose_process_is_gone_does_not_go_on(desk) -> None:
     desk.api.dies = KeyboardInterrupt()
     with contextlib.suppress(KeyboardInterrupt):
         desk.run()
-    lock = desk.sync.queue.with_suffix(".lock")
+    lock = desk.sync.lock
     assert progress(desk.sync, desk.tracking) is not None  # this process is there
     lock.write_text("process 999999999 (delivers)")
     assert progress(desk.sync, desk.tracking) is None

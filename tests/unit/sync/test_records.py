@@ -10,11 +10,12 @@ from support.places import Place
 from ondatra_dagster.changes import ChangeType, Column, Layout
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.publication import FILE_ROWS
-from ondatra_dagster.delivery.queue.settled import UPDATED, Attempt, SettledRow, keep_settled
+from ondatra_dagster.delivery.queue.settled import DELETED, UPDATED, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.tracking.record import SCHEMA, Operation
+from ondatra_dagster.tracking.store import TrackingStore
 
 RUN = "20261118T120102Z-aaaaaa"
 FOLDER = f"sync_tracking_datasets/1/sync.crm/{RUN}"
@@ -127,3 +128,18 @@ def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(at: Place, tmp
     assert [] == reader.wrong
     assert {FILE_ROWS, 2 * FILE_ROWS, 3 * FILE_ROWS, ROWS} <= set(reader.seen)
     assert sorted(reader.seen) == reader.seen
+
+
+def test_a_refused_delete_is_published_before_the_rows_that_came_after_it(tmp_path: Path) -> None:
+    """Who goes on from the records of a killed run takes it for done when they have only those rows."""
+    tracking = TrackingStore(str(tmp_path / "tracking"))
+    with open_queue(tmp_path / "queue.sqlite", shape=Shape.ROW, replaces_rows=True) as queue:
+        layout = queue.layout_id(Layout((Column("id", "bigint"),)))
+        publication.begin_run(queue, RUN, "{}")
+        refused = SettledRow("1", 1, ChangeType.DELETE, 2, "rejected", "locked", layout, "[1]")
+        came = SettledRow("2", 2, ChangeType.INSERT, 2, "succeeded", None, layout, "[2]")
+        keep_settled(queue, DELETED, [refused], ATTEMPT)
+        keep_settled(queue, UPDATED, [came] * FILE_ROWS, ATTEMPT)
+        publisher = Publisher(queue, tracking, sync_id="sync.crm", run_id=RUN, operation=Operation.UPSERT)
+        publisher.note(FILE_ROWS + 1, now=ATTEMPT.ended_at)
+    assert [(DELETED, 0), (UPDATED, 0)] == tracking.record_files("sync.crm", RUN)

@@ -7,8 +7,6 @@ import pytest
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.letters import replay
 from ondatra_dagster.delivery.queue.states import queue_state
-from ondatra_dagster.delivery.queue.tables import open_queue
-from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, WarehouseError
 from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.summary import Cell
@@ -351,7 +349,7 @@ def test_what_can_not_be_compared_is_not_sent(desk, change, why):
 def test_two_runs_at_once_send_each_row_once(desk):
     """A click in the UI beside a run in a shell is no accident."""
     desk.contacts.write(a1="Ada")
-    with open_queue(desk.sync.queue, shape=Shape.ROW):
+    with desk.sync.open_queue():
         summary = desk.run()
     assert not summary.has_done_something
     assert "is held by process" in summary.message

@@ -1,0 +1,158 @@
+"""What the records of runs after a frontier tell of the units that a new queue is made of.
+
+What they say was delivered isn't sent again, and what they say was refused is a dead letter again. How a
+queue is made of a frontier is in takeover.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.changes import ChangeType, FeedPage, Segment
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
+from ondatra_dagster.delivery.queue.tables import Queue
+
+DELIVERED = "delete from unit where key = ? and version <= ?"
+# What arrived before the newest change was frozen in the frontier, which has it as tried; of a delete that
+# goes before its insert that tells less than both have come to.
+ARRIVED_BEFORE = """
+update unit set base = tried, tried = null
+where key = ? and version > ? and tried <> '' and state != 'claimed'
+"""
+LEFT_BEFORE = """
+update unit set base = '', tried = null
+where key = ? and version > ? and tried is not null and state != 'claimed'
+"""
+# no insert goes before the deletes of its version have ended; a dead one has a record
+ROOM_MADE = """
+delete from unit where phase = 0 and version <= ? and state != 'dead'
+    and key not in (select value from json_each(?))
+"""
+REFUSED = """
+update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
+"""
+
+
+class KeyEnd(NamedTuple):
+    """How one delivery key stood at the end of a run that left no frontier."""
+
+    key: str
+    version: int
+    status: str
+    message: str | None
+    change_type: str
+    run_id: str = ""
+
+    @property
+    def sending(self) -> tuple[str, str, int]:
+        """What it has in common with the other rows that went out with it."""
+        return self.key, self.run_id, self.version
+
+
+def contents_told(ends: Iterable[KeyEnd]) -> Mapping[str, int]:
+    """How many rows the API has of each mirror by these ends; of one that was empty there is no record."""
+    rows = Counter(end.sending for end in ends if end.status == SUCCEEDED)
+    newest_last = sorted(rows, key=lambda sending: sending[1:])
+    return {sending[0]: rows[sending] for sending in newest_last}
+
+
+def _place(end: KeyEnd) -> tuple[int, bool]:
+    """Its place among the ends of its key: of a row that goes and comes in one version it comes last."""
+    return end.version, end.change_type != ChangeType.DELETE
+
+
+class Recovered:
+    """The newest end of each key after the frontier, as the records tell it.
+
+    `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
+    What was `frozen` had its turn before, so that it has arrived says nothing of deletes that are owed since.
+    """
+
+    def __init__(
+        self,
+        ends: Collection[KeyEnd],
+        *,
+        replaces_rows: bool = False,
+        cut_off_at: Collection[int] = (),
+        frozen: Collection[str] = (),
+    ) -> None:
+        self._cut_off_at = frozenset(cut_off_at)
+        self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
+        self._is_buried = False
+        arrived: dict[str, KeyEnd] = {}
+        self._refused: dict[str, KeyEnd] = {}
+        self._room_made = -1  # up to which version deletes have ended, most of them without a record
+        # a group of which a part was refused hasn't arrived
+        refused = {end.sending for end in ends if end.status != SUCCEEDED}
+        for end in ends:
+            if replaces_rows and end.change_type != ChangeType.DELETE and end.key not in frozen:
+                self._room_made = max(self._room_made, end.version)
+            if end.status != SUCCEEDED:
+                self._refused[end.key] = max(
+                    end, self._refused.get(end.key, end), key=lambda end: end.version
+                )
+            elif end.sending not in refused:
+                arrived[end.key] = max(end, arrived.get(end.key, end), key=_place)
+        self._delivered = {key: end.version for key, end in arrived.items()}
+        self._gone = {key for key, end in arrived.items() if end.change_type == ChangeType.DELETE}
+        self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
+
+    def stops(self, *, after: int, upto: int) -> Sequence[int]:
+        """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
+
+        A row that came before one and went after it may be at the API, though nobody has noted it.
+        """
+        told = [*self._delivered.values(), *(end.version for end in self._refused.values())]
+        first = [min(told)] if told and after == NOTHING_ENQUEUED else []
+        between = (version for version in (*self._cut_off_at, *first) if after < version < upto)
+        return [*sorted(set(between)), *([upto] if upto > after else [])]
+
+    def may_be_sent(self, version: int) -> bool:
+        """Whether a run was cut off that sent what the table had at this version."""
+        return version in self._cut_off_at
+
+    def __bool__(self) -> bool:
+        return bool(self._delivered or self._refused)
+
+    def drop_delivered(self, queue: Queue) -> None:
+        """Units whose newest change the API has acknowledged; others go on from what it has."""
+        arrived = self._delivered.items()
+        with queue.store.immediate():
+            queue.store.run_many(DELIVERED, arrived)
+            queue.store.run_many(LEFT_BEFORE, [each for each in arrived if each[0] in self._gone])
+            queue.store.run_many(ARRIVED_BEFORE, [each for each in arrived if each[0] not in self._gone])
+        self.drop_replaced(queue)
+
+    def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
+        """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
+
+        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record. With
+        changes `after` all that the records tell of none of them comes, but dead deletes are owed again.
+        """
+        if after < self._room_made:
+            queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
+
+    def bury_refused(self, queue: Queue, now: float) -> None:
+        """Units whose newest change the API has refused, once all that the records know of is enqueued.
+
+        To be called until then; what is enqueued later takes dead ones along, as ever.
+        """
+        if self._is_buried or queue.watermark < self._known_upto:
+            return
+        ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
+        with queue.store.immediate():
+            queue.store.run_many(REFUSED, ends)
+        self._is_buried = True
+
+    def without_delivered(self, segment: Segment) -> Segment:
+        """The segment less the changes that are known to have arrived, with the context rows beside them."""
+        return segment._replace(pages=(self._page(page) for page in segment.pages))
+
+    def _page(self, page: FeedPage) -> FeedPage:
+        arrived = self._delivered
+        return page._replace(
+            changes=[change for change in page.changes if change.version > arrived.get(change.key, -1)]
+        )
