@@ -45,6 +45,18 @@ def test_what_the_table_no_longer_has_goes_where_that_is_asked_for(
     assert held == set(api.contacts())
 
 
+def test_a_renamed_model_keeps_its_sync(shop: Shop, ondatra: Terminal, api: DemoApi, delivered: int) -> None:
+    """Its table is another, so it asks; by its @sync_id it finds what the API was sent."""
+    old = shop.root / "models" / "sync" / "crm.sql"
+    old.with_name("people.sql").write_text(f"-- @sync_id: sync.crm\n{old.read_text()}")
+    old.unlink()
+    said = ondatra.run(shop)
+    assert (1, True) == (said.code, "the table of sync.people was made anew since sync.crm last" in said.err)
+    assert 0 == ondatra("resync", "sync.crm", shop=shop).code
+    assert ["PATCH", "PATCH"] == [call.method for call in api.calls[delivered:]]
+    assert 3 == len(ondatra("history", "sync.crm", "--json").objects)
+
+
 def test_a_resync_looks_at_no_model(shop: Shop, ondatra: Terminal, api: DemoApi, delivered: int) -> None:
     """The table of one that its model reads may be gone."""
     shutil.rmtree(shop.root / ".ondatra" / "warehouse" / "raw")

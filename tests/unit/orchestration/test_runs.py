@@ -1,5 +1,6 @@
 """Dagster runs over real assets, IO managers, queues and push functions; only the tables are plain Python."""
 
+import json
 from collections.abc import Callable
 
 import dagster as dg
@@ -422,6 +423,22 @@ def test_sinks_that_are_not_on_send_nothing(
     monkeypatch.delenv("ONDATRA_SINKS")
     materialize(shop)
     assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_records_are_kept_where_and_under_whom_the_settings_say(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """Many projects keep theirs in one place."""
+    (shop.root / "pyproject.toml").write_text(
+        '[tool.ondatra]\ntracking = "records"\norganization = "acme"\nworkspace = "shop"\n'
+    )
+    materialize(shop)
+    (metadata,) = shop.root.glob("records/sync_tracking_datasets/acme/sync.crm/*/metadata.json")
+    told = json.loads(metadata.read_text())
+    assert ("acme", "shop") == (told["organization_id"], told["workspace_id"])
+    facts = {"source_objects.parquet", "destinations.parquet", "destination_objects.parquet"}
+    assert facts == {path.name for path in shop.root.glob("records/metadata/acme/*.parquet")}
+    assert not (shop.root / ".ondatra" / "tracking").exists()
 
 
 def test_a_sync_leads_to_the_records_page(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
