@@ -1,5 +1,7 @@
 """What users can write or call is in the docs: a word that isn't documented doesn't exist for them."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ondatra_dagster.project.settings.setting_values import READERS
 from ondatra_dagster.sync.verdicts import JUDGES
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(ROOT.glob("docs/*.md"))
 
 
 def page(name: str) -> str:
@@ -42,6 +45,23 @@ def test_every_command_is_described_and_has_help(command):
     assert cli.get_command(None, command).help
 
 
+FLAGS = sorted(
+    {
+        flag
+        for command in cli.list_commands(None)
+        for option in cli.get_command(None, command).params
+        for flag in option.opts
+        if flag.startswith("--")
+    }
+)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_is_described(flag):
+    """`--help` has it for who knows the command already."""
+    assert any(re.search(rf"`[^`]*{flag}\b", file.read_text(encoding="utf-8")) for file in PAGES)
+
+
 @pytest.mark.parametrize("key", [*API_KEYS, *PUSH_KEYS])
 def test_every_key_of_an_api_is_described(key):
     assert f"`{key}`" in page("docs/push-functions.md")
@@ -63,7 +83,13 @@ def test_every_check_is_described(check):
     assert f"| `{check}` |" in page("docs/operations.md")
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.glob("docs/*.md")), ids=lambda file: file.name)
+def test_a_word_stands_once_in_the_glossary():
+    """Two meanings of one word is what it is there to keep out."""
+    words = re.findall(r"^\| ([a-z ]+) \|", page("docs/glossary.md"), re.MULTILINE)
+    assert [] == [word for word, times in Counter(words).items() if times > 1]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_every_page_is_reached_from_the_readme(file):
     assert f"(docs/{file.name})" in page("README.md")
 

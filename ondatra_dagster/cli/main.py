@@ -5,11 +5,15 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ondatra_dagster.cli.error_log import open_error_log
 from ondatra_dagster.errors import OndatraError, SelectionError
+
+if TYPE_CHECKING:
+    from ondatra_dagster.orchestration.opening import OpenEngine
 
 VERBS = (
     *("dead", "events", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records"),
@@ -44,10 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code_of(arguments))
 
 
-def code_of(arguments: Sequence[str] | None = None) -> int:
-    """0: all went well; 1: something didn't; 2: wrong invocation. An error is a sentence on stderr."""
+def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | None" = None) -> int:
+    """0: all went well; 1: something didn't; 2: wrong invocation. An error is a sentence on stderr.
+
+    Verbs that work with tables open them by `opened`; where nothing is said, with Spark.
+    """
     try:
-        code = cli.main(arguments, prog_name="ondatra", standalone_mode=False)
+        code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -18,7 +18,9 @@ from ondatra_dagster.wording import count
 @click.option("--assume-delivered", is_flag=True, help="Send nothing: the API has the table as it is now.")
 @click.option("--deletes", is_flag=True, help="Also delete what was sent and the table no longer has.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a line on stdout.")
+@click.pass_obj
 def command(
+    opened: OpenEngine | None,
     sync: str,
     assume_delivered: bool,  # noqa: FBT001 - click calls it by name
     deletes: bool,  # noqa: FBT001
@@ -30,17 +32,10 @@ def command(
     workspace = open_workspace()
     chosen = workspace.sync(sync)
     way = Way(assume_delivered=assume_delivered, removes=deletes)
-    return resync(workspace, chosen, way, as_json=as_json)
+    return _resync(workspace, chosen, way, as_json=as_json, opened=opened or open_engine)
 
 
-def resync(
-    workspace: Workspace,
-    sync: Sync,
-    way: Way,
-    *,
-    as_json: bool,
-    opened: OpenEngine = open_engine,
-) -> int:
+def _resync(workspace: Workspace, sync: Sync, way: Way, *, as_json: bool, opened: OpenEngine) -> int:
     """Fill the queue anew and deliver it; the exit code."""
     with opened(workspace) as engine:
         feed = engine.tables.feed(sync)

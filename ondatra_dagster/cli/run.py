@@ -41,7 +41,9 @@ TRIGGER = "ondatra run"
     help="Let this sync remove more than its @max_deletes; may be given more than once.",
 )
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
+@click.pass_obj
 def command(
+    opened: OpenEngine | None,
     selection: tuple[str, ...],
     is_full: bool,  # noqa: FBT001 - click calls it by name
     is_dry: bool,  # noqa: FBT001
@@ -61,7 +63,8 @@ def command(
     for sync_id in allowed:
         if why := _lets_nothing_go(workspace, plan, sync_id):
             say(f"--allow-deletes {sync_id} lets nothing go: {why}")
-    return run(workspace, plan, as_json=as_json, allow_deletes=allowed, is_dry=is_dry)
+    opened = opened or open_engine
+    return run(workspace, plan, as_json=as_json, allow_deletes=allowed, opened=opened, is_dry=is_dry)
 
 
 def make_plan(

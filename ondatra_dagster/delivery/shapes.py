@@ -72,6 +72,11 @@ class Form(NamedTuple):
     def is_whole_table(self) -> bool:
         return is_whole(KINDS[self.kind], self.shape)
 
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether a unit is all rows of a key: whoever sees a few of them doesn't see the unit."""
+        return self.shape in (Shape.GROUP, Shape.MIRROR) and not self.is_whole_table
+
     def names_as(self, other: Self) -> bool:
         """Whether both have the same name for what a unit is of."""
         return self._names == other._names and not (self._names and self._spells_otherwise(other))

@@ -12,7 +12,12 @@ from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
-from ondatra_dagster.planning.delta_log import read_table_state, table_path
+from ondatra_dagster.planning.delta_log import (
+    is_changed_by_another,
+    read_table_state,
+    table_path,
+    warehouse_path,
+)
 from ondatra_dagster.planning.table_past import readable_from
 from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.forecast import Forecast
@@ -90,6 +95,9 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         history=workspace.history,
         hold=lambda: hold(sync, settings),
         may_ask=settings.sinks == "on",
+        has_old_changes=lambda after: is_changed_by_another(
+            warehouse_path(settings, sync.model.id), after=after, definition=sync.model.definition
+        ),
         clock=workspace.clock,
     )
 

@@ -130,6 +130,17 @@ def commit_notes(table: str | Path) -> Iterator[str]:
             yield note
 
 
+def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> bool:
+    """Whether a commit after that version changed rows, and notes another definition than this one."""
+    log = open_log(table)
+    for version in itertools.takewhile(lambda version: version > after, commits_among(log.names())):
+        commit = read_commit(log, version)
+        note = CommitNote.load(commit.get("commitInfo", {}).get("userMetadata"))
+        if commit["changes_rows"] and note and note.definition != definition:
+            return True
+    return False
+
+
 def last_transaction(table: str | Path, numbering: str) -> int | None:
     """The number of the newest transaction of that numbering in the table; None when it has none.
 

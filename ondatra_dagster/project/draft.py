@@ -83,14 +83,15 @@ def _late_headers(draft: Draft) -> Iterator[Problem]:
 def _column_problems(draft: Draft) -> Iterator[Problem]:
     """Columns that a table can't have, as far as the query's text shows them."""
     seen: set[str] = set()
+    how = " with AS" if draft.header.kind.has_query else ""
     for name, line in draft.columns.columns:
         if is_reserved(name):
-            yield draft.problem(line, f"a column can't be called {name!r}", "rename it with AS")
+            yield draft.problem(line, f"a column can't be called {name!r}", f"rename it{how}")
         elif name.casefold() in draft.header.kind.own_columns:
             what = f"kind {draft.header.kind.name} has a column {name!r} of its own"
-            yield draft.problem(line, what, "rename it with AS")
+            yield draft.problem(line, what, f"rename it{how}")
         elif name.casefold() in seen:
-            yield draft.problem(line, f"column {name!r} comes twice", "rename one of them with AS")
+            yield draft.problem(line, f"column {name!r} comes twice", f"rename one of them{how}")
         seen.add(name.casefold())
 
 
@@ -109,7 +110,7 @@ def _unknown_columns(draft: Draft) -> Iterator[Problem]:
 def _incremental_problems(draft: Draft) -> Iterator[Problem]:
     """@incremental and {{ last_value }} need each other."""
     places, incremental = draft.query.last_values, draft.header.incremental
-    if incremental and not places:
+    if incremental and not places and draft.header.kind.takes_incremental:
         what = "@incremental is there, but the query doesn't use {{ last_value }}"
         remedy = f"add WHERE {incremental.column} >= {{{{ last_value }}}}"
         yield draft.header_problem(draft.header.incremental_line, what, remedy)

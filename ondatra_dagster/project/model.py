@@ -148,6 +148,7 @@ class EventColumn:
     type: str  # as Spark spells it
     of: EventType
     is_required: bool = False
+    line: int = dataclasses.field(default=1, compare=False)  # within the definitions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

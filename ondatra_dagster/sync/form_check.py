@@ -5,7 +5,7 @@ A dead letter is a unit, too: a replay would send it, and a newer change of its 
 
 from collections.abc import Collection
 
-from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE, Left, known_form, take_form, units_left
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.shapes import Form
@@ -21,6 +21,7 @@ def settle_form(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     if known == form:
         return
     _refuse_another(queue, sync.id, form)
+    _refuse_unseen(queue, sync, ports, form)
     since = named_since(known, queue.meta(NAMED_SINCE) or "", form, ports.tracking.runs(sync.id))
     with queue.store.immediate():
         take_form(queue, form, named_since=since)
@@ -35,6 +36,19 @@ def _refuse_another(queue: Queue, sync_id: str, form: Form) -> None:
     known = known_form(queue)
     if known and not known.has_units_of(form):
         _refuse(units_left(queue), known, sync_id, form)
+
+
+def _refuse_unseen(queue: Queue, sync: Sync, ports: Ports, form: Form) -> None:
+    """The same of changes that aren't in the queue yet: of a group they may be a few rows, of many."""
+    known, watermark = known_form(queue), queue.watermark
+    if known is None or known.has_units_of(form) or not form.has_many_rows or watermark == NOTHING_ENQUEUED:
+        return
+    if ports.has_old_changes(watermark):
+        raise ResyncNeededError(
+            f"{sync.id} has {form.told_beside(known)} now, and hasn't seen yet what {sync.model.name} changed"
+            f" while it had {known.told_beside(form)}: that can't go out otherwise;"
+            f" run `ondatra resync {sync.id}`"
+        )
 
 
 def refuse_form_of(frontier: Frontier, sync: Sync, source: SourceState) -> None:

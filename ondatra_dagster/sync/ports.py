@@ -46,6 +46,8 @@ class Ports:
     history: History
     hold: Callable[[], str | None] = lambda: None  # why nothing is sent now; a run asks again
     may_ask: bool = True  # about open jobs, also while nothing is sent
+    # whether another definition of the model changed rows after that version
+    has_old_changes: Callable[[int], bool] = lambda _: False
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)

@@ -1,15 +1,19 @@
 """A full refresh computes anew into the same table: equal rows stay, under their rowids."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from support.model_tables import QUERIED, ModelTables, a_model, values
+from support.spark_project import SparkProject
 
 from ondatra_dagster.changes import Column
+from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.altered_table import AlteredTable
 from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS
+from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -148,6 +152,60 @@ def test_a_new_key_may_be_a_new_column(lake: ModelTables) -> None:
     model = a_model("merge", values("1, 'a'", "2, 'b'"))
     lake.write(model, is_full=True)
     assert {(1, "a"), (2, "b")} == set(rowids(lake, model))
+
+
+LINES = "SELECT line, invoice, amount FROM csv.`data/lines.csv` WITH ('header' = 'true')\n"
+ROWS = "-- @kind: merge\n-- @unique_key: line\n-- @sink: erp\n" + LINES
+GROUPS = "-- @kind: tracked\n-- @group_key: invoice\n-- @sink: erp\n" + LINES
+ERP = """
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: "ok" for row in rows}
+"""
+COLUMNS = ("line", "invoice", "amount")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
+    """An invoice of two lines, which the ERP has, and its model no longer of rows but of invoices."""
+    shop = SparkProject(tmp_path / "shop", shared_warehouse.session)
+    shop.write({"pyproject.toml": "[tool.ondatra]\n", "lib/erp.star": ERP, "models/m/lines.sql": ROWS})
+    shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "20")])
+    assert 0 == shop.run()
+    shop.write({"models/m/lines.sql": GROUPS})
+    return shop
+
+
+def sent(shop: SparkProject) -> list[tuple[str, str]]:
+    """Every record, but for those of the first run."""
+    ends = shop.workspace.tracking.delivered_since("m.lines", None)
+    return [(end.identifier, end.change_type) for end in ends][2:]
+
+
+def test_rows_become_groups_without_being_sent_again(shop: SparkProject) -> None:
+    """The ERP has them; and from then on an invoice goes whole."""
+    assert 0 == shop.run(is_full=True)
+    assert [] == sent(shop)
+    shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "21")])
+    assert 0 == shop.run()
+    assert [("a", "insert")] * 2 == sent(shop)
+
+
+def test_a_change_that_no_sync_has_seen_is_not_sent_as_a_part_of_its_group(
+    shop: SparkProject, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sinks were off for a while: to the ERP an invoice of one line would be the invoice."""
+    shop.write({"models/m/lines.sql": ROWS})
+    shop.write_rows("lines", COLUMNS, [("1", "a", "10"), ("2", "a", "21")])
+    monkeypatch.setenv("ONDATRA_SINKS", "off")
+    assert 0 == shop.run()
+    monkeypatch.delenv("ONDATRA_SINKS")
+    shop.write({"models/m/lines.sql": GROUPS})
+    assert (1, 1) == (shop.run(is_full=True), shop.run())
+    assert "hasn't seen yet what m.lines changed while it had kind merge" in capfd.readouterr().err
+    assert [] == sent(shop)
+    monkeypatch.chdir(shop.root)
+    assert 0 == code_of(["resync", "m.lines"], opened=shop.opened)
+    assert [("a", "insert")] * 2 == sent(shop)
 
 
 @pytest.mark.parametrize("new", ["scd2", "tracked", "partition"])

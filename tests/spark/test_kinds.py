@@ -4,6 +4,7 @@ import pytest
 from support.model_tables import QUERIED, ModelTables, a_model, values
 
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.delta_log import invalid_path, read_table_state
 from ondatra_dagster.project.kinds import KINDS
 
 pytestmark = pytest.mark.spark
@@ -126,6 +127,25 @@ def test_a_write_is_one_commit_with_its_note(lake: ModelTables, kind: str) -> No
         state.note.inputs,
         state.note.rows,
     )
+
+
+PROPERTIES = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.columnMapping.mode": "name",
+    "delta.logRetentionDuration": "interval 3650 days",
+    "delta.deletedFileRetentionDuration": "interval 3650 days",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_tells_its_changes_and_keeps_them(lake: ModelTables, kind: str) -> None:
+    """A feed is as old as its slowest reader; Delta by itself lets go of it after a week."""
+    query = "select cast(null as int) as id, 'a' as name"  # which a kind with a key sets aside
+    model = a_model(kind, query if KINDS[kind].has_query else f"{query} where false")
+    lake.write(model)
+    tables = [lake.state(model), read_table_state(invalid_path(lake.path(model)))]
+    found = [{name: table.properties.get(name) for name in PROPERTIES} for table in tables if table]
+    assert [PROPERTIES] * (2 if KINDS[kind].checks_nulls else 1) == found
 
 
 @pytest.mark.parametrize("kind", QUERIED)

@@ -573,7 +573,22 @@ BROKEN = (
     model(
         "events with a column twice",
         "-- @kind: events\nid STRING,\nID STRING\n",
-        "models/a/b.sql:2: column 'ID' comes twice; rename one of them with AS",
+        "models/a/b.sql:3: column 'ID' comes twice; rename one of them",
+    ),
+    model(
+        "events with a column that all events have",
+        "-- @kind: events\nid STRING,\n\n_extra STRING\n",
+        "models/a/b.sql:4: kind events has a column '_extra' of its own; rename it",
+    ),
+    model(
+        "events with a column of Delta's",
+        "-- @kind: events\nid STRING, day DATE,\n_change_type STRING\n",
+        "models/a/b.sql:3: a column can't be called '_change_type'; rename it",
+    ),
+    model(
+        "events that can't be incremental",
+        "-- @kind: events\n-- @incremental: id\nid STRING\n",
+        "models/a/b.sql:2: kind events can't be incremental; remove it, or choose kind append or merge",
     ),
     model(
         "a name without its value",

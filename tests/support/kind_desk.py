@@ -65,6 +65,7 @@ class KindDesk:
     api: Api = dataclasses.field(default_factory=Api)
     now: float = 1_800_000_000.0
     held: str | None = None  # why nothing is sent
+    old_upto: int = -1  # the version up to which another definition of the model wrote
     table: KindTable = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +118,7 @@ class KindDesk:
             tracking=self.tracking,
             history=History(self.state / "history.sqlite"),
             hold=lambda: self.held,
+            has_old_changes=lambda after: after < self.old_upto,
             clock=lambda: self.now,
             random=random.Random(7),
         )

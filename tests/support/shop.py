@@ -8,6 +8,8 @@ import copy
 import csv
 import dataclasses
 import itertools
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,10 +138,11 @@ class PlainTable:
     feed: list[Change] = dataclasses.field(default_factory=list)
     version: int = -1
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    before: int = 0  # how many tables were in its place before it
 
     @property
     def table_id(self) -> str:
-        return f"{'clone' if self.properties else 'id'}-of-{self.path.name}"
+        return f"{'clone' if self.properties else 'id'}{self.before or ''}-of-{self.path.name}"
 
     def commit(self, note: CommitNote, *, transaction: tuple[str, int] | None = None) -> None:
         self.version += 1
@@ -176,6 +179,7 @@ class PlainTables:
         self.refreshed: list[str] = []  # those that were to be brought to just their query's rows
         self.broken: set[str] = set()  # models that fail
         self.feeds_read = 0
+        self._lost: Counter[str] = Counter()  # model → how many tables it had before
         self.is_open = False  # nothing of it is Spark, which a run would use for its log
         self.log = PlainLogTable(settings)
         self.started_early_for: list[str] = []
@@ -287,6 +291,11 @@ class PlainTables:
     def table(self, model_id: str) -> PlainTable:
         return self._tables[model_id]
 
+    def lose(self, model_id: str) -> None:
+        """Have the table be gone; the next one in its place is another."""
+        shutil.rmtree(self._tables.pop(model_id).path)
+        self._lost[model_id] += 1
+
     def at(self, path: Path) -> PlainTable:
         return next(table for table in (*self._tables.values(), *self._real) if table.path == path)
 
@@ -312,7 +321,8 @@ class PlainTables:
         if model_id not in self._tables:
             name = model_id.removesuffix("__invalid")
             path = table_path(self._settings, name)
-            self._tables[model_id] = PlainTable(Path(path if name == model_id else invalid_path(path)))
+            path = path if name == model_id else invalid_path(path)
+            self._tables[model_id] = PlainTable(Path(path), before=self._lost[model_id])
         return self._tables[model_id]
 
     def _change(self, table: PlainTable, key: str, row: Row) -> Iterator[Change]:

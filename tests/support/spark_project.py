@@ -57,10 +57,12 @@ class SparkProject:
     def workspace(self) -> Workspace:
         return load_workspace(self.root)
 
-    def run(self, *, is_dry: bool = False, as_json: bool = False, keeps_log: bool = False) -> int:
+    def run(
+        self, *, is_dry: bool = False, is_full: bool = False, as_json: bool = False, keeps_log: bool = False
+    ) -> int:
         """`ondatra run`; its exit code. The sync log is only kept if that is asked for: it takes a second."""
         workspace = self.workspace
-        plan = make_plan(workspace, is_dry=is_dry)
+        plan = make_plan(workspace, is_full=is_full, is_dry=is_dry)
         opened = self.opened if keeps_log else self._opened_without_end
         return run(workspace, plan, as_json=as_json, opened=opened, is_dry=is_dry)
 

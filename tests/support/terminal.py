@@ -29,10 +29,10 @@ class Said:
 class Terminal:
     capture: pytest.CaptureFixture[str]
 
-    def __call__(self, *words: str) -> Said:
-        """Type a command."""
+    def __call__(self, *words: str, shop: Shop | None = None) -> Said:
+        """Type a command; in a shop its tables are opened in the place of Spark's."""
         self.capture.readouterr()
-        return self._said(code_of(words))
+        return self._said(code_of(words, opened=shop.opened if shop else None))
 
     def run(
         self,

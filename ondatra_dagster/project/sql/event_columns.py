@@ -27,27 +27,34 @@ def read_event_columns(text: str) -> tuple[EventColumn, ...]:
 
 
 def as_query(columns: tuple[EventColumn, ...]) -> str:
-    """A query that gives the columns and no row: so the table is made as any other model's."""
+    """A query that gives the columns and no row: so the table is made as any other model's.
+
+    Each column is on the line that defines it, so that what is wrong with it is told there.
+    """
     return f"SELECT {', '.join(_empty(columns))} WHERE false"
 
 
 def _empty(columns: tuple[EventColumn, ...]) -> Iterator[str]:
+    before = 1
     for column in columns:
-        yield f"CAST(NULL AS {column.type}) AS `{column.name.replace('`', '``')}`"
+        breaks = "\n" * (column.line - before)
+        yield f"{breaks}CAST(NULL AS {column.type}) AS `{column.name.replace('`', '``')}`"
+        before = column.line
 
 
 def _column(definition: exp.Expr) -> EventColumn:
     if not isinstance(definition, exp.ColumnDef) or definition.args.get("kind") is None:
         line = next((node.meta["line"] for node in definition.walk() if "line" in node.meta), 1)
         raise QueryError(line, f"{definition.name!r} is no column definition", HOW)
+    line = definition.this.meta.get("line", 1)
     is_required = False
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.kind
         if not isinstance(kind, exp.NotNullColumnConstraint | exp.CommentColumnConstraint):
             what = f"column {definition.name!r} can't have {constraint.sql(dialect='databricks')}"
-            raise QueryError(definition.this.meta.get("line", 1), what, "only NOT NULL may follow the type")
+            raise QueryError(line, what, "only NOT NULL may follow the type")
         if isinstance(kind, exp.NotNullColumnConstraint):
             is_required = not kind.args.get("allow_null")
     written = definition.args["kind"].sql(dialect="databricks")
-    of = event_type(written, definition.name, definition.this.meta.get("line", 1))
-    return EventColumn(name=definition.name, type=written, of=of, is_required=is_required)
+    of = event_type(written, definition.name, line)
+    return EventColumn(name=definition.name, type=written, of=of, is_required=is_required, line=line)

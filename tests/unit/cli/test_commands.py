@@ -180,6 +180,7 @@ def test_history_has_each_run_the_newest_first(shop: Shop, ondatra: Terminal) ->
     assert "ondatra run incremental version 1 is new 0→1 1 0 0 0 succeeded" in " ".join(table[1].split())
     assert "ondatra run full the first run sends the whole table -→0 2 0" in " ".join(table[2].split())
     assert 3 == len(table)
+    assert [newest] == ondatra("history", "--limit", "1", "--json").objects
 
 
 def test_history_says_why_a_run_failed(shop: Shop, ondatra: Terminal, api: DemoApi) -> None:
@@ -260,6 +261,23 @@ def test_a_replay_of_what_died_since_then_leaves_older_ones(
     calls = len(api.calls)
     assert "0 dead letters" in ondatra("replay", "sync.crm", "--since", "2999-01-01").err
     assert calls == len(api.calls)
+    assert "1 dead letter " in ondatra("replay", "sync.crm", "--since", "2020-01-01 08:30:00").err
+    assert calls + 1 == len(api.calls)
+
+
+def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """Ten thousand died; one tries it with the first."""
+    write_contacts(shop.root, b2="nonsense", c3="more of it", d4="and more")
+    ondatra.run(shop)
+    letters = [letter["key"] for letter in ondatra("dead", "sync.crm", "--json").objects]
+    few = ondatra("replay", "sync.crm", "--preview", "--limit", "2", "--json").objects
+    assert letters[:2] == [letter["key"] for letter in few]
+    calls = len(api.calls)
+    assert "2 dead letters and 0 waiting keys" in ondatra("replay", "sync.crm", "--limit", "2").err
+    sent = [call.body["customer_id"] for call in api.calls[calls:]]
+    assert letters[:2] == sent
 
 
 def test_a_replay_lets_waiting_rows_go_now(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:

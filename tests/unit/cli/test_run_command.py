@@ -24,6 +24,28 @@ def test_each_model_and_sync_has_its_line(shop: Shop, ondatra: Terminal) -> None
     assert "delivered 2 inserts" in said.err
 
 
+def test_what_is_selected_runs_with_its_sync_and_nothing_else(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """One table of two hundred is being worked on."""
+    assert 0 == ondatra("run", "raw.*", shop=shop).code
+    assert (["raw.contacts"], ()) == (shop.tables.computed, api.calls)
+    assert 0 == ondatra("run", "kind:merge", shop=shop).code
+    assert (["raw.contacts", "sync.crm"], 2) == (shop.tables.computed, len(api.calls))
+
+
+def test_a_full_refresh_is_asked_for_by_a_flag(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """Nothing has changed, and all the same: what a merge would keep goes, at the API too."""
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.com")
+    assert 0 == ondatra("run", shop=shop).code
+    assert {"a1", "b2"} == set(api.contacts())
+    lines = ondatra("run", "--full-refresh", "sync.crm", "raw.contacts", "--json", shop=shop).objects
+    assert ["full", "full"] == [line["run_type"] for line in lines if "model" in line]
+    assert ["raw.contacts", "sync.crm"] == shop.tables.refreshed
+    assert {"a1"} == set(api.contacts())
+
+
 def test_spark_comes_up_while_dagster_is_loaded(shop: Shop, ondatra: Terminal) -> None:
     """Each takes seconds; how much is going to be read matters to how it starts."""
     ondatra.run(shop)

@@ -23,6 +23,11 @@ def root(tmp_path: Path) -> Path:
     return lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
 
 
+def spec_of_crm(root: Path) -> dg.AssetSpec:
+    (spec,) = [spec for spec in build_definitions(root).resolve_all_asset_specs() if spec.key == CRM]
+    return spec
+
+
 def test_every_kind_has_an_io_manager() -> None:
     """A kind without one would fail only at run time."""
     assert set(KINDS) == set(IO_MANAGERS)
@@ -37,7 +42,7 @@ def test_a_model_is_an_asset_below_what_it_reads_and_above_its_push(root: Path) 
 
 def test_a_model_says_what_it_is(root: Path) -> None:
     """Folder, kind, description, SQL and file."""
-    (spec,) = [spec for spec in build_definitions(root).resolve_all_asset_specs() if spec.key == CRM]
+    spec = spec_of_crm(root)
     assert ("sync", "Contacts") == (spec.group_name, spec.description)
     assert {"spark", "delta", "merge"} == spec.kinds
     assert "FROM raw.contacts" in spec.metadata["SQL"].value
@@ -46,6 +51,28 @@ def test_a_model_says_what_it_is(root: Path) -> None:
         spec.metadata["dagster/uri"].value,
     )
     assert "models/sync/crm.sql" == spec.metadata["file"].value
+
+
+def test_a_model_says_whose_it_is_and_leads_to_its_file(root: Path) -> None:
+    """Who finds it broken wants to know whom to ask, and where to look."""
+    path = root / "models" / "sync" / "crm.sql"
+    header = "-- @owner: team:crm\n-- @owner: anna@example.com\n-- @tag: daily\n-- @tag: tier=gold\n"
+    path.write_text(header + path.read_text())
+    spec = spec_of_crm(root)
+    assert ["team:crm", "anna@example.com"] == list(spec.owners)
+    assert {"daily": "", "tier": "gold"}.items() <= spec.tags.items()
+    (link,) = spec.metadata["dagster/code_references"].code_references
+    assert (str(path), 1) == (link.file_path, link.line_number)
+
+
+def test_dagster_sees_a_changed_query_and_no_changed_comment(root: Path) -> None:
+    """It marks what is out of date by the version of its code."""
+    path = root / "models" / "sync" / "crm.sql"
+    before, text = spec_of_crm(root).code_version, path.read_text()
+    path.write_text(f"-- why\n{text}")
+    assert before == spec_of_crm(root).code_version
+    path.write_text(text.replace("SELECT id, email", "SELECT id, lower(email) AS email"))
+    assert before != spec_of_crm(root).code_version
 
 
 def test_a_sink_has_every_check_that_there_is(root: Path) -> None:

@@ -1,5 +1,6 @@
 """Dagster runs over real assets, IO managers, queues and push functions; only the tables are plain Python."""
 
+import json
 from collections.abc import Callable
 
 import dagster as dg
@@ -56,6 +57,31 @@ def test_an_unchanged_model_is_materialized_with_its_data_version(
     assert data_version(first, CRM) == data_version(second, CRM) == "id-of-crm@0"
 
 
+def test_a_materialization_says_what_kind_of_run_it_was(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """Over the weeks one sees from it what is always computed whole, and what is never anything new."""
+    told = [run_of_crm(materialize(shop))]
+    told.append(run_of_crm(materialize(shop)))
+    write_contacts(shop.root, a1="ada@example.com", c3="cyn@example.com")
+    told.append(run_of_crm(materialize(shop)))
+    told.append(run_of_crm(materialize(shop, tags={FULL_REFRESH: "true"})))
+    expected = [
+        # run type, version, rows in the table, written, changed, removed
+        ("backfill", 0, 2, 2, 0, 0),
+        ("skip", 0, 2, 0, 0, 0),
+        ("incremental", 1, 3, 1, 0, 0),
+        ("full", 2, 2, 0, 0, 1),
+    ]
+    assert expected == told
+
+
+def run_of_crm(result: dg.ExecuteInProcessResult) -> tuple[object, ...]:
+    (event,) = result.asset_materializations_for_node("sync__crm")
+    names = ("run type", "version", "dagster/row_count", "inserted", "updated", "deleted")
+    return tuple(event.metadata[name].value for name in names)
+
+
 def test_a_materialization_tells_where_its_columns_come_from(
     materialize: Materialize, shop: Shop, api: DemoApi
 ) -> None:
@@ -87,6 +113,19 @@ def test_a_model_that_gave_the_same_rows_is_remembered(
     materialize(shop)
     materialize(shop)
     assert ["raw.contacts", "sync.crm", "raw.contacts"] == shop.tables.computed
+
+
+def test_a_lost_cache_costs_one_recompute(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
+    """Nothing but that is in it: nobody has to keep it."""
+    materialize(shop)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    materialize(shop)
+    (shop.root / ".ondatra" / "cache.sqlite").unlink()
+    shop.tables.computed.clear()
+    calls = len(api.calls)
+    materialize(shop)
+    materialize(shop)
+    assert (["raw.contacts"], calls) == (shop.tables.computed, len(api.calls))
 
 
 def test_a_model_below_a_failed_one_does_not_run(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
@@ -169,6 +208,34 @@ def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop
     (push,) = result.asset_materializations_for_node("push__sync__crm")
     (sample,) = push.metadata["sample rejects"].records
     assert "b2" == sample.data["key"]
+
+
+def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """The numbers are drawn over time, and the table is what one looks at first."""
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
+    materialize(shop)
+    write_contacts(
+        shop.root, a1="nonsense", b2="bob@example.org", c3="cyn@example.com", nobody="who@example.com"
+    )
+    api.fail(status=400, times=1, path="/crm/contacts/b2")
+    (push,) = materialize(shop).asset_materializations_for_node("push__sync__crm")
+    grid = {
+        record.data["rows"]: tuple(record.data[operation] for operation in ("insert", "update", "delete"))
+        for record in push.metadata["counts"].records
+    }
+    assert {
+        "planned": (1, 2, 0),
+        "attempted": (1, 2, 0),
+        "succeeded": (1, 0, 0),
+        "rejected": (0, 1, 0),
+        "failed": (0, 1, 0),
+        "invalid": (1, 0, 0),
+    } == grid
+    assert (1, 1) == (push.metadata["queue depth"].value, push.metadata["dead letters"].value)
+    assert 0 <= push.metadata["oldest waits seconds"].value
+    assert "incremental: version 1 is new" == push.metadata["mode"].value
 
 
 @pytest.mark.parametrize(
@@ -356,6 +423,22 @@ def test_sinks_that_are_not_on_send_nothing(
     monkeypatch.delenv("ONDATRA_SINKS")
     materialize(shop)
     assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_records_are_kept_where_and_under_whom_the_settings_say(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """Many projects keep theirs in one place."""
+    (shop.root / "pyproject.toml").write_text(
+        '[tool.ondatra]\ntracking = "records"\norganization = "acme"\nworkspace = "shop"\n'
+    )
+    materialize(shop)
+    (metadata,) = shop.root.glob("records/sync_tracking_datasets/acme/sync.crm/*/metadata.json")
+    told = json.loads(metadata.read_text())
+    assert ("acme", "shop") == (told["organization_id"], told["workspace_id"])
+    facts = {"source_objects.parquet", "destinations.parquet", "destination_objects.parquet"}
+    assert facts == {path.name for path in shop.root.glob("records/metadata/acme/*.parquet")}
+    assert not (shop.root / ".ondatra" / "tracking").exists()
 
 
 def test_a_sync_leads_to_the_records_page(materialize: Materialize, shop: Shop, api: DemoApi) -> None:

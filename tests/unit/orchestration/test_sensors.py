@@ -125,6 +125,41 @@ def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg
     assert [PUSH] == request.asset_selection
 
 
+JOBS = """
+API = {
+    "base_url": "BASE", "auth": {"env": "DEMO_API_KEY"}, "retry": 0,
+    "push": {"batch_mode": "async", "poll_interval": "5m"},
+}
+
+def key(row):
+    return str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]
+
+def push(rows):
+    found = [{"key": key(r), "upsert": {"customer_id": r["id"], "email": r["email"]}} for r in rows]
+    return {"id": http.post("/crm/jobs", json={"operations": found}).json["id"]}
+
+def poll(job_ref):
+    return {"done": False}
+"""
+
+
+def test_a_job_that_is_to_be_asked_about_wakes_the_sync(
+    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
+    """The run that handed it over has ended, and nobody else looks after it."""
+    (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
+    run_models(shop, instance)
+    push(shop, instance)
+    queue = shop.workspace.queue("sync.crm")
+    assert queue
+    assert (1, 2) == (queue.open_jobs, queue.in_jobs)
+    assert queue.next_due_at
+    assert [] == keys_of(ticks(shop, instance, now=queue.next_due_at - 1))
+    answer = ticks(shop, instance, now=queue.next_due_at + 1)
+    (request,) = answer.run_requests or ()
+    assert [PUSH] == request.asset_selection
+
+
 def test_a_paused_sync_is_left_alone_until_it_goes_on(
     shop: Shop, api: DemoApi, instance: dg.DagsterInstance
 ) -> None:

@@ -1,5 +1,6 @@
 """A table's log tells its state without a JVM."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ondatra_dagster.planning.delta_log import (
     changed_bytes,
     feed_segments,
     invalid_path,
+    is_changed_by_another,
     last_transaction,
     read_table_state,
     table_bytes,
@@ -91,6 +93,22 @@ def test_somebody_elses_commit_has_no_note(tmp_path: Path) -> None:
     state = read_table_state(tmp_path)
     assert state is not None
     assert (2, None) == (state.version, state.note)
+
+
+def test_changes_by_another_definition_are_found(tmp_path: Path) -> None:
+    """What an ALTER, an OPTIMIZE or somebody else's hand did is none."""
+    commit(tmp_path, 0, info(), CREATED)
+    commit(tmp_path, 1, info(NOTE), add())
+    commit(tmp_path, 2, info(dataclasses.replace(NOTE, definition="e")), CREATED)
+    commit(tmp_path, 3, info(dataclasses.replace(NOTE, definition="e")), add(changes=False))
+    commit(tmp_path, 4, info(), add())
+    found = {
+        definition: [
+            after for after in range(5) if is_changed_by_another(tmp_path, after=after, definition=definition)
+        ]
+        for definition in ("d", "e")
+    }
+    assert {"d": [], "e": [0]} == found
 
 
 def test_a_cleaned_log_is_read_by_its_checkpoint(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def test_a_whole_header():
 -- @tag: tier = gold
 -- @column: email = where we write to
 -- @column: `Full Name` = as = printed
+-- @max_deletes: 10
+-- @schedule: 0 6 * * mon-fri
 """
     expected = Header(
         kind=KINDS["merge"],
@@ -45,8 +47,10 @@ def test_a_whole_header():
             sync_id="crm.2024",
             line=4,
             max_rejects=Limit(Decimal(5), is_share=True),
+            max_deletes=Limit(Decimal(10)),
             max_lag_seconds=7 * 86400,
         ),
+        schedule="0 6 * * mon-fri",
         description="Who buys: everyone",
         owners=("anna@example.com", "team:crm"),
         tags=("daily", "tier=gold"),
@@ -212,6 +216,30 @@ def test_a_limit_is_passed_by_what_is_more_and_not_by_what_it_is(written, rows, 
     assert header.sink is not None
     limit = header.sink.max_rejects
     assert (False, True) == (limit.is_passed_by(allowed, of=rows), limit.is_passed_by(allowed + 1, of=rows))
+
+
+def test_where_no_limit_is_given_only_the_lag_has_one():
+    """A row that nobody has missed for a day is one that nobody looks for."""
+    header, _ = header_of("-- @sink: crm_push")
+    assert header.sink is not None
+    assert (None, None, 24 * 3600) == (
+        header.sink.max_rejects,
+        header.sink.max_deletes,
+        header.sink.max_lag_seconds,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "storage"),
+    [
+        ("-- @kind: partition\n-- @partitioned_by: day, `a b`", ("day", "a b"), ()),
+        ("-- @kind: partition\n-- @unique_key: day", ("day",), ()),
+        ("-- @kind: merge\n-- @unique_key: id\n-- @partitioned_by: day", ("id",), ("day",)),
+    ],
+)
+def test_partitions_are_a_key_of_one_kind_and_a_hint_to_the_others(text, key, storage):
+    header, problems = header_of(text)
+    assert (key, storage, []) == (header.key_columns, header.storage_columns, problems)
 
 
 @pytest.mark.parametrize("written", ["1", "1w", "h", "0h", "1.5h", "-1h"])

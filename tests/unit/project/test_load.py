@@ -349,6 +349,22 @@ def test_files_that_are_not_there_are_a_warning(load, read, there):
     assert (() if there else (warning,)) == project.warnings
 
 
+@pytest.mark.parametrize("compare", [">=", ">"])
+def test_a_comparison_that_loses_rows_is_a_warning(load, compare):
+    """Whoever wrote > meant no harm, and nobody will ever miss the rows: the project loads and says so."""
+    text = (
+        f"-- @kind: append\n-- @incremental: id\nselect id\nfrom x.y where id {compare} {{{{ last_value }}}}"
+    )
+    project = load({"models/a/b.sql": text, "models/x/y.sql": "select 1 as id"})
+    lost = Problem(
+        file="models/a/b.sql",
+        line=4,
+        what="rows that are equal to {{ last_value }} and come later are lost",
+        remedy="compare with >=: those that are there already aren't taken twice",
+    )
+    assert ((lost,) if compare == ">" else ()) == project.warnings
+
+
 def test_a_file_may_be_outside_the_project(load, tmp_path):
     (tmp_path / "x.csv").write_text("a\n")
     project = load({"models/a/b.sql": f"select * from csv.`{tmp_path}/x.csv`"})

@@ -123,6 +123,40 @@ def test_with_nothing_left_the_new_form_is_taken_without_a_word(
     assert 6 in {value for _, _, value, _ in desk.sends()}
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "told"),
+    [
+        ("merge", becomes_tracked, "kind tracked now, .* changed while it had kind merge"),
+        ("tracked", gets_another_key, "the key id, part now, .* changed while it had the key id"),
+    ],
+)
+def test_rows_that_changed_before_groups_were_made_of_them_are_not_sent_as_groups(
+    tmp_path: Path, kind: str, change: Change, told: str
+) -> None:
+    """Of an invoice they may be one line of three, and push would take that for the whole."""
+    desk = KindDesk(tmp_path, kind)
+    desk.deliver(a=[1], b=[5])
+    desk.write(a=[2])
+    desk.old_upto = desk.table.version
+    change(desk)
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError, match=told):
+            desk.run()
+    assert [] == desk.api.take()
+    desk.resync()
+    assert {2, 5} <= {value for _, _, value, _ in desk.sends()}
+
+
+def test_rows_that_changed_before_the_rows_had_another_key_go_under_it(tmp_path: Path) -> None:
+    """A row is whole, whatever it is called by."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1], b=[5])
+    desk.write(a=[2])
+    desk.old_upto = desk.table.version
+    gets_another_key(desk)
+    assert 2 in {value for _, _, value, _ in desk.sends()}
+
+
 def test_dead_letters_are_units_too(tmp_path: Path) -> None:
     """A replay would send them in the wrong form, and dropping them silently would lose them."""
     desk = a_desk_that_waits(tmp_path, "table", 100, answer="reject: no")

@@ -48,6 +48,13 @@ def test_a_clusters_machines_are_told_what_they_need(tmp_path: Path) -> None:
     assert "spark.driver.bindAddress" not in told
 
 
+def test_results_are_in_utc_whatever_else_is_set(tmp_path: Path) -> None:
+    """The same rows on each machine, and times that an API is told with a Z."""
+    for conf in ("{}", '{"spark.sql.session.timeZone": "Asia/Tokyo"}'):
+        told = _driver_conf(settings(tmp_path, ONDATRA_SPARK_CONF=conf), [])
+        assert "UTC" == told["spark.sql.session.timeZone"]
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [

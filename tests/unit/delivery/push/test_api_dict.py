@@ -36,6 +36,8 @@ API = {
         "batch_mode": "atomic",
         "max_concurrent": 4,
         "on_batch_error": "bisect",
+        "poll_interval": "45s",
+        "poll_timeout": "2h",
         "max_attempts": 3,
         "args": ["team", "list_id"],
         "supported_kinds": ["merge", "tracked"],
@@ -80,6 +82,8 @@ def test_every_key_is_read() -> None:
             batch_mode="atomic",
             max_concurrent=4,
             on_batch_error="bisect",
+            poll_interval_seconds=45,
+            poll_timeout_seconds=7200,
             max_attempts=3,
             args=("team", "list_id"),
             supported_kinds=("merge", "tracked"),
@@ -95,6 +99,25 @@ def test_every_key_is_read() -> None:
 def test_each_key_may_be_left_out(text: str) -> None:
     """The file's name is what the records call the destination."""
     assert PushConfig(name="crm", file="lib/crm.star", destination="crm", object="crm") == config_of(text)
+
+
+def test_what_is_left_out_is_careful() -> None:
+    """One batch at a time, and eight tries over a day: who wants it quicker says so."""
+    config = config_of("")
+    assert (30, 3, 1) == (config.timeout_seconds, config.retry, config.backoff_seconds)
+    assert config.push == PushSettings(
+        batch_size=100,
+        batch_mode="sync",
+        max_concurrent=1,
+        on_batch_error="keep",
+        poll_interval_seconds=30,
+        poll_timeout_seconds=3600,
+        max_attempts=8,
+        args=(),
+        supported_kinds=(),
+        decimals="string",
+        time_limit_seconds=300,
+    )
 
 
 @pytest.mark.parametrize(

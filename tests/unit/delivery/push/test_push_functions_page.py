@@ -11,7 +11,7 @@ import pytest
 
 from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.delivery.push.api_auth import AUTH_KEYS, OAUTH2_KEYS
-from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
+from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS, parse_api
 from ondatra_dagster.delivery.push.starlark.dialect import WORDS
 from ondatra_dagster.delivery.push.starlark.push_library import load_library
 from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
@@ -20,12 +20,37 @@ from ondatra_dagster.testing.fake_api import Answering
 PAGE = Path(__file__).parents[4].joinpath("docs/push-functions.md").read_text(encoding="utf-8")
 GIVEN = sorted({name for names in PARAMETERS.values() for name in names})
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+KEYS_WITH_DEFAULTS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (`[^|]+`) \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize("word", [*API_KEYS, *PUSH_KEYS, *AUTH_KEYS, *OAUTH2_KEYS, *GIVEN, *WORDS, *Verdict])
 def test_every_word_is_on_the_page(word: str) -> None:
     """A key that isn't written down doesn't exist for its users."""
     assert re.search(rf"[`\"]{word}\b", PAGE)
+
+
+def written_defaults() -> dict[str, str]:
+    """Each key that has a value on the page, and that value as one would write it."""
+    return {
+        key: value
+        for keys, values in KEYS_WITH_DEFAULTS.findall(PAGE)
+        for key, value in zip(re.findall(r"`(\w+)`", keys), re.findall(r"`([^`]+)`", values), strict=True)
+        if key in (*API_KEYS, *PUSH_KEYS)
+    }
+
+
+def test_the_defaults_of_the_page_are_those_of_a_file_that_says_nothing() -> None:
+    """They are numbers that people plan with: how often, how long, how many."""
+    written = written_defaults()
+    own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # nothing, or the file's name
+    assert {*API_KEYS, *PUSH_KEYS} - own == set(written)
+    others, for_push = (
+        ", ".join(f'"{key}": {written[key]}' for key in keys if key in written)
+        for keys in (API_KEYS, PUSH_KEYS)
+    )
+    said, problems = parse_api(f'API = {{{others}, "push": {{{for_push}}}}}', "lib/crm.star")
+    assert [] == list(problems)
+    assert parse_api("", "lib/crm.star")[0] == said
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
