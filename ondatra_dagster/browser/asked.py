@@ -61,7 +61,8 @@ class Asked:
         text = self.text(name)
         if text is None:
             return None
-        if not (text.isascii() and text.isdecimal() and 0 < int(text[:12]) <= most):
+        is_short = len(text) <= len(str(most))  # zeros before a number could hide how large it is
+        if not (is_short and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
             raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
         return int(text)
 
