@@ -72,9 +72,10 @@ def sync_page(asked: Asked) -> Page:
     found = history.runs(sync.id, limit=SHOWN + 1, offset=offset, with_dry=True)
     kept = frozenset(asked.workspace.tracking.runs(sync.id))
     rows = [_row(run, of.going_on, kept, asked.now) for run in found[:SHOWN]]
+    none = "There are no older runs." if asked.page > 1 else _NONE
     runs = section(
         "Runs",
-        element("div", table(f"Runs of {sync.id}, the newest first", RUNS, rows, none=_NONE), class_="card"),
+        element("div", table(f"Runs of {sync.id}, the newest first", RUNS, rows, none=none), class_="card"),
         pager(
             page=asked.page,
             link_of=lambda page: links.runs(sync.id, page=page),

@@ -209,6 +209,19 @@ def test_what_is_not_there_is_a_sentence(look: Reader, address: str, sentence: s
     assert "Traceback" not in told.text
 
 
+def test_past_the_end_nothing_is_denied(look: Reader) -> None:
+    """A page that is kept may be past the end by now: that there never was anything would be wrong."""
+    assert "There are no older runs." in look(f"{SYNC}?page=9").text
+    assert "There are no more dead letters." in look(f"{SYNC}/queue?page=9").text
+    assert "There are no more records." in look(f"{SYNC}/records?page=9").text
+
+
+def test_a_sentence_begins_large_but_a_name_stays_as_it_is(look: Reader) -> None:
+    """Who copies the sync's id from it has to get the id."""
+    assert " sync.crm has no records of a run 'x'" in look(f"{SYNC}/records?run=x").text
+    assert " There is no status 'odd'" in look(f"{SYNC}/records?status=odd").text
+
+
 def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> None:
     """With what to do, as the commands say it."""
     shop = Shop.at(tmp_path / "shop", url=api.url)
