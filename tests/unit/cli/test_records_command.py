@@ -62,6 +62,7 @@ def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
         tuple(line.split()[:2]) for line in others
     }
     assert (0, "(4 records)\n") == (said.code, said.err)
+    assert ["there is a null in its key" in line for line in said.out.splitlines()].count(True) == 1
 
 
 @pytest.mark.usefixtures("ran")
@@ -73,6 +74,8 @@ def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
         (("--status", "Succeeded"), ["a1"]),
         (("--status", "rejected"), ["b2"]),
         (("--status", "invalid"), [""]),
+        (("--status", "NULL"), [""]),
+        (("--status", "DUPLICATE"), []),
         (("--search", "b"), ["b2"]),
         (("--search", "b2"), ["b2"]),
         (("--search", "2"), []),
