@@ -109,6 +109,10 @@ def _nothing(sync: Sync, tracking: TrackingStore, search: Search) -> str:
         return f"{sync.id} has no records yet"
     if search.run_id and not search.asks_for_ended:
         return "nothing of it waits; what a run leaves is told with the newest run, or without --run"
+    if search.run_id and not (search.stage or search.prefix):
+        return "no row ended in this run"
+    if search.prefix and sync.identifiers_are:
+        return f"no record is like that; identifiers of {sync.id} are {sync.identifiers_are}"
     return "no record is like that"
 
 

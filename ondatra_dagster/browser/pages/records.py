@@ -161,6 +161,10 @@ def _nothing(asked: Asked) -> str:
         return f"{asked.sync.id} has no records yet."
     if asked.run and asked.stage and not asked.stage.has_ended:
         return "Nothing of it waits: what a run leaves is shown with the newest run, or without a run."
+    if asked.run and not (asked.stage or asked.prefix or asked.reason is not None):
+        return "No row ended in this run."
+    if asked.prefix and asked.sync.identifiers_are:
+        return f"No record is like that; identifiers of {asked.sync.id} are {asked.sync.identifiers_are}."
     return "No record is like that."
 
 
