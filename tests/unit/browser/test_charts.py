@@ -27,6 +27,12 @@ def test_a_single_reject_is_seen_beside_a_million() -> None:
     assert [HEIGHT - 3 * LEAST] == heights(chart, "succeeded")
 
 
+def test_a_small_picture_shows_small_parts_larger() -> None:
+    shown = [Bar({"succeeded": 1_000_000, "rejected": 1}, "1")]
+    chart = bars(shown, label="Rows", places=1, class_="sparkline", least=8)
+    assert ([92.0], [8.0]) == (heights(chart, "succeeded"), heights(chart, "rejected"))
+
+
 def test_a_bar_that_is_cut_off_shows_its_shares() -> None:
     """Else its rejects would be above the edge, where nobody sees them."""
     chart = drawn(

@@ -51,7 +51,7 @@ def test_a_sync_shows_its_runs_the_newest_first(look: Reader, runs: list[str]) -
     told = look(SYNC)
     shown = [link for link in told.links if link.startswith(f"{SYNC}/runs/")]
     assert [f"{SYNC}/runs/{each}" for each in runs] == list(dict.fromkeys(shown[3:]))
-    assert "◌ dry 1 created" in told.text
+    assert "◌ dry 1 to create" in told.text
     assert "push__sync__crm__sensor" in told.text
     assert [f"{SYNC}/records?run={each}" for each in runs[1:]] == [
         link for link in told.links if "records?run" in link
@@ -85,7 +85,7 @@ def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
 
 def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
     told = look(f"{SYNC}/runs/{runs[0]}")
-    assert "A dry run: 1 created" in told.text
+    assert "A dry run: 1 to create" in told.text
     assert "destination after 5" in told.text or "destination after" in told.text
     assert f"{SYNC}/records?run={runs[0]}" not in told.links
 
