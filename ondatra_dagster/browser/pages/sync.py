@@ -145,7 +145,8 @@ def _chart(of: Standing) -> Content:
     told = ", ".join(
         f"{number:,} {name}" for number, name in zip(sums.values(), SERIES.values(), strict=True)
     )
-    label = f"Rows of the last {count(len(ended), 'run')}: {told}. The table of runs has each."
+    title = f"Rows of the last {count(len(ended), 'run')}" if len(ended) > 1 else "Rows of the last run"
+    label = f"{title}: {told}. The table of runs has each."
     chart = charts.bars(shown, label=label, places=max(12, len(shown)), class_="chart")
     scale = f"{chart.top:,} rows" + (" (higher bars are cut off)" if chart.is_cut else "")
     drawn = element(
@@ -157,7 +158,7 @@ def _chart(of: Standing) -> Content:
         element("figcaption", _legend(sums)),
         class_="card",
     )
-    return section(f"Rows of the last {count(len(ended), 'run')}", drawn, id_="counts")
+    return section(title, drawn, id_="counts")
 
 
 def _legend(sums: Mapping[Cell, int]) -> Html:

@@ -90,6 +90,13 @@ def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
     assert f"{SYNC}/records?run={runs[0]}" not in told.links
 
 
+def test_a_first_run_is_the_last_run(tmp_path: Path, api: DemoApi) -> None:
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    assert " Rows of the last run " in Reader(ProjectReader(shop.root))(SYNC).text
+
+
 def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> None:
     """Its counts stay in the history."""
     shop = Shop.at(tmp_path / "shop", url=api.url)
