@@ -69,10 +69,11 @@ def shortened(
         cut = max(0, min(excess, widths[place] - max(NARROWEST, len(name))))
         widths[place] -= cut
         excess -= cut
-    return [[_cut(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return [[shorter(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
 
 
-def _cut(text: str, width: int) -> str:
+def shorter(text: str, width: int) -> str:
+    """The text, cut off where it is wider."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
