@@ -8,6 +8,7 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Search, Stage
+from ondatra_dagster.tracking.record import INVALID
 
 MOST_PAGES = 1_000_000  # more than anybody turns, and still a number that SQLite takes
 
@@ -41,8 +42,15 @@ class Asked:
         return Stage.named(status) if status else None
 
     @property
+    def status(self) -> str | None:
+        """What of its stage is asked for: NULL or DUPLICATE; else the stage."""
+        status = self.text("status")
+        return status if status in INVALID else self.stage
+
+    @property
     def reason(self) -> str | None:
-        return self.text("reason")
+        """An empty one asks for records of which nothing was said."""
+        return self.query.get("reason")
 
     @property
     def prefix(self) -> str:
@@ -61,7 +69,8 @@ class Asked:
         text = self.text(name)
         if text is None:
             return None
-        if not (text.isascii() and text.isdecimal() and 0 < int(text[:12]) <= most):
+        is_short = len(text) <= len(str(most))  # zeros before a number could hide how large it is
+        if not (is_short and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
             raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
         return int(text)
 
@@ -70,6 +79,7 @@ class Asked:
         return Search(
             run_id=self.run,
             stage=self.stage,
+            status=self.status if self.status in INVALID else None,
             prefix=self.prefix,
             message=self.reason,
             limit=limit,

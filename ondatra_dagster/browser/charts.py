@@ -30,13 +30,16 @@ class Chart(NamedTuple):
     is_cut: bool  # whether a bar is higher than that
 
 
-def bars(shown: Sequence[Bar], *, label: str, places: int, class_: str) -> Chart:
+def bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, least: float = LEAST) -> Chart:
     """Stacked bars, the first one leftmost, in so many places of which the last are filled."""
     top = _top([bar.total for bar in shown])
     offset = places - len(shown)
     drawn = element(
         "svg",
-        [_bar(bar, top, WIDTH * (offset + place)) for place, bar in enumerate(shown)],
+        [
+            _bar(bar, _heights(bar, top, least), top, WIDTH * (offset + place))
+            for place, bar in enumerate(shown)
+        ],
         viewBox=f"0 0 {places * WIDTH} {HEIGHT}",
         preserveAspectRatio="none",
         role="img",
@@ -55,19 +58,25 @@ def _top(totals: Sequence[int]) -> int:
     return counted[-1] if counted[-1] <= TOWERS * usual else 2 * usual
 
 
-def _bar(bar: Bar, top: int, left: float) -> Html:
+def _heights(bar: Bar, top: int, least: float) -> dict[str, float]:
+    """Of its parts that have something; what the small ones need to be seen is the largest one's."""
+    whole = max(top, bar.total)  # one that is cut off shows its shares
+    heights = {name: max(least, HEIGHT * count / whole) for name, count in bar.parts.items() if count}
+    if heights:
+        largest = max(heights, key=lambda name: heights[name])
+        heights[largest] -= max(0.0, sum(heights.values()) - HEIGHT)
+    return heights
+
+
+def _bar(bar: Bar, heights: Mapping[str, float], top: int, left: float) -> Html:
     x = left + (WIDTH - BAR) / 2
     drawn = [element("rect", x=left, y=0, width=WIDTH, height=HEIGHT, class_="place")]
     height = 0.0
-    for name, count in bar.parts.items():
-        if count:
-            part = min(max(LEAST, HEIGHT * count / top), HEIGHT - height)
-            height += part
-            drawn.append(
-                element(
-                    "rect", x=x, y=round(HEIGHT - height, 2), width=BAR, height=round(part, 2), class_=name
-                )
-            )
+    for name, part in heights.items():
+        height += part
+        drawn.append(
+            element("rect", x=x, y=round(HEIGHT - height, 2), width=BAR, height=round(part, 2), class_=name)
+        )
     if bar.total > top:
         drawn.append(element("rect", x=x, y=8, width=BAR, height=3, class_="cut"))
     group = element("g", element("title", bar.title), drawn)

@@ -78,7 +78,11 @@ def forecast_told(run: PastRun) -> str:
     expected = expected_of(run)
     if expected is None:
         return ""
-    moves = ((expected.creates, "created"), (expected.updates, "updated"), (expected.deletes, "deleted"))
+    moves = (
+        (expected.creates, "to create"),
+        (expected.updates, "to update"),
+        (expected.deletes, "to delete"),
+    )
     return ", ".join(f"{count:,} {word}" for count, word in moves if count) or "nothing would change"
 
 

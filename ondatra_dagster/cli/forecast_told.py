@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import as_cell, put_table
+from ondatra_dagster.cli.output import as_cell, put_table, shorter
 from ondatra_dagster.delivery.queue.outlook import Foreseen, Moves
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import OPERATIONS
 from ondatra_dagster.wording import count
 
 LONGEST = 100  # letters of a row's changes in a table
+LONGEST_VALUE = 40  # of a value among them, so that the one after it is seen too
 IF_ANY = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
 WHOLE = "all"  # in place of the key of a table that goes out whole
 MOVES = ("create", "update", "delete")
@@ -79,10 +80,10 @@ def _change(row: Foreseen) -> str:
 
 def _what(row: Foreseen) -> str:
     told = ", ".join(_columns(row)) or f"{count(row.had, 'row')} → {count(row.has, 'row')}"
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    return shorter(told, LONGEST)
 
 
 def _columns(row: Foreseen) -> Iterator[str]:
     for name, (old, new) in row.columns.items():
         values = (old,) if not row.has else (new,) if not row.had else (old, new)
-        yield f"{as_cell(name)}: {' → '.join(map(as_cell, values))}"
+        yield f"{as_cell(name)}: {' → '.join(shorter(as_cell(value), LONGEST_VALUE) for value in values)}"

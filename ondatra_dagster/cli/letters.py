@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 
 import click
-import orjson
 
-from ondatra_dagster.cli.output import put_json
+from ondatra_dagster.cli.output import as_cell, harmless, put_json
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.wording import count, moment
 
@@ -30,6 +29,6 @@ def put_letters(letters: Iterable[DeadLetter], *, as_json: bool) -> None:
 
 def _put_text(letter: DeadLetter) -> None:
     tried = "refused at once" if not letter.attempts else f"after {count(letter.attempts, 'attempt')}"
-    click.echo(f"{letter.key}  {moment(letter.died_at)}, {tried}: {letter.error}")
+    click.echo(f"{as_cell(letter.key)}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
     for change, row in letter.sends:
-        click.echo(f"    {change}  {orjson.dumps(row).decode()}")
+        click.echo(f"    {change}  {as_cell(row)}")

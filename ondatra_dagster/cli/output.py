@@ -13,12 +13,18 @@ from ondatra_dagster.changes import Json
 GAP = "  "
 NARROWEST = 12  # letters that are left of a column
 NULL = "NULL"  # of a row: an empty text is another value
+LAYOUT = "\n\t"  # what may stand in a text besides letters
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
 
 def say(text: str) -> None:
     """A line for the user, beside the output that a program may read."""
-    click.echo(text, err=True)
+    click.echo(harmless(text), err=True)
+
+
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey: keys and an API's answers are in it. Its lines stay."""
+    return "".join(letter if letter.isprintable() or letter in LAYOUT else "·" for letter in text)
 
 
 def put_json(line: Mapping[str, Json]) -> None:
@@ -63,10 +69,11 @@ def shortened(
         cut = max(0, min(excess, widths[place] - max(NARROWEST, len(name))))
         widths[place] -= cut
         excess -= cut
-    return [[_cut(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return [[shorter(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
 
 
-def _cut(text: str, width: int) -> str:
+def shorter(text: str, width: int) -> str:
+    """The text, cut off where it is wider."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 

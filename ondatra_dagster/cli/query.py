@@ -6,7 +6,7 @@ import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import as_cell, put_table, say
+from ondatra_dagster.cli.output import as_cell, put_table, say, shorter
 from ondatra_dagster.planning.named_tables import named_table
 from ondatra_dagster.warehouse.stored_rows import StoredRows, stored_rows
 from ondatra_dagster.wording import count
@@ -44,4 +44,4 @@ def _show(rows: StoredRows) -> None:
 
 def _cell(value: Json, widest: int | None) -> str:
     text = as_cell(value)
-    return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
+    return text if widest is None else shorter(text, widest)

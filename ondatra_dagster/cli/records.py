@@ -11,8 +11,9 @@ from ondatra_dagster.cli.output import as_cell, put_json, put_table, say, shorte
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.downloads import FORMATS, json_lines, write_download
-from ondatra_dagster.tracking.found import FoundRecord, Search, Stage
+from ondatra_dagster.tracking.found import FoundRecord, Search, Stage, why
 from ondatra_dagster.tracking.parts import Part, records_of
+from ondatra_dagster.tracking.record import INVALID
 from ondatra_dagster.tracking.store import TrackingStore
 from ondatra_dagster.wording import count, moment
 
@@ -46,7 +47,13 @@ def command(
     """Show the records of SYNC, the newest first: what was sent or set aside, and what is still to go."""
     workspace = open_workspace()
     chosen = workspace.sync(sync)
-    search = Search(run_id=run_id, stage=Stage.named(status) if status else None, prefix=prefix, limit=limit)
+    search = Search(
+        run_id=run_id,
+        stage=Stage.named(status) if status else None,
+        status=status if status in INVALID else None,
+        prefix=prefix,
+        limit=limit,
+    )
     if download:
         _refuse(download)
         _download(find_records(chosen, workspace.tracking, search), download, as_json=as_json)
@@ -102,6 +109,10 @@ def _nothing(sync: Sync, tracking: TrackingStore, search: Search) -> str:
         return f"{sync.id} has no records yet"
     if search.run_id and not search.asks_for_ended:
         return "nothing of it waits; what a run leaves is told with the newest run, or without --run"
+    if search.run_id and not (search.stage or search.prefix):
+        return "no row ended in this run"
+    if search.prefix and sync.identifiers_are:
+        return f"no record is like that; identifiers of {sync.id} are {sync.identifiers_are}"
     return "no record is like that"
 
 
@@ -124,4 +135,4 @@ def _when(record: FoundRecord) -> str:
 
 def _reason(record: FoundRecord) -> str:
     tried = f"tried {count(record.attempts, 'time')}" if record.attempts else ""
-    return ": ".join(filter(None, (tried, record.status_message)))
+    return ": ".join(filter(None, (tried, why(record.status, record.status_message))))

@@ -36,7 +36,10 @@ def command(
     chosen = workspace.sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
-        put_letters(dead_letters(chosen, limit=limit, since=died_since), as_json=as_json)
+        letters = dead_letters(chosen, limit=limit, since=died_since)
+        put_letters(letters, as_json=as_json)
+        if not letters:
+            say("there are no such dead letters" if since else "there are no dead letters")
         return 0
     revived, hastened = _revive(chosen, limit, died_since)
     say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")

@@ -4,6 +4,8 @@ import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import orjson
+
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.states import lock_of, pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
@@ -60,6 +62,14 @@ class Sync:
     def delivers_by_key(self) -> bool:
         """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
         return is_by_key(self.model.kind, self.shape)
+
+    @property
+    def identifiers_are(self) -> str | None:
+        """What one has to search for, where it isn't the value of one column."""
+        if not self.delivers_by_key:
+            return "the numbers of __ondatra_rowid"
+        names = self.model.key_columns
+        return f"spelled {orjson.dumps(names).decode()}" if len(names) > 1 else None
 
     @property
     def is_whole_table(self) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.tracking.record import MOMENT, SCHEMA, RecordStatus
+from ondatra_dagster.tracking.record import INVALID, MOMENT, SCHEMA, RecordStatus
 
 
 class Stage(enum.StrEnum):
@@ -28,16 +29,28 @@ class Stage(enum.StrEnum):
     @classmethod
     def of(cls, status: str) -> "Stage":
         """The stage that a status stands for."""
-        return cls.INVALID if status in (RecordStatus.NULL, RecordStatus.DUPLICATE) else cls(status)
+        return cls.INVALID if status in INVALID else cls(status)
 
     @classmethod
     def named(cls, text: str) -> "Stage":
-        """The stage that somebody asks for; raises SelectionError with the nearest one."""
+        """The stage that somebody asks for, or whose status; raises SelectionError with the nearest one."""
         try:
-            return cls(text.casefold())
+            return cls.of(text) if text in INVALID else cls(text.casefold())
         except ValueError:
             nearest = correction(text, [*map(str, cls)], plural="statuses")
             raise SelectionError(f"there is no status {text!r}; {nearest}") from None
+
+
+# what a row's status says that was set aside: there is nobody else who says why
+SET_ASIDE: Mapping[str, str] = {
+    RecordStatus.NULL: "there is a null in its key",
+    RecordStatus.DUPLICATE: "its key comes more than once",
+}
+
+
+def why(status: str, message: str | None) -> str | None:
+    """Why a record ended so, as people are told it."""
+    return message or SET_ASIDE.get(status)
 
 
 # the columns of a record, then what is known of a row that hasn't ended
@@ -76,7 +89,8 @@ class Search:
     run_id: str | None = None  # None: all runs
     stage: Stage | None = None  # None: all of them
     prefix: str = ""  # of the identifier
-    message: str | None = None  # just those with this one
+    status: str | None = None  # just those with this one: of what was set aside, NULL or DUPLICATE
+    message: str | None = None  # just those with this one; an empty one: of which nothing was said
     with_payload: bool = True  # else payloads are empty, which is quicker
     limit: int | None = None
     offset: int = 0
@@ -93,5 +107,6 @@ class Search:
         return (
             identifier.startswith(self.prefix)
             and self.stage in (None, Stage.of(status))
-            and self.message in (None, message)
+            and self.status in (None, status)
+            and self.message in (None, message or "")
         )

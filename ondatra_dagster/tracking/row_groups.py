@@ -17,7 +17,7 @@ _REPETITIVE_TEXTS = [field.name for field in SCHEMA if field.name in REPETITIVE 
 
 FEW = 100_000  # bytes of a file's records that are read as soon as they are found
 
-Conditions: TypeAlias = Sequence[tuple[str, "_StartsWith | _Is"]]
+Conditions: TypeAlias = Sequence[tuple[str, "_StartsWith | _Is | _IsNothing"]]
 
 
 class FoundGroup(NamedTuple):
@@ -112,13 +112,15 @@ def _conditions(parquet: Any, number: int, search: Search) -> Conditions | None:
     return asked
 
 
-def _wanted(search: Search) -> Iterator[tuple[str, "_StartsWith | _Is"]]:
+def _wanted(search: Search) -> Iterator[tuple[str, "_StartsWith | _Is | _IsNothing"]]:
     if search.prefix:
         yield "identifier", _StartsWith(search.prefix)
     if search.stage in (Stage.SUCCEEDED, Stage.REJECTED):  # that a row is invalid its file's name says
         yield "status", _Is(search.stage)
+    if search.status is not None:
+        yield "status", _Is(search.status)
     if search.message is not None:
-        yield "status_message", _Is(search.message)
+        yield "status_message", _Is(search.message) if search.message else _IsNothing()
 
 
 class _StartsWith(NamedTuple):
@@ -145,6 +147,19 @@ class _Is(NamedTuple):
 
     def holds(self, column: Any) -> Any:
         return pc.equal(column, self.value)
+
+
+class _IsNothing(NamedTuple):
+    """No text, or an empty one."""
+
+    def may_hold(self, least: str, most: str) -> bool:
+        return not least
+
+    def always_holds(self, least: str, most: str) -> bool:
+        return not most
+
+    def holds(self, column: Any) -> Any:
+        return pc.or_kleene(pc.is_null(column), pc.equal(column, ""))
 
 
 def _bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:

@@ -11,11 +11,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from support.chromium import CHROMIUM, FLAGS
 from support.ran_shop import HOSTILE, ran_shop, run
+from support.record_stores import a_record
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.tracking.addresses import BatchType
 
 pytestmark = pytest.mark.browser
 
@@ -227,6 +229,41 @@ def test_pages_fit_their_window_in_light_and_dark(
         colours = looking.page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()")
         assert (scheme == "dark") == (int(colours.split(",")[0]) < 128)
     context.close()
+
+
+def test_a_reason_is_readable_beside_long_identifiers(looking: Looking, shop: Shop) -> None:
+    """A composite key is long, and what one looks for on this page is why the row was refused."""
+    refused = a_record("K" * 700, status="rejected", status_message="the order desk says no " * 5)
+    shop.workspace.tracking.publish("sync.crm", "20261118T120000Z-abcdef", BatchType.UPDATED, 0, [refused])
+    looking.enter()
+    looking.go(f"{SYNC}/records?search=KK")
+    looking.expect_records(1)
+    reason = looking.page.locator("td.reason").bounding_box()
+    assert reason
+    assert reason["width"] > WIDE["width"] / 8
+    assert not looking.is_wider_than_the_window()
+
+
+SIDES = """cell => {
+    const told = document.createRange();
+    told.selectNode(cell.lastChild);
+    return [cell.querySelector("small"), told].map(each => each.getBoundingClientRect().left);
+}"""
+
+
+def test_in_a_narrow_window_a_reason_stands_beside_its_name(
+    looking: Looking, shop: Shop, api: DemoApi
+) -> None:
+    """All of it: how often the row was tried, and what was said."""
+    write_contacts(shop.root, z9="zoe@example.com")
+    api.fail(path="/crm/*", status=400, times=1, message="not now")
+    run(shop)
+    looking.enter()
+    looking.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    looking.go(f"{SYNC}/records?search=z9")
+    looking.expect_keys("z9")
+    tried, said = looking.page.locator("td.reason").evaluate(SIDES)
+    assert tried == said > NARROW["width"] / 3
 
 
 class Gate:

@@ -51,7 +51,9 @@ def queue_page(asked: Asked) -> Page:
                         f"Dead letters of {sync.id}, the oldest first",
                         COLUMNS,
                         map(_row, letters[:SHOWN]),
-                        none="There are no dead letters.",
+                        none="There are no more dead letters."
+                        if asked.page > 1
+                        else "There are no dead letters.",
                     ),
                     class_="card",
                 ),

@@ -10,7 +10,7 @@ from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, table
 from ondatra_dagster.browser.told import badge, count_of, message, number
 from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.sync.found_records import find_records
-from ondatra_dagster.tracking.found import Stage
+from ondatra_dagster.tracking.found import Stage, why
 from ondatra_dagster.tracking.reasons import Reason, Reasons, reasons_of
 
 SHOWN = 100
@@ -76,13 +76,18 @@ def _filters(asked: Asked, stage: Stage) -> Html:
 
 
 def _row(asked: Asked, stage: Stage, reason: Reason, found: Reasons) -> Iterator[Content]:
-    yield message(reason.message) or element("span", "no reason was given", class_="none")
+    yield message(why(reason.status, reason.message)) or element("span", "no reason was given", class_="soft")
     yield badge(reason.status)
     yield number(reason.records)
     yield f"{100 * reason.records / found.records:.1f} %"
     yield element("code", reason.example or "(none)")
-    said = reason.message if reason.message and len(reason.message) <= LONGEST_LINKED else None
-    link = links.records(asked.sync.id, run=asked.run, status=stage, reason=said)
+    said = reason.message or ""
+    link = links.records(
+        asked.sync.id,
+        run=asked.run,
+        status=reason.status if stage is Stage.INVALID else stage,
+        reason=said if len(said) <= LONGEST_LINKED else None,
+    )
     yield element("a", "its records", href=link)
 
 

@@ -16,7 +16,7 @@ from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.tracking.downloads import FORMATS, download
-from ondatra_dagster.tracking.found import FoundRecord, Stage
+from ondatra_dagster.tracking.found import FoundRecord, Stage, why
 from ondatra_dagster.tracking.parts import records_of
 from ondatra_dagster.wording import count
 
@@ -84,7 +84,7 @@ def _link(asked: Asked, *, page: int = 1) -> str:
     return links.records(
         asked.sync.id,
         run=asked.run,
-        status=asked.stage,
+        status=asked.status,
         search=asked.prefix,
         reason=asked.reason,
         page=page,
@@ -97,10 +97,14 @@ def _search(asked: Asked) -> Html:
     listed = known[:CHOICES] if asked.run in (None, *known[:CHOICES]) else [asked.run, *known[:CHOICES]]
     choices = [element("option", "all runs", value="", selected=asked.run is None)]
     choices += [element("option", run, value=run, selected=run == asked.run) for run in listed]
-    hidden = {"status": asked.stage, "reason": asked.reason}
+    hidden = {"status": asked.status, "reason": asked.reason}
     return element(
         "form",
-        [element("input", type="hidden", name=name, value=value) for name, value in hidden.items() if value],
+        [
+            element("input", type="hidden", name=name, value=value)
+            for name, value in hidden.items()
+            if value is not None
+        ],
         element("label", "Identifier begins with", for_="search"),
         element(
             "input",
@@ -132,21 +136,19 @@ def _filters(asked: Asked) -> Html:
         )
         for stage, name in FILTERS.items()
     ]
-    grouped = element(
-        "a", "Group by reason", href=links.reasons(asked.sync.id, run=asked.run), class_="aside"
-    )
+    stage = None if asked.stage is Stage.PENDING else asked.stage  # nothing is said of it yet
+    reasons = links.reasons(asked.sync.id, run=asked.run, status=stage)
+    grouped = element("a", "Group by reason", href=reasons, class_="aside")
     return element("nav", ways, grouped, class_="tabs", aria_label="Status")
 
 
 def _only_this_reason(asked: Asked) -> Content:
     if asked.reason is None:
         return None
-    back = links.records(asked.sync.id, run=asked.run, status=asked.stage, search=asked.prefix)
+    back = links.records(asked.sync.id, run=asked.run, status=asked.status, search=asked.prefix)
     return element(
         "p",
-        "Only with the reason “",
-        message(asked.reason),
-        "” ",
+        ("Only with the reason “", message(asked.reason), "” ") if asked.reason else "Only without a reason ",
         element("a", "show all reasons", href=back),
         class_="notice",
     )
@@ -159,6 +161,10 @@ def _nothing(asked: Asked) -> str:
         return f"{asked.sync.id} has no records yet."
     if asked.run and asked.stage and not asked.stage.has_ended:
         return "Nothing of it waits: what a run leaves is shown with the newest run, or without a run."
+    if asked.run and not (asked.stage or asked.prefix or asked.reason is not None):
+        return "No row ended in this run."
+    if asked.prefix and asked.sync.identifiers_are:
+        return f"No record is like that; identifiers of {asked.sync.id} are {asked.sync.identifiers_are}."
     return "No record is like that."
 
 
@@ -168,7 +174,7 @@ def _row(record: FoundRecord) -> Iterator[Content]:
     yield record.operation
     yield (
         element("small", f"tried {count(record.attempts, 'time')}") if record.attempts else None,
-        message(record.status_message),
+        message(why(record.status, record.status_message)),
     )
     yield _when(record)
     yield payload(record.payload)
@@ -197,7 +203,7 @@ def _file(asked: Asked, ending: str, limit: int | None) -> str:
         asked.sync.id,
         ending,
         run=asked.run,
-        status=asked.stage,
+        status=asked.status,
         search=asked.prefix,
         reason=asked.reason,
         limit=limit,
@@ -216,7 +222,7 @@ def records_file(asked: Asked) -> Response:
     found = find_records(sync, asked.workspace.tracking, asked.search(limit=asked.number("limit", most=MOST)))
     pieces = download(found, ending)
     first = next(pieces)  # before anything is said: a fault can still be told on a page
-    name = "-".join(filter(None, (sync.id, asked.run, asked.stage)))
+    name = "-".join(filter(None, (sync.id, asked.run, asked.status)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
     return StreamingResponse(_sent(first, pieces), media_type=MEDIA[ending], headers=headers)
 

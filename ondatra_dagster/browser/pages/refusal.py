@@ -30,4 +30,6 @@ def door_page(status: int, sentence: str) -> Html:
 
 
 def _begun_large(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+    """As sentences on a page begin; one that begins with a name, as sync.crm, does so as it is spelled."""
+    first = sentence.split(" ", 1)[0]
+    return sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence

@@ -72,9 +72,10 @@ def sync_page(asked: Asked) -> Page:
     found = history.runs(sync.id, limit=SHOWN + 1, offset=offset, with_dry=True)
     kept = frozenset(asked.workspace.tracking.runs(sync.id))
     rows = [_row(run, of.going_on, kept, asked.now) for run in found[:SHOWN]]
+    none = "There are no older runs." if asked.page > 1 else _NONE
     runs = section(
         "Runs",
-        element("div", table(f"Runs of {sync.id}, the newest first", RUNS, rows, none=_NONE), class_="card"),
+        element("div", table(f"Runs of {sync.id}, the newest first", RUNS, rows, none=none), class_="card"),
         pager(
             page=asked.page,
             link_of=lambda page: links.runs(sync.id, page=page),
@@ -144,7 +145,8 @@ def _chart(of: Standing) -> Content:
     told = ", ".join(
         f"{number:,} {name}" for number, name in zip(sums.values(), SERIES.values(), strict=True)
     )
-    label = f"Rows of the last {count(len(ended), 'run')}: {told}. The table of runs has each."
+    title = f"Rows of the last {count(len(ended), 'run')}" if len(ended) > 1 else "Rows of the last run"
+    label = f"{title}: {told}. The table of runs has each."
     chart = charts.bars(shown, label=label, places=max(12, len(shown)), class_="chart")
     scale = f"{chart.top:,} rows" + (" (higher bars are cut off)" if chart.is_cut else "")
     drawn = element(
@@ -156,7 +158,7 @@ def _chart(of: Standing) -> Content:
         element("figcaption", _legend(sums)),
         class_="card",
     )
-    return section(f"Rows of the last {count(len(ended), 'run')}", drawn, id_="counts")
+    return section(title, drawn, id_="counts")
 
 
 def _legend(sums: Mapping[Cell, int]) -> Html:

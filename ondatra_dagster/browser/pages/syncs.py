@@ -13,6 +13,7 @@ from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.wording import count
 
 LAST_RUNS = 12
+LEAST = 8  # of a hundred: the bars are 25 pixels high
 COLUMNS = (
     Column("Sync"),
     Column("Health"),
@@ -105,4 +106,5 @@ def _last_runs(of: Standing) -> Content:
     results = [result_of(run, of.going_on) for run in of.runs]
     well = sum(result == "succeeded" for result in results)
     label = f"{well} of the last {count(len(results), 'run')} succeeded"
-    return charts.bars(bars, label=label, places=LAST_RUNS, class_="sparkline").drawn
+    drawn = charts.bars(bars, label=label, places=LAST_RUNS, class_="sparkline", least=LEAST)
+    return drawn.drawn

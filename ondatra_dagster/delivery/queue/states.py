@@ -19,6 +19,12 @@ select count(*), coalesce(sum(units), 0), sum(next_poll_at <= ?), min(next_poll_
 from batch where job is not null
 """
 DUE = "select count(*) from unit where state = 'waiting' and due_at <= ?"
+# new rows that may not go yet: old ones that they replace are on their way, or wait for their next try
+HELD_BACK = """
+select count(*) from unit where state = 'pending' and phase = 1 and exists (
+    select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
+)
+"""
 OPEN_RUNS = "select count(*) from run"
 
 
@@ -31,6 +37,7 @@ class QueueState:
     watermark: int
     invalid_watermark: int
     pending: int = 0  # a crashed owner's frozen ones too
+    held_back: int = 0  # of these: they go when the rows that they replace are gone
     waiting: int = 0
     dead: int = 0
     dead_since: float | None = None  # of the oldest of these
@@ -61,7 +68,7 @@ class QueueState:
 
     @property
     def can_deliver(self) -> bool:
-        return self.pending > 0 or self.due > 0 or self.polls_due > 0
+        return self.pending > self.held_back or self.due > 0 or self.polls_due > 0
 
 
 @contextlib.contextmanager
@@ -108,6 +115,7 @@ def look(store: Store, *, now: float) -> QueueState:
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
         pending=count("pending", "claimed") - int(in_jobs),
+        held_back=int(store.rows(HELD_BACK)[0][0]),
         waiting=count("waiting"),
         dead=count("dead"),
         dead_since=counts["dead"][3] if "dead" in counts else None,

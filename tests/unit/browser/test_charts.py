@@ -21,8 +21,25 @@ def test_bars_are_as_high_as_their_counts() -> None:
 
 
 def test_a_single_reject_is_seen_beside_a_million() -> None:
-    chart = drawn(Bar({"succeeded": 1_000_000, "rejected": 1}, "1"))
-    assert LEAST <= heights(chart, "rejected")[0] or HEIGHT >= sum(heights(chart, "succeeded"))
+    chart = drawn(Bar({"succeeded": 1_000_000, "rejected": 1, "failed": 1, "invalid": 1}, "1"))
+    small = [heights(chart, name) for name in ("rejected", "failed", "invalid")]
+    assert [[LEAST]] * 3 == small
+    assert [HEIGHT - 3 * LEAST] == heights(chart, "succeeded")
+
+
+def test_a_small_picture_shows_small_parts_larger() -> None:
+    shown = [Bar({"succeeded": 1_000_000, "rejected": 1}, "1")]
+    chart = bars(shown, label="Rows", places=1, class_="sparkline", least=8)
+    assert ([92.0], [8.0]) == (heights(chart, "succeeded"), heights(chart, "rejected"))
+
+
+def test_a_bar_that_is_cut_off_shows_its_shares() -> None:
+    """Else its rejects would be above the edge, where nobody sees them."""
+    chart = drawn(
+        Bar({"succeeded": 3_000_000, "rejected": 1_000_000}, "1"),
+        *(Bar({"succeeded": 100}, str(n)) for n in range(9)),
+    )
+    assert (75.0, [25.0]) == (heights(chart, "succeeded")[0], heights(chart, "rejected"))
 
 
 def test_a_first_run_does_not_flatten_all_others() -> None:

@@ -51,7 +51,7 @@ def test_a_sync_shows_its_runs_the_newest_first(look: Reader, runs: list[str]) -
     told = look(SYNC)
     shown = [link for link in told.links if link.startswith(f"{SYNC}/runs/")]
     assert [f"{SYNC}/runs/{each}" for each in runs] == list(dict.fromkeys(shown[3:]))
-    assert "◌ dry 1 created" in told.text
+    assert "◌ dry 1 to create" in told.text
     assert "push__sync__crm__sensor" in told.text
     assert [f"{SYNC}/records?run={each}" for each in runs[1:]] == [
         link for link in told.links if "records?run" in link
@@ -85,9 +85,16 @@ def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
 
 def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
     told = look(f"{SYNC}/runs/{runs[0]}")
-    assert "A dry run: 1 created" in told.text
+    assert "A dry run: 1 to create" in told.text
     assert "destination after 5" in told.text or "destination after" in told.text
     assert f"{SYNC}/records?run={runs[0]}" not in told.links
+
+
+def test_a_first_run_is_the_last_run(tmp_path: Path, api: DemoApi) -> None:
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    assert " Rows of the last run " in Reader(ProjectReader(shop.root))(SYNC).text
 
 
 def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> None:
@@ -194,6 +201,9 @@ def test_every_link_of_every_page_leads_somewhere(look: Reader) -> None:
         (f"{SYNC}/records?page=0", "page can't be '0'; it is a number from 1 to"),
         (f"{SYNC}/records?page=-1", "page can't be '-1'"),
         (f"{SYNC}/records?page=9999999999999999999999", "page can't be"),
+        (f"{SYNC}/records?page=00000000000019999999999999999999", "page can't be"),
+        (f"{SYNC}?page=00000000000019999999999999999999", "page can't be"),
+        (f"{SYNC}/queue?page=00000000000019999999999999999999", "page can't be"),
         (f"{SYNC}/records?page=²", "page can't be '²'"),
         (f"{SYNC}/records.xlsx", "records can't be had as 'xlsx'"),
         (f"{SYNC}/records.csv?limit=many", "limit can't be 'many'"),
@@ -204,6 +214,19 @@ def test_what_is_not_there_is_a_sentence(look: Reader, address: str, sentence: s
     assert 404 == told.status
     assert sentence.casefold() in told.text.casefold()
     assert "Traceback" not in told.text
+
+
+def test_past_the_end_nothing_is_denied(look: Reader) -> None:
+    """A page that is kept may be past the end by now: that there never was anything would be wrong."""
+    assert "There are no older runs." in look(f"{SYNC}?page=9").text
+    assert "There are no more dead letters." in look(f"{SYNC}/queue?page=9").text
+    assert "There are no more records." in look(f"{SYNC}/records?page=9").text
+
+
+def test_a_sentence_begins_large_but_a_name_stays_as_it_is(look: Reader) -> None:
+    """Who copies the sync's id from it has to get the id."""
+    assert " sync.crm has no records of a run 'x'" in look(f"{SYNC}/records?run=x").text
+    assert " There is no status 'odd'" in look(f"{SYNC}/records?status=odd").text
 
 
 def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> None:

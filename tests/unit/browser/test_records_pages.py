@@ -128,6 +128,39 @@ def test_reasons_of_a_run_are_asked_for_alone(many: Reader) -> None:
     assert "no reason was given ✓ succeeded 55 100.0 %" in told.text
 
 
+def test_reasons_lead_to_just_the_records_that_were_counted(tmp_path: Path, api: DemoApi) -> None:
+    """Also where nothing was said: of what was set aside the status says why."""
+    shop = Shop.at(tmp_path / "aside", url=api.url)
+    made = {"NULL": 2, "DUPLICATE": 3}
+    records = [
+        a_record(f"{status}{n}", status=status) for status, count in made.items() for n in range(count)
+    ]
+    shop.workspace.tracking.publish("sync.crm", RUN, BatchType.INVALID, 0, records)
+    delivered = [a_record("quiet"), a_record("warned", status_message="no phone")]
+    shop.workspace.tracking.publish("sync.crm", RUN, BatchType.UPDATED, 0, delivered)
+    look = Reader(ProjectReader(shop.root))
+    told = look("/syncs/sync.crm/reasons?status=invalid")
+    assert "its key comes more than once ! DUPLICATE 3 60.0 %" in told.text
+    assert "there is a null in its key ! NULL 2 40.0 %" in told.text
+    found = [keys(look(link)) for link in told.links if "records?" in link and "reason=" in link]
+    assert [["DUPLICATE2", "DUPLICATE1", "DUPLICATE0"], ["NULL1", "NULL0"]] == found
+    told = look("/syncs/sync.crm/reasons?status=succeeded")
+    found = [keys(look(link)) for link in told.links if "records?" in link and "reason=" in link]
+    assert [["quiet"], ["warned"]] == sorted(found)
+    told = look(f"{RECORDS}?status=NULL&reason=")
+    assert {"status": "NULL", "reason": "", "search": ""} == {
+        each["name"]: each.get("value") for each in told.all("input")
+    }
+    assert "Only without a reason" in told.text
+
+
+def test_records_are_grouped_by_the_reasons_of_their_status(many: Reader) -> None:
+    """Who looks at what was set aside doesn't ask about rejects."""
+    for status in ("succeeded", "rejected", "invalid", "waiting"):
+        assert f"/syncs/sync.crm/reasons?status={status}" in many(f"{RECORDS}?status={status}").links
+    assert "/syncs/sync.crm/reasons" in many(f"{RECORDS}?status=pending").links
+
+
 def test_a_run_that_the_history_has_lost_leads_to_its_records(many: Reader) -> None:
     """The history is a file of its own, and may be gone while records are kept."""
     told = many(f"/syncs/sync.crm/runs/{RUN}")

@@ -211,6 +211,17 @@ def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: T
     assert "refused at once" in ondatra("dead", "sync.crm").out
 
 
+def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """It would clear the screen, or worse, for who only looks why a row was refused."""
+    write_contacts(shop.root, **{"a\x1b[2J1": "ada@example.com"})
+    api.fail(status=422, path="/crm/*", message="no \x1b]0;title\x07\nsecond line")
+    ran = ondatra.run(shop)
+    dead = ondatra("dead", "sync.crm")
+    for said in (ran.err, dead.out):
+        assert "a·[2J1" in said
+        assert [] == [letter for letter in said if not letter.isprintable() and letter != "\n"]
+
+
 def test_a_sync_without_dead_letters_says_so(shop: Shop, ondatra: Terminal) -> None:
     """An empty screen could mean anything."""
     said = ondatra("dead", "sync.crm")
@@ -233,6 +244,15 @@ def test_a_preview_sends_nothing_and_changes_nothing(shop: Shop, api: DemoApi, o
     assert ["b2"] == [letter["key"] for letter in said.objects]
     assert calls == len(api.calls)
     assert 1 == len(ondatra("dead", "sync.crm", "--json").objects)
+
+
+def test_a_preview_of_nothing_says_so(shop: Shop, ondatra: Terminal) -> None:
+    """An empty screen could mean anything."""
+    said = ondatra("replay", "sync.crm", "--preview")
+    assert (0, "", "there are no dead letters\n") == (said.code, said.out, said.err)
+    a_shop_with_a_dead_letter(shop, ondatra)
+    said = ondatra("replay", "sync.crm", "--preview", "--since", "2999-01-01")
+    assert (0, "", "there are no such dead letters\n") == (said.code, said.out, said.err)
 
 
 def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:

@@ -38,6 +38,14 @@ def test_people_get_two_tables(shop: Shop, api: DemoApi, ondatra: Terminal) -> N
     assert (before, calls) == (kept(shop), api.calls)
 
 
+def test_a_long_value_does_not_hide_what_it_becomes(shop: Shop, ondatra: Terminal) -> None:
+    write_contacts(shop.root, b2=f"{'long' * 100}@example.com")
+    ondatra.run(shop)
+    write_contacts(shop.root, b2="b@example.org")
+    row = ondatra.run(shop, is_dry=True).out.splitlines()[3]
+    assert f"b2   update  email: {'long' * 9}lon… → b@example.org" == row
+
+
 def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
     """With the same names as everywhere."""
     *models, sync, end = ondatra.run(shop, is_dry=True, as_json=True).objects

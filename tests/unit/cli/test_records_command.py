@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.pages import Reader
 from support.record_stores import a_record
 from support.shop import Shop
 from support.terminal import Terminal
@@ -17,6 +18,7 @@ from ondatra_dagster.delivery.queue.claim import claim
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.settle import settle
 from ondatra_dagster.delivery.queue.settled import Attempt
+from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.tracking.addresses import BatchType
 
 FIRST, SECOND = "20261118T120000Z-aaaaaa", "20261118T130000Z-bbbbbb"
@@ -62,6 +64,7 @@ def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
         tuple(line.split()[:2]) for line in others
     }
     assert (0, "(4 records)\n") == (said.code, said.err)
+    assert ["there is a null in its key" in line for line in said.out.splitlines()].count(True) == 1
 
 
 @pytest.mark.usefixtures("ran")
@@ -73,6 +76,8 @@ def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
         (("--status", "Succeeded"), ["a1"]),
         (("--status", "rejected"), ["b2"]),
         (("--status", "invalid"), [""]),
+        (("--status", "NULL"), [""]),
+        (("--status", "DUPLICATE"), []),
         (("--search", "b"), ["b2"]),
         (("--search", "b2"), ["b2"]),
         (("--search", "2"), []),
@@ -115,6 +120,35 @@ def test_records_of_one_run_are_told_alone(ondatra: Terminal) -> None:
         said.code,
         said.err,
     )
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("-- @kind: merge\n-- @unique_key: id, email\n", 'spelled ["id","email"]'),
+        ("-- @kind: append\n", "the numbers of __ondatra_rowid"),
+    ],
+)
+def test_who_finds_nothing_is_told_what_identifiers_are(
+    shop: Shop, ondatra: Terminal, header: str, told: str
+) -> None:
+    """One that isn't a column's value has to be guessed otherwise."""
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(f"{header}-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n")
+    shop.workspace.tracking.publish("sync.crm", FIRST, BatchType.UPDATED, 0, [])
+    said = ondatra("records", "sync.crm", "--search", "a1")
+    assert (0, f"no record is like that; identifiers of sync.crm are {told}\n") == (said.code, said.err)
+    page = Reader(ProjectReader(shop.root))("/syncs/sync.crm/records?search=a1")
+    assert f"No record is like that; identifiers of sync.crm are {told}." in page.text
+
+
+def test_of_a_run_in_which_no_row_ended_that_is_said(shop: Shop, ondatra: Terminal) -> None:
+    """The API was down: that isn't as if one had searched for too much."""
+    for run_id in (FIRST, SECOND):
+        shop.workspace.tracking.publish("sync.crm", run_id, BatchType.UPDATED, 0, [])
+    assert "no row ended in this run\n" == ondatra("records", "sync.crm", "--run", FIRST).err
+    page = Reader(ProjectReader(shop.root))(f"/syncs/sync.crm/records?run={FIRST}")
+    assert "No row ended in this run." in page.text
 
 
 @pytest.mark.usefixtures("shop")

@@ -218,6 +218,24 @@ def test_records_are_found_by_what_was_said_of_them(store: TrackingStore) -> Non
     assert ["3", "0"] == [each.identifier for each in find(store, Search(message="no plan"))]
     assert ["1"] == [each.identifier for each in find(store, Search(message="no", stage=Stage.REJECTED))]
     assert [] == find(store, Search(message="n"))
+    assert ["2"] == [each.identifier for each in find(store, Search(message=""))]
+
+
+def test_records_of_which_nothing_was_said_are_found_in_any_file(store: TrackingStore) -> None:
+    """Of all, of some, of none: each time a file tells other bounds."""
+    for number, said in enumerate((["x", None, ""], ["x", "y"], [None, None], ["", ""], ["", "z"])):
+        records = [a_record(f"{number}{place}", status_message=text) for place, text in enumerate(said)]
+        publish(store, run_name(number), records)
+    found = [each.identifier for each in find(store, Search(message=""))]
+    assert ["40", "31", "30", "21", "20", "02", "01"] == found
+
+
+def test_what_was_set_aside_is_found_by_its_status(store: TrackingStore) -> None:
+    """It is the word that a list of records shows."""
+    records = [a_record(str(number), status=status) for number, status in enumerate(("NULL", "DUPLICATE"))]
+    publish(store, run_name(1), records)
+    assert ["1"] == [each.identifier for each in find(store, Search(stage=Stage.INVALID, status="DUPLICATE"))]
+    assert [Stage.INVALID] * 2 == [Stage.named("NULL"), Stage.named("DUPLICATE")]
 
 
 def test_payloads_are_left_out_where_nobody_asks_for_them(store: TrackingStore) -> None:

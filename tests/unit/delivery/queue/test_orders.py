@@ -15,6 +15,7 @@ from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten, replay
 from ondatra_dagster.delivery.queue.settle import Settled, settle
 from ondatra_dagster.delivery.queue.settled import Attempt
+from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
 
@@ -95,6 +96,22 @@ def test_a_delete_that_waits_holds_the_inserts_of_its_version_back(table):
     hasten(table)
     assert ["2:delete"] == go(table)
     assert ["3:insert", "4:insert"] == go(table)
+
+
+def test_what_is_held_back_is_no_work_for_a_run(table):
+    """A run that can send nothing would be started at each tick, and end well beside those that failed."""
+    take_in(table, a_row(1))
+    go(table)
+    take_in(table, a_row(1, DELETE), a_row(2))
+    assert look(table.store, now=2.0).can_deliver
+    assert ["1:delete"] == go(table, d1="error: later")
+    held = look(table.store, now=2.0)
+    assert (1, 1, 1, False) == (held.pending, held.held_back, held.waiting, held.can_deliver)
+    assert look(table.store, now=1000.0).can_deliver  # the delete is due again
+    hasten(table)
+    assert ["1:delete"] == go(table)
+    free = look(table.store, now=2.0)
+    assert (1, 0, True) == (free.pending, free.held_back, free.can_deliver)
 
 
 def test_a_dead_delete_lets_the_inserts_go_and_is_owed_to_the_next_version(table):
