@@ -51,6 +51,7 @@ def test_a_whole_header():
             max_lag_seconds=7 * 86400,
         ),
         schedule="0 6 * * mon-fri",
+        schedule_line=16,
         description="Who buys: everyone",
         owners=("anna@example.com", "team:crm"),
         tags=("daily", "tier=gold"),
