@@ -90,8 +90,8 @@ def queue_state(path: Path, *, now: float) -> QueueState | None:
 
 
 def pause_flag(queue: Path) -> Path:
-    """The file whose being there holds a sync; it is no part of the queue, and outlives it."""
-    return queue.with_suffix(".paused")
+    """The file whose being there holds a sync; it is no part of the queue, and outlives its folder."""
+    return queue.parent.parent / "paused" / queue.stem
 
 
 def lock_of(queue: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Whole syncs in random lives: beside all faults on the way to the API, their queues are lost."""
+"""Whole syncs in random lives: beside all faults of the way to the API, queues are lost and put back."""
 
 import contextlib
 import dataclasses
@@ -8,16 +8,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.destinations import Destination, KeyStore, KilledError, RowStore, Store, WholeStore
+from support.destinations import (
+    Destination,
+    KeyStore,
+    KilledError,
+    Row,
+    RowStore,
+    Store,
+    WholeStore,
+    change_of,
+)
 from support.kind_desk import KindDesk
 from support.kind_tables import KindTable, steps
 from support.lives import HISTORIES, WHOLE, Sink
 from support.tables import Table, histories
 
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.letters import hasten, replay
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
+from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.ports import Ports
+from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
@@ -37,6 +50,8 @@ SINKS = [
     Sink("scd2", 2, 1),
     Sink("append", 2, 3),
 ]
+
+JUDGED = ("merge", "scd2")  # kinds that insert a row once, also in a resync
 
 
 class DeadlyStore(TrackingStore):
@@ -129,6 +144,76 @@ class Life:
         )
 
 
+class HardLife(Life):
+    """One in which queues are lost often, older copies of them are put back, and resyncs are asked for."""
+
+    known: frozenset[str] = frozenset()  # rows that the records say the API has
+
+    def __init__(self, sink: Sink, folder: Path, seed: int) -> None:
+        super().__init__(sink, folder, seed)
+        self.is_judged = sink.name in JUDGED
+        calls_of = self.store.calls_of
+
+        def judged(rows: list[Row]) -> list[list[Row]]:
+            calls = calls_of(rows)
+            for call in calls if self.is_judged else ():
+                self._judge(call)
+            return calls
+
+        self.store.calls_of = judged  # type: ignore[method-assign]
+
+    def live(self) -> None:
+        for key, values in self.history():
+            self.table.write(key, values)
+            for _ in range(self.chance.choice([0, 1, 1, 2, 3]) if self.table.version else 0):
+                if self.chance.random() < 0.3:
+                    self.ask_again()
+                self.desk.held = "paused" if self.chance.random() < 0.2 else None
+                self.known = self._recorded()
+                if self.chance.random() < 0.12:
+                    self._resync()
+                self.run()
+                self._suffer()
+        self.desk.held, self.is_judged = None, False
+
+    def _resync(self) -> None:
+        with contextlib.suppress(KilledError, ResyncNeededError):
+            resync(self.sync, self.ports, Way(removes=self.chance.random() < 0.5))
+
+    def _suffer(self) -> None:
+        """What may happen to a queue between two runs."""
+        queue = self.desk.sync.queue.parent
+        copy = queue.with_name("copy")
+        what = self.chance.random()
+        if what < 0.1 and queue.exists():
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(queue, copy)
+        elif what < 0.35:
+            shutil.rmtree(queue, ignore_errors=True)
+        elif what < 0.42 and copy.exists():
+            shutil.rmtree(queue, ignore_errors=True)
+            shutil.copytree(copy, queue)
+
+    def _recorded(self) -> frozenset[str]:
+        """The rows whose newest record says that they arrived and weren't deleted."""
+        newest: dict[str, tuple[str, int, bool]] = {}
+        for end in self.records.delivered_since(self.sync.id, None):
+            if end.status == SUCCEEDED:
+                name = end.identifier if self.sync.delivers_by_key else str(end.rowid)
+                mark = (end.run_id, end.table_version, end.change_type != ChangeType.DELETE)
+                newest[name] = max(newest.get(name, mark), mark)
+        return frozenset(name for name, (_, _, is_there) in newest.items() if is_there)
+
+    def _judge(self, call: list[Row]) -> None:
+        """What is recorded as there goes out as an update; its insert would be a second object."""
+        column = "id" if self.sync.delivers_by_key else "__ondatra_rowid"
+        name, kinds = str(call[0][column]), [change_of(row) for row in call]
+        if kinds == [ChangeType.DELETE]:
+            self.known -= {name}
+        elif kinds == [ChangeType.INSERT] and name in self.known:
+            self.store.wrongs.append(f"insert of {name}, which is recorded as there")
+
+
 def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
     if sink.kind.delivers_by_key and sink.name != "scd2":  # with keys that go, as by a full refresh
         by_key = Table(sink.shape)
@@ -144,6 +229,19 @@ def test_any_life_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
     """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight."""
     for seed in range(HISTORIES // 2):
         life = Life(sink, tmp_path / str(seed), seed)
+        life.live()
+        assert [] == life.end_well(), f"seed {seed}"
+        assert life.store.expected() == life.store.holds, f"seed {seed}"
+        assert [] == life.store.wrongs, f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "sink", SINKS, ids=lambda sink: f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}"
+)
+def test_any_hard_life_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
+    """Nor is a row made twice that the records say is there, however often a queue is lost or put back."""
+    for seed in range(HISTORIES // 2):
+        life = HardLife(sink, tmp_path / str(seed), seed)
         life.live()
         assert [] == life.end_well(), f"seed {seed}"
         assert life.store.expected() == life.store.holds, f"seed {seed}"
