@@ -12,13 +12,14 @@ from ondatra_dagster.orchestration.workspace import Workspace
 
 @click.command("maintain")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a duty on stdout.")
-def command(as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+@click.pass_obj
+def command(opened: OpenEngine | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Free the space that nobody needs any more, and keep tables quick to read.
 
     First each sync takes in what its table has new, and the sync log what was sent: nothing is lost. Spark
     starts only where one of the duties needs it.
     """
-    return maintain(open_workspace(), as_json=as_json)
+    return maintain(open_workspace(), as_json=as_json, opened=opened or open_engine)
 
 
 def maintain(workspace: Workspace, *, as_json: bool, opened: OpenEngine = open_engine) -> int:
