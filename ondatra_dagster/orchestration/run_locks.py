@@ -1,6 +1,7 @@
 """Which Dagster runs still have a process: a run that was killed says "started" for ever, and others wait.
 
-A run holds a lock while it lives, which the operating system takes from a dead one.
+A run holds a lock while it lives, which the operating system takes from a dead one; one that ends takes its
+lock away, so that it isn't called dead before Dagster has noted its end.
 """
 
 import contextlib
@@ -9,8 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from ondatra_dagster.errors import BusyError
-from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.lock import FileLock, is_left_behind
 
 LOCKED = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page shows none of these
 GOING_ON = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -18,19 +18,20 @@ GOING_ON = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 @contextlib.contextmanager
 def lock_run(instance: dg.DagsterInstance, state: Path, run_id: str) -> Iterator[None]:
-    """Show, as long as this process lives, that the run goes on."""
-    path = _path(state, run_id)
-    with FileLock(path, purpose=f"Dagster run {run_id}"):
-        instance.add_run_tags(run_id, {LOCKED: "yes"})
-        yield
-    path.unlink(missing_ok=True)
+    """Show, as long as this process lives, that the run goes on; how it ended is Dagster's to note."""
+    with FileLock(_path(state, run_id), purpose=f"Dagster run {run_id}") as lock:
+        try:
+            instance.add_run_tags(run_id, {LOCKED: "yes"})
+            yield
+        finally:
+            lock.take_away()
 
 
 def close_abandoned_runs(instance: dg.DagsterInstance, state: Path) -> None:
     """Call failed what says that it goes on, and has no process any more."""
     for run in instance.get_runs(dg.RunsFilter(statuses=GOING_ON, tags={LOCKED: "yes"})):
         path = _path(state, run.run_id)
-        with contextlib.suppress(BusyError), FileLock(path, purpose="looks after dead runs"):
+        if is_left_behind(path):
             instance.report_run_failed(run, "The process of this run ended without a word")
             path.unlink(missing_ok=True)
 

@@ -62,6 +62,10 @@ class FileLock:
                 told = True
             self._sleep(POLL_SECONDS)
 
+    def take_away(self) -> None:
+        """Remove the file before it is let go of: what is left then is of those who died."""
+        self._path.unlink(missing_ok=True)
+
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -73,6 +77,19 @@ class FileLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def is_left_behind(path: Path) -> bool:
+    """Whether a lock that is taken away when its holder ends well is still there, and nobody holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # without a name it was taken away since it was opened
+        return _try_lock(descriptor) and os.fstat(descriptor).st_nlink > 0
+    finally:
+        os.close(descriptor)
 
 
 def last_holder_lives(path: Path) -> bool:

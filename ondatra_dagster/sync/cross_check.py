@@ -7,7 +7,7 @@ from ondatra_dagster.delivery.finalizing import owe_rows, renew_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
-from ondatra_dagster.delivery.queue.publication import open_runs
+from ondatra_dagster.delivery.queue.publication import files_begun, leaves_frontier, open_runs
 from ondatra_dagster.delivery.queue.recovered import KeyEnd, Recovered, contents_told
 from ondatra_dagster.delivery.queue.removals import remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
@@ -34,13 +34,12 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
-    frontier = ports.tracking.newest_frontier(sync.id)
-    is_lost = (
-        queue.meta("table_id") is None or is_taking_over(queue) or _is_older(queue, sync, ports, frontier)
-    )
+    frontier, newest = ports.tracking.newest_frontier(sync.id), newest_run(sync, ports)
+    is_lost = queue.meta("table_id") is None or is_taking_over(queue)
+    is_lost = is_lost or _is_older(queue, sync, ports, frontier, newest)
     if is_lost and frontier:
         refuse_form_of(frontier, sync, source)
-        take_over(queue, frontier, now=ports.clock(), recorded_upto=newest_run(sync, ports))
+        take_over(queue, frontier, now=ports.clock(), recorded_upto=newest)
         renew_debt(queue, journal=sync.journal)
     elif is_lost:
         _begin(queue, sync, ports, source)
@@ -52,20 +51,31 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
 
 def is_older(queue: Queue, sync: Sync, ports: Ports) -> bool:
     """Whether others have gone on since the queue was as it is: somebody has put back a copy of it."""
-    return _is_older(queue, sync, ports, ports.tracking.newest_frontier(sync.id))
+    return _is_older(queue, sync, ports, ports.tracking.newest_frontier(sync.id), newest_run(sync, ports))
 
 
-def _is_older(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None) -> bool:
+def _is_older(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None, newest: str) -> bool:
     if frontier is None:
         return False
     known = queue.meta("last_run") or BEFORE_ALL_RUNS
-    # a run that goes on in it and has left its frontier is one that ended after the copy was made
-    return known < max(frontier.run_id, newest_run(sync, ports)) or frontier.run_id in open_runs(queue)
+    if known < max(frontier.run_id, newest):
+        return True
+    return any(_has_gone_on(queue, sync, ports, frontier, run_id) for run_id in open_runs(queue))
+
+
+def _has_gone_on(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier, run_id: str) -> bool:
+    """Whether a run that to the queue hasn't ended has left what the queue doesn't know of."""
+    if frontier.run_id == run_id and leaves_frontier(queue) != run_id:
+        return True
+    begun = files_begun(queue, run_id)
+    there = ports.tracking.record_files(sync.id, run_id)
+    unknown = [file for file in there if file[1] >= begun.get(file[0], 0)]
+    return ports.tracking.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty one
 
 
 def newest_run(sync: Sync, ports: Ports) -> str:
     """The newest run that left a folder; empty where there is none. A bucket may hold other people's, too."""
-    return max(filter(begun_at, ports.tracking.runs(sync.id)), default="")
+    return next(filter(begun_at, reversed(ports.tracking.runs(sync.id))), "")
 
 
 def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:

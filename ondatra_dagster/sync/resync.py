@@ -11,6 +11,7 @@ from ondatra_dagster.changes import ChangeType, Segment
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
+from ondatra_dagster.delivery.queue.publication import forget_settled
 from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
@@ -22,6 +23,7 @@ from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import (
     BEFORE_ALL_RUNS,
     cross_check,
+    is_older,
     known_address,
     newest_run,
     take_in,
@@ -83,6 +85,8 @@ class _Resync:
 
     def go(self, way: Way) -> int:
         recovered = None if way.assume_delivered else self._recovered()
+        if way.assume_delivered and is_older(self._queue, self._sync, self._ports):
+            forget_settled(self._queue)  # others have published it, and more
         # what runs that were cut off had settled is what the API holds, too
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assume_delivered:

@@ -13,9 +13,9 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over
+from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over, taken_over_upto
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.sync.cross_check import is_older, newest_run
+from ondatra_dagster.sync.cross_check import newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.sync.run_id import new_run_id
@@ -28,10 +28,7 @@ from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
 
 def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
     """Publish what runs that were cut off had settled, and note what that was."""
-    runs = publication.open_runs(queue)
-    if runs and is_older(queue, sync, ports):
-        publication.forget_settled(queue)
-    for run_id, about in runs.items():
+    for run_id, about in publication.open_runs(queue).items():
         _publisher(queue, sync, ports, run_id).publish_all()
         known = ports.tracking.metadata(sync.id, run_id)
         counts: Any = known and known.get("counts")
@@ -59,8 +56,9 @@ def note_refusal(start: Start, message: str) -> None:
 
 
 def _newest_run(start: Start) -> str | None:
-    """The newest one that anybody has left a trace of."""
-    return max(newest_run(start.sync, start.ports), start.queue.meta("last_run") or "") or None
+    """The newest one that anybody has left a trace of; a queue that was gone on from knows it itself."""
+    known = max(start.queue.meta("last_run") or "", taken_over_upto(start.queue) or "")
+    return known or newest_run(start.sync, start.ports) or None
 
 
 class RunAccount:
@@ -94,6 +92,7 @@ class RunAccount:
         )
         ports.tracking.finish_run(sync.id, self.run_id, metadata)
         if not is_taking_over(queue):  # else it doesn't say all that the last one and the records do
+            publication.note_frontier(queue, self.run_id)
             frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.tracking.write_frontier(frontier)
         self._note_end(summary, failed=failed)

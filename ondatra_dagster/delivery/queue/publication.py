@@ -13,6 +13,8 @@ from ondatra_dagster.delivery.queue.tables import Queue
 
 FILE_ROWS = 50_000  # a file is closed when it has this many
 
+LEAVES_FRONTIER = "leaves_frontier"  # in the meta
+
 RUNS = "select run_id, about from run order by run_id"
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
@@ -60,6 +62,22 @@ def end_run(queue: Queue, run_id: str) -> None:
     queue.store.run(FORGET_RUN, (run_id,))
 
 
+def note_frontier(queue: Queue, run_id: str) -> None:
+    """The run is about to leave its frontier, which says all that the queue says now."""
+    queue.set_meta(LEAVES_FRONTIER, run_id)
+
+
+def leaves_frontier(queue: Queue) -> str | None:
+    """The run that noted this last, as far as the queue knows."""
+    return queue.meta(LEAVES_FRONTIER)
+
+
+def files_begun(queue: Queue, run_id: str) -> dict[str, int]:
+    """How many files of each type the run has begun to write."""
+    begun: dict[str, int] = orjson.loads(str(queue.store.rows(READ_FILES, (run_id,))[0][0]))
+    return begun
+
+
 def forget_settled(queue: Queue) -> None:
     """Somebody has published all that ended in the queue, and more: those files must stay as they are."""
     queue.store.run(FORGET_SETTLED)
@@ -82,7 +100,7 @@ def choose(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) ->
                 break
         if last is None:
             return None
-        files = orjson.loads(str(queue.store.rows(READ_FILES, (run_id,))[0][0]))
+        files = files_begun(queue, run_id)
         number = files.get(kind, 0)
         files[kind] = number + 1
         queue.store.run(WRITE_FILES, (orjson.dumps(files).decode(), run_id))

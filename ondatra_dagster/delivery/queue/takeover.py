@@ -102,7 +102,8 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: st
     in_jobs: list[tuple[str, str]] = []
     # in one transaction: a queue that has the frontier's watermark without its units has nothing to do
     with queue.store.immediate():
-        for table in ("unit", "staged", "batch", "layout"):
+        # what had settled in a copy that was put back is published, with all that came after
+        for table in ("unit", "staged", "batch", "layout", "settled"):
             queue.store.run(f"delete from {table}")
         queue.set_meta(TAKING_OVER, max(frontier.run_id, recorded_upto))
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
@@ -124,7 +125,12 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: st
 
 def is_taking_over(queue: Queue) -> bool:
     """Whether a takeover was begun and hasn't come to its end."""
-    return queue.meta(TAKING_OVER) is not None
+    return taken_over_upto(queue) is not None
+
+
+def taken_over_upto(queue: Queue) -> str | None:
+    """The newest run of which a takeover that was begun has to tell."""
+    return queue.meta(TAKING_OVER)
 
 
 def end_takeover(queue: Queue) -> None:

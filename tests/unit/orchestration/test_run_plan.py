@@ -1,6 +1,8 @@
 """What `ondatra run` starts: Dagster in process, on the project's own instance."""
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -98,6 +100,19 @@ def some_job() -> None:
     nothing()
 
 
+DIES_IN_A_RUN = """
+import sys, time
+from pathlib import Path
+from ondatra_dagster.orchestration.run_locks import lock_run
+class Elsewhere:
+    def add_run_tags(self, run_id, tags):
+        pass  # the history is the test's
+with lock_run(Elsewhere(), Path(sys.argv[1]), sys.argv[2]):
+    print("holds it", flush=True)
+    time.sleep(600)
+"""
+
+
 def a_started_run(instance: dg.DagsterInstance) -> str:
     run = instance.create_run_for_job(some_job, status=dg.DagsterRunStatus.STARTED)
     return run.run_id
@@ -112,9 +127,30 @@ def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
 def test_a_run_whose_process_died_is_called_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Dagster would say for ever that it goes on, and with one run at a time start no other."""
     run_id = a_started_run(instance)
+    child = subprocess.Popen(
+        [sys.executable, "-c", DIES_IN_A_RUN, str(tmp_path), run_id], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout
+    assert "holds it\n" == child.stdout.readline()
     instance.add_run_tags(run_id, {LOCKED: "yes"})
     close_abandoned_runs(instance, tmp_path)
+    assert dg.DagsterRunStatus.STARTED == status(instance, run_id)
+    child.kill()
+    child.communicate()
+    close_abandoned_runs(instance, tmp_path)
     assert dg.DagsterRunStatus.FAILURE == status(instance, run_id)
+    assert [] == list((tmp_path / "locks" / "runs").iterdir())
+
+
+def test_a_run_that_has_let_go_is_not_called_failed_before_dagster_has_noted_its_end(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """A sensor may look in between: a push that went well would be shown as failed."""
+    run_id = a_started_run(instance)
+    with lock_run(instance, tmp_path, run_id):
+        pass
+    close_abandoned_runs(instance, tmp_path)
+    assert dg.DagsterRunStatus.STARTED == status(instance, run_id)
 
 
 def test_a_run_that_lives_is_left_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:

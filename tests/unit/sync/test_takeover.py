@@ -16,6 +16,10 @@ from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.forget import forget
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
+from ondatra_dagster.tracking.history import History
+from ondatra_dagster.tracking.store import TrackingStore
 
 
 class Killed(BaseException):
@@ -243,6 +247,71 @@ def test_a_copy_of_the_queue_from_the_middle_of_a_run_gives_way_to_its_frontier(
     desk.api = Api()
     assert ([], records) == (desk.sends(), desk.records())
     assert 3 == len(records)
+
+
+def test_a_copy_from_the_middle_of_a_run_that_was_killed_gives_way_to_its_records(tmp_path: Path) -> None:
+    """It would publish its part of them again, in the place of the whole."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+
+    def answer(row):
+        if row[2] == 5:
+            shutil.copytree(desk.state / "queue", desk.state / "backup")
+        desk.now += 100 if row[2] > 1 else 0  # what has settled gets into a file
+        if row[2] == 9:
+            raise Killed
+        return "ok"
+
+    desk.api = Api(answer)
+    desk.write(a=[1], b=[5], c=[7], d=[7], e=[7], f=[7], g=[9])
+    with pytest.raises(Killed):
+        desk.run()
+    recorded = [record[0] for record in desk.records()]
+    assert {"a", "b"} <= set(recorded)
+    bring_back(desk)
+    desk.api = Api()
+    assert len("abcdefg") == len(recorded) + len(desk.sends())
+    assert [*"abcdefg"] == [record[0] for record in desk.records()]
+
+
+class DyingHistory(History):
+    def finish(self, run):
+        raise Killed
+
+
+def test_a_run_that_is_killed_after_its_frontier_leaves_a_queue_to_go_on_from(tmp_path: Path) -> None:
+    """It is no older copy: what only the queue has, such as a job's whole reference, is still there."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.write(a=[1])
+    desk.held = "paused"
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        reference = Job('"J s3cret"', desk.now, desk.now + 1_000_000, '"J ***"')
+        keep_job(queue, claim(queue, size=10, number=1), reference)
+    desk.write(b=[5])
+    dying = dataclasses.replace(desk.ports(), history=DyingHistory(desk.state / "history.sqlite"))
+    with pytest.raises(Killed):
+        run_sync(desk.sync, dying, Occasion(trigger="test"))
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        assert ['"J s3cret"'] == [batch.job.reference for batch in frozen_batches(queue) if batch.job]
+
+
+class CountingStore(TrackingStore):
+    looked = 0
+
+    def runs(self, sync_id):
+        self.looked += 1
+        return super().runs(sync_id)
+
+
+def test_a_run_looks_once_at_the_folders_of_all_runs(tmp_path: Path) -> None:
+    """In a bucket that nobody prunes they are a hundred thousand."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    store = CountingStore(str(desk.state / "tracking"))
+    desk.write(a=[2])
+    run_sync(desk.sync, dataclasses.replace(desk.ports(), tracking=store), Occasion(trigger="test"))
+    assert 1 == store.looked
 
 
 def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_path: Path) -> None:
