@@ -18,7 +18,7 @@ ui: ## the records page of the example project, at the address that it prints
 test: ## every test, as CI runs them
 	@sh setup.sh test && $(PYTEST)
 soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dagster dev, the kinds on a cluster, through Connect and on S3
-	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/unit/delivery/queue/test_mirror.py tests/unit/sync/test_random_lives.py
+	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_mirror.py tests/unit/sync/test_random_lives.py
 unit: ## the tests that need no Java and no network
 	@sh setup.sh test && $(PYTEST) tests/unit
 check: ## format, lint, types, unit tests

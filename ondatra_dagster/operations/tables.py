@@ -30,9 +30,6 @@ from ondatra_dagster.wording import count, size_of
 TABLES = "tables"
 DAY_SECONDS = 86_400
 SMALL_BYTES = 16_000_000  # of a file: to open it costs as much as to read it
-MANY_FILES = 20  # so many small files more than need be make reading slow
-WORTH_FILES, WORTH_BYTES = 10, 64_000_000  # for which a VACUUM, which takes seconds, pays
-WORTH_LOG_FILES = 20  # two a commit
 NUMBERS = ("mended", "small_files", "became", "files", "bytes", "log_files")
 MARGIN_SECONDS = 3600  # may pass between our look and Delta's
 
@@ -67,6 +64,19 @@ Opened = Callable[[Maintained], UpkeepTable]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """From what on something pays."""
+
+    small_files: int = 20  # so many more than need be make reading slow
+    files: int = 10  # for which a VACUUM takes its seconds; or so many bytes
+    size: int = 64_000_000
+    log_files: int = 20  # two a commit
+
+
+WORTH = Worth()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Chores:
     """What pays for one table."""
 
@@ -75,10 +85,7 @@ class Chores:
     mends: bool
     optimizes: bool
     frees: bool
-
-    @property
-    def shortens(self) -> bool:
-        return len(self.past.log_files) >= WORTH_LOG_FILES
+    shortens: bool
 
     @property
     def are_there(self) -> bool:
@@ -94,11 +101,11 @@ class Upkeep:
         *,
         days: int | None,
         clock: Callable[[], float],
-        worth_files: int = WORTH_FILES,
+        worth: Worth = WORTH,
     ) -> None:
         self._opened = opened
         self._clock = clock  # a round may take hours
-        self._worth_files = worth_files
+        self._worth = worth
         self._before = -math.inf if days is None else clock() - days * DAY_SECONDS
         self._done: list[Mapping[str, Json]] = []
         self._busy: list[str] = []
@@ -132,8 +139,9 @@ class Upkeep:
             state=state,
             past=past,
             mends=is_lowered(state),
-            optimizes=has_many_small_files(table.address),
-            frees=past.files >= self._worth_files or past.size >= WORTH_BYTES,
+            optimizes=superfluous_files(table.address) >= self._worth.small_files,
+            frees=past.files >= self._worth.files or past.size >= self._worth.size,
+            shortens=len(past.log_files) >= self._worth.log_files,
         )
         return chores if chores.are_there else None
 
@@ -187,18 +195,18 @@ def _sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
     return [sentence for number, sentence in told if number]
 
 
-def has_many_small_files(address: Address) -> bool:
-    """Whether an OPTIMIZE pays: it makes one file of a partition's small ones."""
+def superfluous_files(address: Address) -> int:
+    """How many files fewer an OPTIMIZE leaves: it makes one of a partition's small ones."""
     try:
         live = live_table(address)
     except BeyondUsError:
-        return False
+        return 0
     if live is None:
-        return False
+        return 0
     small = collections.Counter(
         tuple(sorted(file.partition.items(), key=str)) for file in live.files if file.size < SMALL_BYTES
     )
-    return sum(number - 1 for number in small.values()) >= MANY_FILES
+    return sum(number - 1 for number in small.values())
 
 
 def _number(metrics: Mapping[str, str], name: str) -> int:

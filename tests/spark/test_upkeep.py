@@ -6,7 +6,7 @@ import time
 import pytest
 from support.model_tables import ModelTables, a_model, values
 
-from ondatra_dagster.operations.tables import MANY_FILES, Maintained, Upkeep
+from ondatra_dagster.operations.tables import WORTH, Maintained, Upkeep, Worth
 from ondatra_dagster.planning.live_files import live_table
 from ondatra_dagster.planning.log_files import open_log
 from ondatra_dagster.planning.table_past import COMMITS_KEPT, FILES_KEPT, KEPT
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]  # on this machine test_maint
 
 def test_a_table_is_looked_after_and_is_what_it_was(lake: ModelTables) -> None:
     """An append each hour; then somebody who keeps nothing of the past maintains."""
-    for number in range(MANY_FILES + 2):
+    for number in range(WORTH.small_files + 2):
         lake.write(a_model("append", values(f"{number}, 'x'")))
     model = a_model("append", "")
     address = Address(lake.path(model), lake.warehouse.settings.s3)
@@ -29,11 +29,11 @@ def test_a_table_is_looked_after_and_is_what_it_was(lake: ModelTables) -> None:
         lambda table: UpkeepTable(lake.warehouse, table.address, lock=table.lock),
         days=0,
         clock=time.time,
-        worth_files=1,
+        worth=Worth(files=1),
     )
     done = upkeep.go([table])
     assert done.is_good, done.did
-    assert (MANY_FILES + 2, 1) == (done.counts["small_files"], done.counts["became"])
+    assert (WORTH.small_files + 2, 1) == (done.counts["small_files"], done.counts["became"])
     assert 0 < done.counts["log_files"]
     assert commits > len(open_log(address).names())
     again = upkeep.go([table])  # what the OPTIMIZE took out may go now, by the log
