@@ -87,8 +87,8 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     told = [
         _key_end(sync, end) for end in ends if end.table_id == frontier.table_id and end.run_id > named_since
     ]
-    cut_off_at = [version for run in runs if (version := _sent_upto(sync, ports, run)) is not None]
-    _refuse_older_table(sync, source, max([*cut_off_at, *(end.version for end in told)], default=-1))
+    cut_off_at = {run: version for run in runs if (version := _sent_upto(sync, ports, run)) is not None}
+    _refuse_older_table(sync, source, max([*cut_off_at.values(), *(end.version for end in told)], default=-1))
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
     if sync.shape is Shape.MIRROR:

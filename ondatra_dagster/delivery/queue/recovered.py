@@ -6,6 +6,7 @@ queue is made of a frontier is in takeover.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -34,6 +35,8 @@ delete from unit where phase = 0 and version <= ? and state != 'dead'
 REFUSED = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
+
+NO_RUNS: Mapping[str, int] = MappingProxyType({})
 
 
 class KeyEnd(NamedTuple):
@@ -67,7 +70,7 @@ def _place(end: KeyEnd) -> tuple[int, bool]:
 class Recovered:
     """The newest end of each key after the frontier, as the records tell it.
 
-    `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
+    `cut_off_at` tells of each run since then up to which version it may have sent rows that nobody has noted.
     What was `frozen` had its turn before, so that it has arrived says nothing of deletes that are owed since.
     """
 
@@ -76,12 +79,11 @@ class Recovered:
         ends: Collection[KeyEnd],
         *,
         replaces_rows: bool = False,
-        cut_off_at: Collection[int] = (),
+        cut_off_at: Mapping[str, int] = NO_RUNS,
         frozen: Collection[str] = (),
     ) -> None:
-        self._cut_off_at = frozenset(cut_off_at)
-        self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
-        self._is_buried = False
+        self._cut_off_at = frozenset(cut_off_at.values())
+        self._buried_upto = NOTHING_ENQUEUED
         arrived: dict[str, KeyEnd] = {}
         self._refused: dict[str, KeyEnd] = {}
         self._room_made = -1  # up to which version deletes have ended, most of them without a record
@@ -92,12 +94,17 @@ class Recovered:
                 self._room_made = max(self._room_made, end.version)
             if end.status != SUCCEEDED:
                 self._refused[end.key] = max(
-                    end, self._refused.get(end.key, end), key=lambda end: end.version
+                    end, self._refused.get(end.key, end), key=lambda end: (end.version, end.run_id)
                 )
             elif end.sending not in refused:
                 arrived[end.key] = max(end, arrived.get(end.key, end), key=_place)
         self._delivered = {key: end.version for key, end in arrived.items()}
         self._gone = {key for key, end in arrived.items() if end.change_type == ChangeType.DELETE}
+        # what a run refused is dead once all is enqueued that this run had taken in
+        self._dies_at = {
+            key: max(end.version, cut_off_at.get(end.run_id, end.version))
+            for key, end in self._refused.items()
+        }
         self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
 
     def stops(self, *, after: int, upto: int) -> Sequence[int]:
@@ -136,16 +143,15 @@ class Recovered:
             queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
-        """Units whose newest change the API has refused, once all that the records know of is enqueued.
+        """Units whose newest change the API has refused, each once all is enqueued that its run had taken in.
 
-        To be called until then; what is enqueued later takes dead ones along, as ever.
+        To be called at each stop; what is enqueued later takes dead ones along, as ever.
         """
-        if self._is_buried or queue.watermark < self._known_upto:
-            return
-        ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
+        upto = queue.watermark
+        due = [end for key, end in self._refused.items() if self._buried_upto < self._dies_at[key] <= upto]
         with queue.store.immediate():
-            queue.store.run_many(REFUSED, ends)
-        self._is_buried = True
+            queue.store.run_many(REFUSED, [(end.message, now, end.key, end.version) for end in due])
+        self._buried_upto = upto
 
     def without_delivered(self, segment: Segment) -> Segment:
         """The segment less the changes that are known to have arrived, with the context rows beside them."""

@@ -369,3 +369,35 @@ def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: s
     lose_queue(desk)
     desk.api = Api()
     assert FROM_ONE_TO_TWO[kind] == pairs(desk.sends())
+
+
+def test_a_refused_delete_goes_before_rows_that_a_killed_run_had_taken_in(tmp_path: Path) -> None:
+    """That run owed it again, whose newer rows must not go without it: the old row would stay beside them."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    dies = die_at(7)
+    desk.api = Api(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2], c=[7])
+    kill_twice(desk)
+    desk.write(d=[9])
+    desk.api = Api(die_at(1))
+    with pytest.raises(Killed):
+        desk.run()
+    lose_queue(desk)
+    desk.api = Api()
+    assert ("delete", 1) in pairs(desk.sends())
+
+
+def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
+    """With nothing new there is nothing to owe them for: they wait for somebody who looks at them."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    for changes in ({"a": [2], "c": [7]}, {"d": [9]}):
+        desk.write(**changes)
+        dies = die_at(max(changes.values())[0])
+        desk.api = Api(lambda row, dies=dies: "reject: locked" if row[0] == "delete" else dies(row))
+        kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    dead, sent = desk.run().queue.dead, desk.api.take()
+    assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
