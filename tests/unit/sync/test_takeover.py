@@ -401,3 +401,77 @@ def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
     desk.api = Api()
     dead, sent = desk.run().queue.dead, desk.api.take()
     assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
+
+
+# what the API has of a key; what goes to it when the process ends; what comes and goes meanwhile
+THERE_AND_BACK = {
+    "merge": ([], [1], [2], [1]),
+    "tracked": ([1], [], [2], []),
+}
+
+
+@pytest.mark.parametrize("kind", THERE_AND_BACK)
+def test_what_has_arrived_as_the_table_has_it_now_is_no_call(tmp_path: Path, kind: str) -> None:
+    """Changes came while it was on its way, and went again; push can do nothing with no rows."""
+    desk = KindDesk(tmp_path, kind, batch_size=1)
+    before, frozen, *meanwhile = THERE_AND_BACK[kind]
+    desk.deliver(z=[9], a=before)
+    desk.write(a=frozen)
+    desk.api = Api(die_at(1))
+    with pytest.raises(Killed):
+        desk.run()
+    desk.held = "paused"
+    for values in meanwhile:
+        desk.write(a=values)
+        desk.run()
+    desk.held, desk.api = None, Api(die_at(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    desk.run()
+    assert [[("insert", 7)]] == [pairs(call) for call in desk.api.calls]
+
+
+def test_an_empty_content_is_a_call_though_its_queue_is_lost(tmp_path: Path) -> None:
+    """It has no rows, and yet there is something to say: that the API shall have none."""
+    desk = KindDesk(tmp_path, "table", batch_size=0)
+    desk.deliver(a=[1])
+    desk.write(a=[])
+    desk.held = "paused"
+    desk.run()
+    desk.held = None
+
+    def end(parcel, journal):
+        raise Killed
+
+    desk.api = end
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    desk.run()
+    assert [[]] == desk.api.calls
+
+
+def test_a_job_goes_on_though_the_table_is_back_at_what_the_api_has(tmp_path: Path) -> None:
+    """It brings something else there yet, of which nobody would know that it has to go again."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.deliver(a=[1])
+    desk.held = "paused"
+    desk.write(a=[2])
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        batch = claim(queue, size=10, number=1)
+        assert batch
+        keep_job(queue, batch, Job('"J-1"', desk.now, desk.now + 1_000_000))
+    desk.write(a=[1])
+    desk.run()
+    desk.held, desk.api = None, Api(die_at(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    assert [("insert", 7)] == pairs(desk.sends())
+    with desk.sync.open_queue() as queue:
+        jobs = [batch.job.reference for batch in frozen_batches(queue) if batch.job]
+    assert ['"J-1"'] == jobs
