@@ -9,7 +9,7 @@ from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.publication import open_runs
 from ondatra_dagster.delivery.queue.recovered import KeyEnd, Recovered, contents_told
-from ondatra_dagster.delivery.queue.removals import remember_contents
+from ondatra_dagster.delivery.queue.removals import contents_of, remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
@@ -92,7 +92,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
     if sync.shape is Shape.MIRROR:
-        remember_contents(queue, contents_told(told).items())
+        remember_contents(queue, contents_told(told, contents_of(queue.store)).items())
     recovered = Recovered(
         told,
         replaces_rows=queue.replaces_rows,

@@ -55,11 +55,16 @@ class KeyEnd(NamedTuple):
         return self.key, self.run_id, self.version
 
 
-def contents_told(ends: Iterable[KeyEnd]) -> Mapping[str, int]:
-    """How many rows the API has of each mirror by these ends; of one that was empty there is no record."""
-    rows = Counter(end.sending for end in ends if end.status == SUCCEEDED)
-    newest_last = sorted(rows, key=lambda sending: sending[1:])
-    return {sending[0]: rows[sending] for sending in newest_last}
+def contents_told(ends: Iterable[KeyEnd], known: Mapping[str, int]) -> Mapping[str, int]:
+    """How many rows at most the API has of each mirror by these ends and by what was `known` before them.
+
+    A run that was cut off may have told of a part of what it gave, so that fewer than before tell nothing. Of
+    a mirror that was empty there is no record.
+    """
+    rows = dict(known)
+    for (key, _, _), told in Counter(end.sending for end in ends if end.status == SUCCEEDED).items():
+        rows[key] = max(told, rows.get(key, 0))
+    return rows
 
 
 def _place(end: KeyEnd) -> tuple[int, bool]:

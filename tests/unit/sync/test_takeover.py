@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from support.kind_desk import Api, KindDesk
 
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.claim import Job, claim, frozen_batches, split
 from ondatra_dagster.delivery.queue.jobs import keep_job
 from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.delivery.queue.recovered import KeyEnd, contents_told
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
@@ -271,6 +274,30 @@ def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(
     lose_queue(desk)
     desk.write(a=[9])
     assert [] == desk.sends()
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_content_that_may_be_half_published_counts_as_no_smaller_than_the_frontier_has_it(
+    tmp_path: Path, kind: str
+) -> None:
+    """A run that is cut off between two files has told of the first only: better to ask once too often."""
+    desk = KindDesk(tmp_path, kind, batch_size=0, max_deletes=Limit(2))
+    desk.deliver(a=[1, 2, 3, 4, 5, 6])
+    desk.write(a=[1, 2])
+    desk.run(allows_deletes=True)
+    desk.api.take()
+    # as if it had been killed when these two were published
+    desk.tracking.remove_frontier(desk.sync.id, desk.tracking.frontier_runs(desk.sync.id)[-1])
+    lose_queue(desk)
+    desk.write(a=[9])
+    assert [] == desk.sends()
+
+
+def test_a_content_counts_as_large_as_any_run_since_the_frontier_has_told() -> None:
+    """The newest may have told of a part of what it gave, or have been cut off before the API took it."""
+    rows = [("run-1", 2), ("run-1", 2), ("run-1", 2), ("run-2", 3)]
+    ends = [KeyEnd("a", version, SUCCEEDED, None, ChangeType.INSERT, run) for run, version in rows]
+    assert {"a": 3, "b": 1} == contents_told(ends, {"a": 2, "b": 1})
 
 
 def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
