@@ -17,8 +17,8 @@ from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 
 DELIVERED = "delete from unit where key = ? and version <= ?"
-# What arrived before the newest change was frozen in the frontier, which has it as tried; of a delete that
-# goes before its insert that tells less than both have come to.
+# What arrived before the newest change was frozen in the frontier, which has it as tried. This leaves out
+# tried = '': of a delete that goes before its insert, it tells the delete and not what the insert brought.
 ARRIVED_BEFORE = """
 update unit set base = tried, tried = null
 where key = ? and version > ? and tried <> '' and state != 'claimed'
@@ -72,6 +72,29 @@ def _place(end: KeyEnd) -> tuple[int, bool]:
     return end.version, end.change_type != ChangeType.DELETE
 
 
+def _arrived(ends: Collection[KeyEnd]) -> Mapping[str, KeyEnd]:
+    """The newest that the API has taken of each key; a group of which a part was refused hasn't arrived."""
+    refused = {end.sending for end in ends if end.status != SUCCEEDED}
+    return {end.key: end for end in sorted(ends, key=_place) if end.sending not in refused}
+
+
+def _refused(ends: Iterable[KeyEnd]) -> Mapping[str, KeyEnd]:
+    """The newest that the API has refused of each key, as the newest run tells it."""
+    refused = (end for end in ends if end.status != SUCCEEDED)
+    return {end.key: end for end in sorted(refused, key=lambda end: (end.version, end.run_id))}
+
+
+def _room_made(ends: Iterable[KeyEnd], frozen: Collection[str]) -> int:
+    """Up to which version deletes have ended, most of them without a record: inserts have gone since."""
+    inserts = (end for end in ends if end.change_type != ChangeType.DELETE and end.key not in frozen)
+    return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
+
+
+def _deletes(ends: Mapping[str, KeyEnd]) -> Collection[str]:
+    """The keys of which that was the end."""
+    return {key for key, end in ends.items() if end.change_type == ChangeType.DELETE}
+
+
 class Recovered:
     """The newest end of each key after the frontier, as the records tell it.
 
@@ -89,28 +112,17 @@ class Recovered:
     ) -> None:
         self._cut_off_at = frozenset(cut_off_at.values())
         self._buried_upto = NOTHING_ENQUEUED
-        arrived: dict[str, KeyEnd] = {}
-        self._refused: dict[str, KeyEnd] = {}
-        self._room_made = -1  # up to which version deletes have ended, most of them without a record
-        # a group of which a part was refused hasn't arrived
-        refused = {end.sending for end in ends if end.status != SUCCEEDED}
-        for end in ends:
-            if replaces_rows and end.change_type != ChangeType.DELETE and end.key not in frozen:
-                self._room_made = max(self._room_made, end.version)
-            if end.status != SUCCEEDED:
-                self._refused[end.key] = max(
-                    end, self._refused.get(end.key, end), key=lambda end: (end.version, end.run_id)
-                )
-            elif end.sending not in refused:
-                arrived[end.key] = max(end, arrived.get(end.key, end), key=_place)
+        arrived = _arrived(ends)
         self._delivered = {key: end.version for key, end in arrived.items()}
-        self._gone = {key for key, end in arrived.items() if end.change_type == ChangeType.DELETE}
+        self._gone = _deletes(arrived)
+        self._refused = _refused(ends)
+        self._owed = _deletes(self._refused)
+        self._room_made = _room_made(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
         # what a run refused is dead once all is enqueued that this run had taken in
         self._dies_at = {
             key: max(end.version, cut_off_at.get(end.run_id, end.version))
             for key, end in self._refused.items()
         }
-        self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
 
     def stops(self, *, after: int, upto: int) -> Sequence[int]:
         """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
@@ -139,10 +151,10 @@ class Recovered:
         self.drop_replaced(queue)
 
     def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
-        """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
+        """Rows whose places are known to be taken: a delete of theirs has arrived, or they never went out.
 
-        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record. With
-        changes `after` all that the records tell of none of them comes, but dead deletes are owed again.
+        Hardly any of them has a record. To be called again when changes `after` a version are enqueued: it
+        does nothing once that version is past all such rows, for deletes that are owed again must stay.
         """
         if after < self._room_made:
             queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
