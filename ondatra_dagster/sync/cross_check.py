@@ -9,7 +9,7 @@ from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
 from ondatra_dagster.delivery.queue.publication import files_begun, leaves_frontier, open_runs
 from ondatra_dagster.delivery.queue.recovered import KeyEnd, Recovered, contents_told
-from ondatra_dagster.delivery.queue.removals import remember_contents
+from ondatra_dagster.delivery.queue.removals import contents_of, remember_contents
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
@@ -97,12 +97,12 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     told = [
         _key_end(sync, end) for end in ends if end.table_id == frontier.table_id and end.run_id > named_since
     ]
-    cut_off_at = [version for run in runs if (version := _sent_upto(sync, ports, run)) is not None]
-    _refuse_older_table(sync, source, max([*cut_off_at, *(end.version for end in told)], default=-1))
+    cut_off_at = {run: version for run in runs if (version := _sent_upto(sync, ports, run)) is not None}
+    _refuse_older_table(sync, source, max([*cut_off_at.values(), *(end.version for end in told)], default=-1))
     if ends and "finalize" in sync.config.functions:
         _owe(queue, ends)
     if sync.shape is Shape.MIRROR:
-        remember_contents(queue, contents_told(told).items())
+        remember_contents(queue, contents_told(told, contents_of(queue.store)).items())
     recovered = Recovered(
         told,
         replaces_rows=queue.replaces_rows,

@@ -6,6 +6,7 @@ queue is made of a frontier is in takeover.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -16,8 +17,8 @@ from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 
 DELIVERED = "delete from unit where key = ? and version <= ?"
-# What arrived before the newest change was frozen in the frontier, which has it as tried; of a delete that
-# goes before its insert that tells less than both have come to.
+# What arrived before the newest change was frozen in the frontier, which has it as tried. This leaves out
+# tried = '': of a delete that goes before its insert, it tells the delete and not what the insert brought.
 ARRIVED_BEFORE = """
 update unit set base = tried, tried = null
 where key = ? and version > ? and tried <> '' and state != 'claimed'
@@ -34,6 +35,8 @@ delete from unit where phase = 0 and version <= ? and state != 'dead'
 REFUSED = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
+
+NO_RUNS: Mapping[str, int] = MappingProxyType({})
 
 
 class KeyEnd(NamedTuple):
@@ -52,11 +55,16 @@ class KeyEnd(NamedTuple):
         return self.key, self.run_id, self.version
 
 
-def contents_told(ends: Iterable[KeyEnd]) -> Mapping[str, int]:
-    """How many rows the API has of each mirror by these ends; of one that was empty there is no record."""
-    rows = Counter(end.sending for end in ends if end.status == SUCCEEDED)
-    newest_last = sorted(rows, key=lambda sending: sending[1:])
-    return {sending[0]: rows[sending] for sending in newest_last}
+def contents_told(ends: Iterable[KeyEnd], known: Mapping[str, int]) -> Mapping[str, int]:
+    """How many rows at most the API has of each mirror by these ends and by what was `known` before them.
+
+    A run that was cut off may have told of a part of what it gave, so that fewer than before tell nothing. Of
+    a mirror that was empty there is no record.
+    """
+    rows = dict(known)
+    for (key, _, _), told in Counter(end.sending for end in ends if end.status == SUCCEEDED).items():
+        rows[key] = max(told, rows.get(key, 0))
+    return rows
 
 
 def _place(end: KeyEnd) -> tuple[int, bool]:
@@ -64,10 +72,33 @@ def _place(end: KeyEnd) -> tuple[int, bool]:
     return end.version, end.change_type != ChangeType.DELETE
 
 
+def _arrived(ends: Collection[KeyEnd]) -> Mapping[str, KeyEnd]:
+    """The newest that the API has taken of each key; a group of which a part was refused hasn't arrived."""
+    refused = {end.sending for end in ends if end.status != SUCCEEDED}
+    return {end.key: end for end in sorted(ends, key=_place) if end.sending not in refused}
+
+
+def _refused(ends: Iterable[KeyEnd]) -> Mapping[str, KeyEnd]:
+    """The newest that the API has refused of each key, as the newest run tells it."""
+    refused = (end for end in ends if end.status != SUCCEEDED)
+    return {end.key: end for end in sorted(refused, key=lambda end: (end.version, end.run_id))}
+
+
+def _room_made(ends: Iterable[KeyEnd], frozen: Collection[str]) -> int:
+    """Up to which version deletes have ended, most of them without a record: inserts have gone since."""
+    inserts = (end for end in ends if end.change_type != ChangeType.DELETE and end.key not in frozen)
+    return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
+
+
+def _deletes(ends: Mapping[str, KeyEnd]) -> Collection[str]:
+    """The keys of which that was the end."""
+    return {key for key, end in ends.items() if end.change_type == ChangeType.DELETE}
+
+
 class Recovered:
     """The newest end of each key after the frontier, as the records tell it.
 
-    `cut_off_at` are the versions up to which runs since then may have sent rows that nobody has noted.
+    `cut_off_at` tells of each run since then up to which version it may have sent rows that nobody has noted.
     What was `frozen` had its turn before, so that it has arrived says nothing of deletes that are owed since.
     """
 
@@ -76,29 +107,22 @@ class Recovered:
         ends: Collection[KeyEnd],
         *,
         replaces_rows: bool = False,
-        cut_off_at: Collection[int] = (),
+        cut_off_at: Mapping[str, int] = NO_RUNS,
         frozen: Collection[str] = (),
     ) -> None:
-        self._cut_off_at = frozenset(cut_off_at)
-        self._known_upto = max([*cut_off_at, *(end.version for end in ends)], default=NOTHING_ENQUEUED)
-        self._is_buried = False
-        arrived: dict[str, KeyEnd] = {}
-        self._refused: dict[str, KeyEnd] = {}
-        self._room_made = -1  # up to which version deletes have ended, most of them without a record
-        # a group of which a part was refused hasn't arrived
-        refused = {end.sending for end in ends if end.status != SUCCEEDED}
-        for end in ends:
-            if replaces_rows and end.change_type != ChangeType.DELETE and end.key not in frozen:
-                self._room_made = max(self._room_made, end.version)
-            if end.status != SUCCEEDED:
-                self._refused[end.key] = max(
-                    end, self._refused.get(end.key, end), key=lambda end: end.version
-                )
-            elif end.sending not in refused:
-                arrived[end.key] = max(end, arrived.get(end.key, end), key=_place)
+        self._cut_off_at = frozenset(cut_off_at.values())
+        self._buried_upto = NOTHING_ENQUEUED
+        arrived = _arrived(ends)
         self._delivered = {key: end.version for key, end in arrived.items()}
-        self._gone = {key for key, end in arrived.items() if end.change_type == ChangeType.DELETE}
-        self._owed = {key for key, end in self._refused.items() if end.change_type == ChangeType.DELETE}
+        self._gone = _deletes(arrived)
+        self._refused = _refused(ends)
+        self._owed = _deletes(self._refused)
+        self._room_made = _room_made(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
+        # what a run refused is dead once all is enqueued that this run had taken in
+        self._dies_at = {
+            key: max(end.version, cut_off_at.get(end.run_id, end.version))
+            for key, end in self._refused.items()
+        }
 
     def stops(self, *, after: int, upto: int) -> Sequence[int]:
         """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
@@ -127,25 +151,24 @@ class Recovered:
         self.drop_replaced(queue)
 
     def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
-        """Rows whose places are known to be taken, to be called again when changes of theirs are enqueued.
+        """Rows whose places are known to be taken: a delete of theirs has arrived, or they never went out.
 
-        Such a row's delete has arrived, or its insert never went out; hardly any of them has a record. With
-        changes `after` all that the records tell of none of them comes, but dead deletes are owed again.
+        Hardly any of them has a record. To be called again when changes `after` a version are enqueued: it
+        does nothing once that version is past all such rows, for deletes that are owed again must stay.
         """
         if after < self._room_made:
             queue.store.run(ROOM_MADE, (self._room_made, orjson.dumps(list(self._owed)).decode()))
 
     def bury_refused(self, queue: Queue, now: float) -> None:
-        """Units whose newest change the API has refused, once all that the records know of is enqueued.
+        """Units whose newest change the API has refused, each once all is enqueued that its run had taken in.
 
-        To be called until then; what is enqueued later takes dead ones along, as ever.
+        To be called at each stop; what is enqueued later takes dead ones along, as ever.
         """
-        if self._is_buried or queue.watermark < self._known_upto:
-            return
-        ends = ((end.message, now, key, end.version) for key, end in self._refused.items())
+        upto = queue.watermark
+        due = [end for key, end in self._refused.items() if self._buried_upto < self._dies_at[key] <= upto]
         with queue.store.immediate():
-            queue.store.run_many(REFUSED, ends)
-        self._is_buried = True
+            queue.store.run_many(REFUSED, [(end.message, now, end.key, end.version) for end in due])
+        self._buried_upto = upto
 
     def without_delivered(self, segment: Segment) -> Segment:
         """The segment less the changes that are known to have arrived, with the context rows beside them."""

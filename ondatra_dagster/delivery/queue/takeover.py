@@ -44,6 +44,8 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 # what is claimed in a queue that is made of a frontier is in a job
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
 DOUBT = "update unit set tried = ?, rows = ? where id = ?"
+# changes that came and went while what the table has now was on its way; an empty mirror weighs something
+AS_IT_SHOULD_BE = "delete from unit where rows = 0 and state != 'claimed'"
 
 
 def frontier_of(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> Frontier:
@@ -170,12 +172,16 @@ def _unit(
 
 
 def doubt(queue: Queue) -> None:
-    """Whatever units say may have been sent by a run of which nothing is known: not so what is in a job."""
+    """Whatever units say may have been sent by a run of which nothing is known: not so what is in a job.
+
+    Units of which there is nothing to send, as records may leave them, are no more after that.
+    """
     last = 0
     while units := queue.store.rows(FREE, (last, CHUNK_KEYS)):
         last = int(units[-1][0])
         with queue.store.immediate():
             queue.store.run_many(DOUBT, [_doubted(queue, *unit) for unit in units])
+    queue.store.run(AS_IT_SHOULD_BE)
 
 
 def _doubted(

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from support.kind_desk import Api, KindDesk
 
+from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.claim import Job, claim, frozen_batches, split
 from ondatra_dagster.delivery.queue.jobs import keep_job
 from ondatra_dagster.delivery.queue.letters import replay
+from ondatra_dagster.delivery.queue.recovered import KeyEnd, contents_told
+from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
@@ -342,6 +345,30 @@ def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(
     assert [] == desk.sends()
 
 
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_content_that_may_be_half_published_counts_as_no_smaller_than_the_frontier_has_it(
+    tmp_path: Path, kind: str
+) -> None:
+    """A run that is cut off between two files has told of the first only: better to ask once too often."""
+    desk = KindDesk(tmp_path, kind, batch_size=0, max_deletes=Limit(2))
+    desk.deliver(a=[1, 2, 3, 4, 5, 6])
+    desk.write(a=[1, 2])
+    desk.run(allows_deletes=True)
+    desk.api.take()
+    # as if it had been killed when these two were published
+    desk.tracking.remove_frontier(desk.sync.id, desk.tracking.frontier_runs(desk.sync.id)[-1])
+    lose_queue(desk)
+    desk.write(a=[9])
+    assert [] == desk.sends()
+
+
+def test_a_content_counts_as_large_as_any_run_since_the_frontier_has_told() -> None:
+    """The newest may have told of a part of what it gave, or have been cut off before the API took it."""
+    rows = [("run-1", 2), ("run-1", 2), ("run-1", 2), ("run-2", 3)]
+    ends = [KeyEnd("a", version, SUCCEEDED, None, ChangeType.INSERT, run) for run, version in rows]
+    assert {"a": 3, "b": 1} == contents_told(ends, {"a": 2, "b": 1})
+
+
 def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
     """It goes on to its end: a second one beside it would send each row again, or an older one after it."""
     desk, other = KindDesk(tmp_path, "merge"), KindDesk(tmp_path, "merge")
@@ -438,3 +465,109 @@ def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: s
     lose_queue(desk)
     desk.api = Api()
     assert FROM_ONE_TO_TWO[kind] == pairs(desk.sends())
+
+
+def test_a_refused_delete_goes_before_rows_that_a_killed_run_had_taken_in(tmp_path: Path) -> None:
+    """That run owed it again, whose newer rows must not go without it: the old row would stay beside them."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    dies = die_at(7)
+    desk.api = Api(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2], c=[7])
+    kill_twice(desk)
+    desk.write(d=[9])
+    desk.api = Api(die_at(1))
+    with pytest.raises(Killed):
+        desk.run()
+    lose_queue(desk)
+    desk.api = Api()
+    assert ("delete", 1) in pairs(desk.sends())
+
+
+def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
+    """With nothing new there is nothing to owe them for: they wait for somebody who looks at them."""
+    desk = KindDesk(tmp_path, "table", batch_size=1)
+    desk.deliver(a=[1])
+    for changes in ({"a": [2], "c": [7]}, {"d": [9]}):
+        desk.write(**changes)
+        dies = die_at(max(changes.values())[0])
+        desk.api = Api(lambda row, dies=dies: "reject: locked" if row[0] == "delete" else dies(row))
+        kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    dead, sent = desk.run().queue.dead, desk.api.take()
+    assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
+
+
+# what the API has of a key; what goes to it when the process ends; what comes and goes meanwhile
+THERE_AND_BACK = {
+    "merge": ([], [1], [2], [1]),
+    "tracked": ([1], [], [2], []),
+}
+
+
+@pytest.mark.parametrize("kind", THERE_AND_BACK)
+def test_what_has_arrived_as_the_table_has_it_now_is_no_call(tmp_path: Path, kind: str) -> None:
+    """Changes came while it was on its way, and went again; push can do nothing with no rows."""
+    desk = KindDesk(tmp_path, kind, batch_size=1)
+    before, frozen, *meanwhile = THERE_AND_BACK[kind]
+    desk.deliver(z=[9], a=before)
+    desk.write(a=frozen)
+    desk.api = Api(die_at(1))
+    with pytest.raises(Killed):
+        desk.run()
+    desk.held = "paused"
+    for values in meanwhile:
+        desk.write(a=values)
+        desk.run()
+    desk.held, desk.api = None, Api(die_at(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    desk.run()
+    assert [[("insert", 7)]] == [pairs(call) for call in desk.api.calls]
+
+
+def test_an_empty_content_is_a_call_though_its_queue_is_lost(tmp_path: Path) -> None:
+    """It has no rows, and yet there is something to say: that the API shall have none."""
+    desk = KindDesk(tmp_path, "table", batch_size=0)
+    desk.deliver(a=[1])
+    desk.write(a=[])
+    desk.held = "paused"
+    desk.run()
+    desk.held = None
+
+    def end(parcel, journal):
+        raise Killed
+
+    desk.api = end
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    desk.run()
+    assert [[]] == desk.api.calls
+
+
+def test_a_job_goes_on_though_the_table_is_back_at_what_the_api_has(tmp_path: Path) -> None:
+    """It brings something else there yet, of which nobody would know that it has to go again."""
+    desk = KindDesk(tmp_path, "merge", batch_size=1)
+    desk.deliver(a=[1])
+    desk.held = "paused"
+    desk.write(a=[2])
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        batch = claim(queue, size=10, number=1)
+        assert batch
+        keep_job(queue, batch, Job('"J-1"', desk.now, desk.now + 1_000_000))
+    desk.write(a=[1])
+    desk.run()
+    desk.held, desk.api = None, Api(die_at(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    lose_queue(desk)
+    desk.api = Api()
+    assert [("insert", 7)] == pairs(desk.sends())
+    with desk.sync.open_queue() as queue:
+        jobs = [batch.job.reference for batch in frozen_batches(queue) if batch.job]
+    assert ['"J-1"'] == jobs
