@@ -86,7 +86,7 @@ def first_line(said: Said) -> str:
 def test_a_pause_of_a_new_project_keeps_its_state_private(shop: Shop, ondatra: Terminal) -> None:
     """It is the first to write there, and customers' rows come after it."""
     ondatra("pause", "sync.crm")
-    assert 0o700 == mode(shop.root / ".ondatra") == mode(shop.root / ".ondatra" / "queue")
+    assert 0o700 == mode(shop.root / ".ondatra") == mode(shop.root / ".ondatra" / "paused")
 
 
 def test_a_run_takes_state_back_that_others_could_read(shop: Shop, ondatra: Terminal) -> None:
