@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import random
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,6 +50,26 @@ class Api:
         """What came since the last time."""
         calls, self.calls = self.calls, []
         return [row for call in calls for row in call]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def die_at(value: int) -> Callable[[Got], str]:
+    """An API during whose call with that value the process ends."""
+
+    def answer(row: Got) -> str:
+        if row[2] == value:
+            raise Killed
+        return "ok"
+
+    return answer
+
+
+def pairs(sent: Sequence[Got]) -> list[tuple[str, int]]:
+    """What was sent as (change type, value)."""
+    return [(change, value) for change, _, value, _ in sent]
 
 
 @dataclasses.dataclass
@@ -153,6 +174,9 @@ class KindDesk:
         """What the next run sends."""
         self.run()
         return self.api.take()
+
+    def lose_queue(self) -> None:
+        shutil.rmtree(self.state / "queue")
 
     def resync(self, *, assume_delivered: bool = False, removes: bool = False) -> int:
         return resync(self.sync, self.ports(), Way(assume_delivered=assume_delivered, removes=removes))

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.kind_desk import Api, KindDesk
+from support.kind_desk import Api, Killed, KindDesk, die_at, pairs
 
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
@@ -16,10 +16,6 @@ QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path
-
-
-def lose_queue(desk: KindDesk) -> None:
-    shutil.rmtree(desk.state / "queue")
 
 
 def no_rows_of(*keys: str):
@@ -85,7 +81,7 @@ def test_a_lost_queue_sends_what_was_left_and_nothing_again(state: Path, kind: s
     whole = KindDesk(state / "whole", kind, batch_size=batch_size)
     shutil.copytree(desk.state / "queue", whole.state / "queue")
     shutil.copytree(desk.state / "tracking", whole.state / "tracking")
-    lose_queue(desk)
+    desk.lose_queue()
     for each in (desk, whole):
         each.table = desk.table
         each.api.answer = lambda row: "ok"
@@ -95,10 +91,6 @@ def test_a_lost_queue_sends_what_was_left_and_nothing_again(state: Path, kind: s
     assert expected
     assert expected == desk.sends()
     assert [] == desk.sends()
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 @pytest.mark.parametrize("kind", QUERIED)
@@ -113,22 +105,9 @@ def test_a_queue_lost_after_a_kill_goes_on_from_the_records(state: Path, kind: s
         with pytest.raises(Killed):
             desk.run()
     desk.api.take()
-    lose_queue(desk)
+    desk.lose_queue()
     desk.api.answer = lambda row: "ok"
     assert [("insert", 7)] == [(change, value) for change, _, value, _ in desk.sends()]
-
-
-def die_at(value: int):
-    def answer(row):
-        if row[2] == value:
-            raise Killed
-        return "ok"
-
-    return answer
-
-
-def pairs(sent) -> list[tuple[str, int]]:
-    return [(change, value) for change, _, value, _ in sent]
 
 
 # a row, and what is given in its place: a partition that isn't given stays as it is
@@ -146,7 +125,7 @@ def test_what_was_in_flight_at_a_kill_is_removed_though_its_queue_is_lost(state:
     desk.held = "paused"
     desk.write(a=GIVE_WAY[kind])
     desk.run()
-    lose_queue(desk)
+    desk.lose_queue()
     desk.held, desk.api = None, Api()
     assert ("delete", 1) == pairs(desk.sends())[0]
     desk.write(a=[3])
@@ -171,7 +150,7 @@ def test_what_arrived_unnoted_before_a_kill_is_removed_though_the_queue_is_lost(
     with pytest.raises(Killed):
         desk.run()
     assert ("insert", 1) in pairs(desk.api.take())
-    lose_queue(desk)
+    desk.lose_queue()
     desk.api = Api()
     desk.write(a=GIVE_WAY[kind])
     assert ("delete", 1) in pairs(desk.sends())
@@ -189,7 +168,7 @@ def test_rows_that_were_replaced_before_a_queue_was_lost_never_come(state: Path)
     for _ in range(2):  # the second one publishes what the first had settled
         with pytest.raises(Killed):
             desk.run()
-    lose_queue(desk)
+    desk.lose_queue()
     desk.api = Api()
     assert [("insert", 5)] == pairs(desk.sends())
 
@@ -202,7 +181,7 @@ def test_a_queue_brought_back_from_a_backup_gives_way_to_what_was_left_since(sta
     desk.run()
     shutil.copytree(desk.state / "queue", desk.state / "backup")
     desk.deliver(a=[2])
-    lose_queue(desk)
+    desk.lose_queue()
     shutil.copytree(desk.state / "backup", desk.state / "queue")
     assert [] == desk.sends()
     desk.write(b=[6])
@@ -226,7 +205,7 @@ def test_a_delete_that_was_refused_is_a_dead_letter_again_when_the_queue_is_lost
     for _ in range(2):
         with pytest.raises(Killed):
             desk.run()
-    lose_queue(desk)
+    desk.lose_queue()
     desk.api.answer = lambda row: "ok"
     desk.api.take()
     summary = desk.run()
@@ -270,7 +249,7 @@ def test_a_whole_content_that_failed_is_sent_as_it_is_then(state: Path, kind: st
     desk.run()
     desk.api.take()
     assert [] == desk.records()  # it ends as one
-    lose_queue(desk)
+    desk.lose_queue()
     desk.write(a=[3])
     assert [("insert", "a", 3)] == [row[:3] for row in desk.sends()]
 
@@ -407,7 +386,7 @@ def test_another_api_gets_all_as_new_also_after_its_queue_is_lost(state: Path, k
         desk.run()
     for _ in range(2):  # nothing was acknowledged in between
         desk.resync()
-        lose_queue(desk)
+        desk.lose_queue()
     assert ["insert"] == [change for change, *_ in desk.sends()]
 
 
@@ -458,7 +437,7 @@ def test_a_resync_outlives_its_queue(state: Path) -> None:
     desk.run()
     desk.write(b=[5])
     desk.resync(assume_delivered=True)
-    lose_queue(desk)
+    desk.lose_queue()
     desk.api.take()
     desk.write(c=[7])
     assert [("insert", "c")] == [row[:2] for row in desk.sends()]

@@ -222,26 +222,17 @@ def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
     return table, WholeStore(table) if sink.batch_size == WHOLE else RowStore(table)
 
 
+@pytest.mark.parametrize("lived", [Life, HardLife])
 @pytest.mark.parametrize(
     "sink", SINKS, ids=lambda sink: f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}"
 )
-def test_any_life_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
-    """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight."""
-    for seed in range(HISTORIES // 2):
-        life = Life(sink, tmp_path / str(seed), seed)
-        life.live()
-        assert [] == life.end_well(), f"seed {seed}"
-        assert life.store.expected() == life.store.holds, f"seed {seed}"
-        assert [] == life.store.wrongs, f"seed {seed}"
+def test_any_life_ends_as_a_mirror(sink: Sink, lived: type[Life], tmp_path: Path) -> None:
+    """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight.
 
-
-@pytest.mark.parametrize(
-    "sink", SINKS, ids=lambda sink: f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}"
-)
-def test_any_hard_life_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
-    """Nor is a row made twice that the records say is there, however often a queue is lost or put back."""
+    Nor is a row made twice that the records say is there, however often a queue is lost or put back.
+    """
     for seed in range(HISTORIES // 2):
-        life = HardLife(sink, tmp_path / str(seed), seed)
+        life = lived(sink, tmp_path / str(seed), seed)
         life.live()
         assert [] == life.end_well(), f"seed {seed}"
         assert life.store.expected() == life.store.holds, f"seed {seed}"
