@@ -19,13 +19,12 @@ from ondatra_dagster.orchestration.model_assets import model_asset
 from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
-from ondatra_dagster.orchestration.schedules import model_schedule, upkeep_schedules
+from ondatra_dagster.orchestration.schedules import model_schedules, upkeep_schedules
 from ondatra_dagster.orchestration.sensors import alert_sensor, due_sensor, sink_sensor
 from ondatra_dagster.orchestration.sink_assets import sink_asset
 from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
 from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.planning.delta_log import table_path
-from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.kinds import KINDS
 
 log = logging.getLogger(__name__)
@@ -68,11 +67,7 @@ def definitions_of(
             ],
             asset_checks=[sink_checks(sync) for sync in syncs],
             schedules=[
-                *(
-                    model_schedule(model, model.schedule)
-                    for model in models
-                    if model.schedule and model.schedule != ON_CHANGE
-                ),
+                *model_schedules(models),
                 *(
                     upkeep_schedules(maintain_at=settings.maintain_at, has_syncs=bool(syncs))
                     if models

@@ -3,6 +3,8 @@
 On from the start: a model's because its file says so, the others because nobody thinks of them.
 """
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from ondatra_dagster.operations.maintain import Done
@@ -10,12 +12,19 @@ from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.orchestration.shown import samples_table
+from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.model import Model
 
 EACH_SIX_HOURS = "0 */6 * * *"
 
 
-def model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
+def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
+    """Those of models that run at times; what runs on change is for a sensor."""
+    at_times = (model for model in models if model.schedule != ON_CHANGE)
+    return [_model_schedule(model, model.schedule) for model in at_times if model.schedule]
+
+
+def _model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
     """The schedule of one model, in UTC."""
     key = model_key(model)
     return dg.ScheduleDefinition(

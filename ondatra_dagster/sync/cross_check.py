@@ -35,8 +35,8 @@ BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
     """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
     frontier, newest = ports.tracking.newest_frontier(sync.id), newest_run(sync, ports)
-    is_lost = queue.meta("table_id") is None or is_taking_over(queue)
-    is_lost = is_lost or _is_older(queue, sync, ports, frontier, newest)
+    has_begun = queue.meta("table_id") is not None and not is_taking_over(queue)
+    is_lost = not has_begun or _is_older(queue, sync, ports, frontier, newest)
     if is_lost and frontier:
         refuse_form_of(frontier, sync, source)
         take_over(queue, frontier, now=ports.clock(), recorded_upto=newest)
@@ -91,7 +91,7 @@ def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
 
 def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier) -> Recovered:
     """What the records of later runs say of the units that the frontier left."""
-    named_since = queue.meta(NAMED_SINCE) or "" if sync.delivers_by_key else ""
+    named_since = (queue.meta(NAMED_SINCE) or "") if sync.delivers_by_key else ""
     ends = list(ports.tracking.delivered_since(sync.id, frontier.run_id))
     runs = [run for run in ports.tracking.runs(sync.id) if run > frontier.run_id]
     told = [

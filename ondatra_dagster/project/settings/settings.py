@@ -32,7 +32,6 @@ RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 UI_PORT = "8323"  # the demo API is beside it
 DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says otherwise
 TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
-
 MAINTAIN_AT = "20 3 * * *"  # when few look
 
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
