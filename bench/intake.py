@@ -5,7 +5,9 @@ up before, so that the sender costs as little as can be.
 """
 
 import contextlib
+import datetime
 import os
+import random
 import re
 import selectors
 import socket
@@ -14,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import orjson
 
@@ -29,13 +30,7 @@ seconds DOUBLE,
 at TIMESTAMP,
 received_at TIMESTAMP
 """
-EVENT: Final = {
-    "event_name": "page_seen",
-    "user_id": 1234567,
-    "page": "/products/coffee-grinder-1200",
-    "seconds": 12.75,
-    "at": "2026-11-18T12:00:00.123Z",
-}
+PAGES = ("/", "/cart", "/checkout/address", "/products/coffee-grinder-1200", "/products/kettle-77")
 PLAIN = """
 import socket, sys
 import orjson, uvicorn
@@ -59,7 +54,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 def rate(folder: Path, name: str, events: int, size: int) -> float:
     """How many events a second it takes, `size` in each request."""
-    body = orjson.dumps([EVENT] * size if size > 1 else EVENT)
+    body = orjson.dumps(_events(size) if size > 1 else _events(1)[0])
     path = f"{PATH}/batch" if size > 1 else PATH
     head = f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
     request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
@@ -67,6 +62,21 @@ def rate(folder: Path, name: str, events: int, size: int) -> float:
         requests = events // size
         _send(port, request, requests // 5)
         return requests * size / _send(port, request, requests)
+
+
+def _events(size: int) -> list[dict[str, object]]:
+    """Page views, each another: what keeps them may pack them."""
+    chance, at = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
+    return [
+        {
+            "event_name": "page_seen",
+            "user_id": chance.randrange(10_000_000),
+            "page": chance.choice(PAGES),
+            "seconds": round(chance.expovariate(0.05), 3),
+            "at": (at + datetime.timedelta(seconds=chance.random())).isoformat(timespec="milliseconds"),
+        }
+        for _ in range(size)
+    ]
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ HOMES = {
         "planning.log_files",
         "planning.s3_objects",
         "planning.live_files",
+        "collector.packing",
     },
     "fsspec": {"tracking.remote_files"},
     "click": {"cli", "testing"},

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ondatra_dagster.collector.packing import packed, unpacked
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.database import Schema, Store, connect, read_only
 from ondatra_dagster.store.lock import FileLock
@@ -31,6 +32,7 @@ SCHEMA = Schema(
                 model text not null,
                 received_at integer not null,
                 events integer not null,
+                bytes integer not null,
                 body blob not null
             );
             create index intake_of_model on intake (model, number, events);
@@ -52,7 +54,7 @@ SCHEMA = Schema(
 SELDOM_EMPTIED = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
 HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
 IDENTITY = "select id from identity"
-TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
+TAKE = "insert into intake (model, received_at, events, bytes, body) values (?, ?, ?, ?, ?)"
 SEEN = "select digest from seen where model = ? and key = ?"
 KEEP_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
 DROP_KEYS = "delete from seen where at < ?"
@@ -67,7 +69,7 @@ OLDEST = "select received_at from intake where model = ? order by number limit 1
 WAITING_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
 RECEIVED_AT = "select received_at from intake where number = ?"
 PAGE = """
-select number, received_at, events, body from intake
+select number, received_at, events, bytes, body from intake
 where model = :model and number > :after order by number limit :most
 """
 LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
@@ -116,17 +118,19 @@ class EventFile:
 
     def take(self, intakes: Sequence[Intake]) -> list[Taken]:
         """Keep all of them in one transaction: when it returns, they survive a crash."""
+        kept = [packed(intake.body) for intake in intakes]
         with self._store.immediate():
-            return [self._take(intake) for intake in intakes]
+            return [self._take(*each) for each in zip(intakes, kept, strict=True)]
 
-    def _take(self, intake: Intake) -> Taken:
+    def _take(self, intake: Intake, kept: bytes) -> Taken:
         if intake.key is not None:
             digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
             seen = self._store.rows(SEEN, (intake.model, intake.key))
             if seen:
                 return Taken.REPEATED if seen[0][0] == digest else Taken.OTHER_BODY
             self._store.run(KEEP_KEY, (intake.model, intake.key, digest, intake.received_at))
-        self._store.run(TAKE, intake[:4])
+        model, received_at, events, body, _ = intake
+        self._store.run(TAKE, (model, received_at, events, len(body), kept))
         return Taken.NEW
 
     def forget(self, model: str, upto: int) -> int:
@@ -228,7 +232,10 @@ def page_after(path: Path, model: str, number: int, *, most: int) -> list[Number
         if store is None:
             return []
         rows = store.rows(PAGE, {"model": model, "after": number, "most": most})
-        return [NumberedIntake(*row) for row in rows]
+        return [
+            NumberedIntake(number, received_at, events, unpacked(kept, size))
+            for number, received_at, events, size, kept in rows
+        ]
 
 
 def _numbering(store: Store) -> str:

@@ -75,9 +75,9 @@ class EventReader:
         ]
         self._quick = QuickLook(columns, required=[column.name for column in self._required])
 
-    def fits(self, events: Sequence[Any]) -> bool:
-        """Whether all of them surely fit; when not, each has to be read."""
-        return self._quick.fits(events)
+    def quick_look(self, body: bytes, *, is_batch: bool) -> int | None:
+        """How many events a body holds, when all of them surely fit; when not, each has to be read."""
+        return self._quick.events(body, is_batch=is_batch)
 
     def read(self, event: Any, reading: Reading, received_at: datetime.datetime | None = None) -> list[Any]:
         """The event's values in the order of the columns, and last the JSON of _extra; problems are noted."""

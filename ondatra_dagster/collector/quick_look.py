@@ -1,4 +1,4 @@
-"""Whether many events fit their columns, judged a column at a time, where most are as they should be.
+"""Whether a body's events surely fit their columns: read and judged in one go, by a type made of the columns.
 
 A yes is sure: event_reader would find nothing either. A no only means that it has to look at each of them.
 """
@@ -6,118 +6,99 @@ A yes is sure: event_reader would find nothing either. A no only means that it h
 import datetime
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from types import GenericAlias
+from typing import Annotated, Any, NamedTuple
 
-from ondatra_dagster.collector.values import INTEGERS, LARGEST_FLOAT, SHORTEST_MOMENT, Reader, reader_of
+import msgspec
+import orjson
+
+from ondatra_dagster.collector.values import INTEGERS, LARGEST_FLOAT, Reader, reader_of
 from ondatra_dagster.project.model import EventColumn, EventType
 
-Types: TypeAlias = set[type]
-Judge: TypeAlias = Callable[[Sequence[Any], Types], bool]  # a column's values without null, and their types
-
-NOTHING = type(None)
-MAPPING = {dict}
 EDGES = {datetime.MINYEAR, datetime.MAXYEAR}
-YEAR, ZONE = operator.attrgetter("year"), operator.attrgetter("tzinfo")
+TIMES = {"timestamp", "timestamp_ntz"}
+UNREAD = Any  # what only the reader of its column can judge
 
 
-class _Column(NamedTuple):
+class _Field(NamedTuple):
+    """A field of the type, named by its place: a column may be named as no field can."""
+
     name: str
-    value_of: Callable[[Any], Any]  # in an event that has it
+    column: str
+    type: Any
     is_required: bool
-    judge: Judge
+
+
+class _Unread(NamedTuple):
+    column: str
+    read: Reader
+    is_required: bool
 
 
 class QuickLook:
-    """Judges the events of one model."""
+    """Looks at the events of one model."""
 
     def __init__(self, columns: Sequence[EventColumn], *, required: Sequence[str]) -> None:
-        self._names = {column.name for column in columns}
-        self._columns = [
-            _Column(column.name, operator.itemgetter(column.name), column.name in required, _judge(column.of))
-            for column in columns
+        fields = [
+            _Field(f"column_{place}", column.name, _type(column.of), column.name in required)
+            for place, column in enumerate(columns)
+        ]
+        event = _object(fields)
+        self._one = msgspec.json.Decoder(event)
+        self._many = msgspec.json.Decoder(GenericAlias(list, event))
+        self._times = [
+            _Time(field.name)
+            for field, column in zip(fields, columns, strict=True)
+            if column.of.name in TIMES
+        ]
+        self._unread = [
+            _Unread(field.column, reader_of(column.of), field.is_required)
+            for field, column in zip(fields, columns, strict=True)
+            if field.type is UNREAD
         ]
 
-    def fits(self, events: Sequence[Any]) -> bool:
-        """Whether each of them surely does."""
-        if set(map(type, events)) != MAPPING:
-            return False
-        fields, found = sum(map(len, events)), 0
-        for column in self._columns:
-            if found == fields and not column.is_required:
-                continue  # each field has been seen, so this column is in no event
-            values = _values(events, column)
-            types = set(map(type, values))
-            if NOTHING in types:
-                if column.is_required:
-                    return False
-                types.discard(NOTHING)
-                values = [value for value in values if value is not None]
-            found += len(values)
-            if types and not column.judge(values, types):
-                return False
-        return found == fields or set().union(*events) <= self._names
-
-
-def _values(events: Sequence[Any], column: _Column) -> list[Any]:
-    try:
-        return list(map(column.value_of, events))
-    except KeyError:
-        return [event.get(column.name) for event in events]
-
-
-def _judge(of: EventType) -> Judge:
-    make = JUDGES.get(of.name)
-    return make(of) if make else _one_by_one(of)
-
-
-def _only(*allowed: type) -> Callable[[EventType], Judge]:
-    """What JSON has no other way of getting wrong than by another type."""
-    known = set(allowed)
-    return lambda _: lambda _, types: types <= known
-
-
-def _whole(of: EventType) -> Judge:
-    most = 2 ** (INTEGERS[of.name] - 1) - 1
-    return lambda values, types: types == {int} and -most - 1 <= min(values) and max(values) <= most
-
-
-def _number(of: EventType) -> Judge:
-    if of.name == "double":  # JSON's reader refuses what is larger
-        return _only(int, float)(of)
-    most = LARGEST_FLOAT
-    return lambda values, types: types <= {int, float} and -most <= min(values) and max(values) <= most
-
-
-def _moment(of: EventType) -> Judge:
-    zones = {None} if of.name == "timestamp_ntz" else None
-
-    def judge(values: Sequence[Any], types: Types) -> bool:
-        if types != {str} or min(map(len, values)) < SHORTEST_MOMENT:
-            return False
+    def events(self, body: bytes, *, is_batch: bool) -> int | None:
+        """How many the body holds, when each of them surely fits."""
         try:
-            times = list(map(datetime.datetime.fromisoformat, values))
-        except ValueError:
+            came = self._many.decode(body) if is_batch else [self._one.decode(body)]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        if not all(time.is_inside(came) for time in self._times):
+            return None
+        return len(came) if not self._unread or self._can_be_read(body, is_batch=is_batch) else None
+
+    def _can_be_read(self, body: bytes, *, is_batch: bool) -> bool:
+        """Whether the columns that are unread yet fit, as the flush will have them."""
+        try:
+            came = orjson.loads(body)
+        except orjson.JSONDecodeError:
             return False
-        # in the first year and the last a zone may lead out of what there is
-        is_inside = EDGES.isdisjoint(map(YEAR, times))
-        return is_inside and (zones is None or set(map(ZONE, times)) == zones)
-
-    return judge
+        events = came if is_batch else [came]
+        return all(_fits(column, [event.get(column.column) for event in events]) for column in self._unread)
 
 
-def _one_by_one(of: EventType) -> Judge:
-    """By the reader itself."""
-    read: Reader = reader_of(of)
+class _Time:
+    """A column of times, none of which a zone may lead out of the years that there are."""
 
-    def judge(values: Sequence[Any], _types: Types) -> bool:
-        notes = _Trouble()
-        for value in values:
-            read(value, "", notes)
-            if notes.is_there:
-                return False
-        return True
+    def __init__(self, name: str) -> None:
+        self._value_of = operator.attrgetter(name)
+        self._year_of = operator.attrgetter(f"{name}.year")
 
-    return judge
+    def is_inside(self, events: Sequence[Any]) -> bool:
+        try:
+            return EDGES.isdisjoint(map(self._year_of, events))
+        except AttributeError:  # some have none
+            return EDGES.isdisjoint(time.year for time in map(self._value_of, events) if time)
+
+
+def _fits(column: _Unread, values: Sequence[Any]) -> bool:
+    notes = _Trouble()
+    for value in values:
+        if value is not None:
+            column.read(value, "", notes)
+        if notes.is_there or (value is None and column.is_required):
+            return False
+    return True
 
 
 class _Trouble:
@@ -132,12 +113,67 @@ class _Trouble:
         self.is_there = True
 
 
-JUDGES: Mapping[str, Callable[[EventType], Judge]] = {
-    "string": _only(str),
-    "boolean": _only(bool),
+def _type(of: EventType) -> Any:
+    """What is read of a type, where that is all there is to judge."""
+    make = TYPES.get(of.name)
+    return make(of) if make else UNREAD
+
+
+def _object(fields: Sequence[_Field]) -> type[msgspec.Struct]:
+    """An object that has these fields, and no others."""
+    return msgspec.defstruct(
+        "Event",
+        [
+            (field.name, field.type) if field.is_required else (field.name, field.type | None, None)
+            for field in fields
+        ],
+        rename={field.name: field.column for field in fields},
+        kw_only=True,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+
+
+def _whole(of: EventType) -> Any:
+    most = 2 ** (INTEGERS[of.name] - 1) - 1
+    return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
+
+
+def _array(of: EventType) -> Any:
+    element = _inner(of.parts[0])
+    return UNREAD if element is UNREAD else GenericAlias(list, element | None)
+
+
+def _map(of: EventType) -> Any:
+    key, element = of.parts[0], _inner(of.parts[1])
+    if element is UNREAD or key.name != "string":
+        return UNREAD
+    return GenericAlias(dict, (str, element | None))
+
+
+def _fields(of: EventType) -> Any:
+    fields = [
+        _Field(f"field_{place}", name, _inner(part), is_required=False)
+        for place, (name, part) in enumerate(zip(of.fields, of.parts, strict=True))
+    ]
+    return UNREAD if UNREAD in [field.type for field in fields] else _object(fields)
+
+
+def _inner(of: EventType) -> Any:
+    """The same for a part of something; a time's year is judged where it is a column."""
+    return UNREAD if of.name in TIMES else _type(of)
+
+
+TYPES: Mapping[str, Callable[[EventType], Any]] = {
+    "string": lambda _: str,
+    "boolean": lambda _: bool,
     **dict.fromkeys(INTEGERS, _whole),
-    "float": _number,
-    "double": _number,
-    "timestamp": _moment,
-    "timestamp_ntz": _moment,
+    "float": lambda _: Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
+    "double": lambda _: float,
+    "date": lambda _: datetime.date,
+    "timestamp": lambda _: datetime.datetime,
+    "timestamp_ntz": lambda _: Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+    "array": _array,
+    "map": _map,
+    "struct": _fields,
 }

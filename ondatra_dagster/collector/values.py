@@ -179,7 +179,7 @@ def _moment(text: str) -> datetime.datetime:
     """A date with a time, by ISO 8601; digits beyond the microsecond are dropped."""
     if len(text) < SHORTEST_MOMENT:
         raise ValueError(text)
-    return datetime.datetime.fromisoformat(text)
+    return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 has t and z, too
 
 
 def _binary(of: EventType) -> Reader:
