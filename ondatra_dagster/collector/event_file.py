@@ -32,7 +32,6 @@ SCHEMA = Schema(
                 model text not null,
                 received_at integer not null,
                 events integer not null,
-                bytes integer not null,
                 body blob not null
             );
             create index intake_of_model on intake (model, number, events);
@@ -54,7 +53,7 @@ SCHEMA = Schema(
 SELDOM_EMPTIED = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
 HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
 IDENTITY = "select id from identity"
-TAKE = "insert into intake (model, received_at, events, bytes, body) values (?, ?, ?, ?, ?)"
+TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
 SEEN = "select digest from seen where model = ? and key = ?"
 KEEP_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
 DROP_KEYS = "delete from seen where at < ?"
@@ -69,7 +68,7 @@ OLDEST = "select received_at from intake where model = ? order by number limit 1
 WAITING_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
 RECEIVED_AT = "select received_at from intake where number = ?"
 PAGE = """
-select number, received_at, events, bytes, body from intake
+select number, received_at, events, body from intake
 where model = :model and number > :after order by number limit :most
 """
 LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
@@ -129,8 +128,7 @@ class EventFile:
             if seen:
                 return Taken.REPEATED if seen[0][0] == digest else Taken.OTHER_BODY
             self._store.run(KEEP_KEY, (intake.model, intake.key, digest, intake.received_at))
-        model, received_at, events, body, _ = intake
-        self._store.run(TAKE, (model, received_at, events, len(body), kept))
+        self._store.run(TAKE, (*intake[:3], kept))
         return Taken.NEW
 
     def forget(self, model: str, upto: int) -> int:
@@ -233,8 +231,8 @@ def page_after(path: Path, model: str, number: int, *, most: int) -> list[Number
             return []
         rows = store.rows(PAGE, {"model": model, "after": number, "most": most})
         return [
-            NumberedIntake(number, received_at, events, unpacked(kept, size))
-            for number, received_at, events, size, kept in rows
+            NumberedIntake(number, received_at, events, unpacked(kept))
+            for number, received_at, events, kept in rows
         ]
 
 
