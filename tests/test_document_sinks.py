@@ -323,7 +323,7 @@ def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi
 
     assert summary.queue
     assert (1, 1) == (summary.queue.waiting, summary.queue.dead)
-    assert ["d"] == [sample.key for sample in summary.samples]
+    assert [("d",)] == [reason.keys for reason in summary.rejects]
     calls_of(api)
     statuses["c"] = 201
     desk.now += 3600
@@ -367,7 +367,7 @@ def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
     api.answer = refusing(422)
     summary = desk.run()
 
-    assert ["row5"] == [sample.key for sample in summary.samples]
+    assert [("row5",)] == [reason.keys for reason in summary.rejects]
     arrived = {row["id"] for batch in api.state.values() for row in batch["rows"]}
     assert {f"row{number}" for number in range(16)} - {"row5"} == arrived
 

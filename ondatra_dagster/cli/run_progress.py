@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli import forecast_told
 from ondatra_dagster.cli.live_line import LiveLine
 from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
@@ -19,7 +20,7 @@ from ondatra_dagster.wording import count, duration
 
 NOTHING_SENT = "delivered nothing"
 SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
-SHOWN_SAMPLES = 3
+SHOWN_REASONS = 3
 
 
 UNCHANGED = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
@@ -85,10 +86,19 @@ class TextProgress:
         said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
         self._line(sign, sync.id, said)
         self._warnings(result.verdicts, told=summary.message)
-        for sample in (*summary.samples[:SHOWN_SAMPLES], *summary.warnings[:SHOWN_SAMPLES]):
-            self._line(" ", "", f"{sample.key}: {sample.reason}")
-        for error in summary.errors[:SHOWN_SAMPLES]:
+        self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED))
+        self._reasons(summary.warnings, of=summary.warned)
+        for error in summary.errors[:SHOWN_REASONS]:
             self._line(" ", "", error)
+
+    def _reasons(self, reasons: Sequence[Reason], *, of: int) -> None:
+        """Each once, the most frequent first, and how many rows have still others."""
+        shown = reasons[:SHOWN_REASONS]
+        for reason in shown:
+            self._line(" ", "", f"{reason.of}: {reason.message}")
+        others = of - sum(reason.rows for reason in shown)
+        if others > 0:
+            self._line(" ", "", f"{count(others, 'more row')} for other reasons")
 
     def _foreseen(self, result: SyncResult, forecast: Forecast) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""

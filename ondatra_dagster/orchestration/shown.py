@@ -10,6 +10,7 @@ from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
+from ondatra_dagster.sync.verdicts import told_reasons
 
 SAMPLES = 20
 Metadata = dict[str, dg.MetadataValue]
@@ -72,12 +73,9 @@ def sync_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
     for cell in Cell:
         shown[cell.value] = dg.MetadataValue.int(summary.grid.count(cell))
     shown["warned"] = dg.MetadataValue.int(summary.warned)
-    for name, samples in (("sample rejects", summary.samples), ("sample warnings", summary.warnings)):
-        if samples:
-            shown[name] = samples_table(
-                {"key": sample.key, "change": sample.change_type, "reason": sample.reason}
-                for sample in samples
-            )
+    for name, reasons in (("sample rejects", summary.rejects), ("sample warnings", summary.warnings)):
+        if reasons:
+            shown[name] = samples_table(told_reasons(reasons))
     if summary.waiting:
         shown["sample waiting"] = samples_table(
             {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
-from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.errors import OndatraError
@@ -19,7 +18,7 @@ from ondatra_dagster.planning.delta_log import (
     warehouse_path,
 )
 from ondatra_dagster.planning.table_past import readable_from
-from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.dead_letters import why_dead
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.guard import standing_removals
 from ondatra_dagster.sync.hold import hold
@@ -27,7 +26,7 @@ from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
-from ondatra_dagster.sync.summary import SAMPLES, RunSummary, Sample, summary_of
+from ondatra_dagster.sync.summary import SAMPLES, RunSummary, summary_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
 from ondatra_dagster.tracking.facts import facts_of
@@ -142,12 +141,11 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
     past = workspace.history.runs(sync.id, limit=1)
     if not past:
         return _nothing(sync, "the sync has never run")
-    samples = [_sample(letter) for letter in dead_letters(sync, limit=SAMPLES)]
     waiting, removed = _waiting(workspace, sync)
     return summary_of(
         past[0],
         workspace.queue(sync.id),
-        samples,
+        why_dead(sync, limit=SAMPLES),
         set_aside=workspace.invalid_count(sync.model.id),
         waiting=waiting,
         removals=removed,
@@ -166,11 +164,6 @@ def _waiting(workspace: Workspace, sync: Sync) -> tuple[list[Waiting], Removals 
         if store is None:
             return [], None
         return oldest(store, limit=SAMPLES), standing_removals(store, sync, rows=rows)
-
-
-def _sample(letter: DeadLetter) -> Sample:
-    change_type = letter.sends[-1][0].value if letter.sends else ""
-    return Sample(letter.key, change_type, letter.error)
 
 
 def _nothing(sync: Sync, message: str) -> RunSummary:

@@ -152,7 +152,7 @@ class SyncRun:
             set_aside=self._source.set_aside,
             removals=self._removals,
             waiting=tuple(oldest(self._queue.store, limit=SAMPLES)),
-            samples=self._tally.rejects,
+            rejects=self._tally.rejects,
             warned=self._tally.warned,
             warnings=self._tally.warnings,
             invalid=self._tally.set_aside(self._start),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from ondatra_dagster.changes import ChangeType, Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
+from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.settled import REJECTED, SUCCEEDED
@@ -82,7 +83,7 @@ class Grid:
 
 
 class Sample(NamedTuple):
-    """One row that was refused, warned of or set aside, without its payload."""
+    """One row that was set aside, without its payload."""
 
     key: str
     change_type: str
@@ -109,9 +110,9 @@ class RunSummary:
     grid: Grid
     queue: QueueState | None  # as the run left it
     set_aside: int = 0  # rows of the model that its table doesn't have, for their keys
-    samples: tuple[Sample, ...] = ()  # of rows that were rejected
+    rejects: tuple[Reason, ...] = ()  # why rows were rejected, the most frequent first
     warned: int = 0  # rows that were delivered with a warning
-    warnings: tuple[Sample, ...] = ()  # some of them
+    warnings: tuple[Reason, ...] = ()  # what was said of them
     invalid: tuple[Sample, ...] = ()  # some of those that were set aside
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
@@ -151,18 +152,20 @@ class RunSummary:
             "is_outage": self.is_outage,
             "invalid": [list(sample) for sample in self.invalid],
             "warned": self.warned,
-            "warnings": [list(sample) for sample in self.warnings],
+            "warning_reasons": [[each.message, each.rows, list(each.keys)] for each in self.warnings],
         }
 
 
 def invalid_of(run: PastRun) -> tuple[Sample, ...]:
     """The samples of set aside rows that to_json() wrote."""
-    return _samples(run, "invalid")
-
-
-def _samples(run: PastRun, name: str) -> tuple[Sample, ...]:
     counts: Mapping[str, Any] = run.counts
-    return tuple(Sample(*fields) for fields in counts.get(name, ()))
+    return tuple(Sample(*fields) for fields in counts.get("invalid", ()))
+
+
+def _warnings_of(run: PastRun) -> tuple[Reason, ...]:
+    counts: Mapping[str, Any] = run.counts
+    told = counts.get("warning_reasons", ())
+    return tuple(Reason(message, rows, tuple(keys)) for message, rows, keys in told)
 
 
 def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
@@ -187,7 +190,7 @@ def grid_of_ends(ends: Mapping[RowEnd, int]) -> Grid:
 def summary_of(
     run: PastRun,
     queue: QueueState | None,
-    samples: Sequence[Sample],
+    rejects: Sequence[Reason],
     *,
     set_aside: int,
     waiting: Sequence[Waiting] = (),
@@ -207,9 +210,9 @@ def summary_of(
         grid=grid_of(counts.get("grid", {})),
         queue=queue,
         set_aside=set_aside,
-        samples=tuple(samples[:SAMPLES]),
+        rejects=tuple(rejects),
         warned=counts.get("warned", 0),
-        warnings=_samples(run, "warnings"),
+        warnings=_warnings_of(run),
         invalid=invalid_of(run),
         errors=run.first_errors,
         died=counts.get("died", 0),

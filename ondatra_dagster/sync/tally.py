@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from ondatra_dagster.changes import ChangeType, InvalidRow
+from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.sync.reasons import Reasons
 from ondatra_dagster.sync.start import Start
 from ondatra_dagster.sync.summary import SAMPLES, Cell, Grid, Sample, invalid_of
 
@@ -17,18 +19,18 @@ class Tally:
         self.grid = Grid()
         self.died = 0  # units that ran out of attempts
         self.warned = 0  # rows that were delivered with a warning
-        self._rejects: list[Sample] = []
-        self._warnings: list[Sample] = []
+        self._rejects = Reasons()
+        self._warnings = Reasons()
         self._invalid: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
 
     @property
-    def rejects(self) -> tuple[Sample, ...]:
-        return tuple(self._rejects)
+    def rejects(self) -> tuple[Reason, ...]:
+        return self._rejects.listed(SAMPLES)
 
     @property
-    def warnings(self) -> tuple[Sample, ...]:
-        return tuple(self._warnings)
+    def warnings(self) -> tuple[Reason, ...]:
+        return self._warnings.listed(SAMPLES)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -43,9 +45,9 @@ class Tally:
         self.grid.add_settled(settled)
         self.died += settled.died
         self.warned += len(settled.warned)
-        for samples, rows in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
-            for row in rows[: SAMPLES - len(samples)]:
-                samples.append(Sample(row.key, row.change_type, row.message or ""))
+        for reasons, rows in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
+            for row in rows:
+                reasons.add(row.key, row.message or "")
         for error in sorted(settled.errors):
             self.add_error(error)
 

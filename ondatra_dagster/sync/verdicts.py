@@ -2,10 +2,11 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
+from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import SAMPLES, Cell, RunSummary
@@ -56,8 +57,7 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
     """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many."""
     rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
     dead = run.queue.dead if run.queue else 0
-    shown = (*run.samples, *run.warnings)[:SAMPLES]
-    samples = tuple({"key": s.key, "change": s.change_type, "reason": s.reason} for s in shown)
+    samples = told_reasons((*run.rejects, *run.warnings)[:SAMPLES])
     counts: dict[str, Json] = {
         "rejected": rejected,
         "attempted": attempted,
@@ -80,6 +80,11 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
         warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
         return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
     return verdict(Severity.PASS, "no row was rejected")
+
+
+def told_reasons(reasons: Iterable[Reason]) -> tuple[Mapping[str, Json], ...]:
+    """Each reason as a line of a table."""
+    return tuple({"reason": each.message, "rows": each.rows, "keys": each.told_keys} for each in reasons)
 
 
 def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:

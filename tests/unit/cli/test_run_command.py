@@ -107,6 +107,23 @@ def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> N
     assert "1 set aside" in said.err
 
 
+def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: Shop, ondatra: Terminal) -> None:
+    """A refused group of forty lines isn't forty lines; what is said of most rows comes first."""
+    (shop.root / "lib" / "crm_push.star").write_text(
+        "SAID = {'b': 'no mail', 'c': 'too old', 'd': 'too new', 'e': 'nonsense'}\n"
+        "def push(rows):\n"
+        '    return {"%d:insert" % r["__ondatra_rowid"]: "reject: " + SAID[r["id"][0]] for r in rows}\n'
+    )
+    write_contacts(shop.root, **dict.fromkeys(("e1", "d1", "d2", "c1", "c2", "b1", "b2", "b3", "b4"), "x"))
+    said = ondatra.run(shop)
+    lines = [line.strip() for line in said.err.splitlines()]
+    begin = lines.index("4 rows of b1, b2, b3 and others: no mail")
+    told = lines[begin : begin + 4]
+    assert {"2 rows of c1, c2: too old", "2 rows of d1, d2: too new"} == set(told[1:3])
+    assert "1 more row for other reasons" == told[3]
+    assert "nonsense" not in said.err
+
+
 def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal) -> None:
     """They arrived, so the run is good, but somebody should look at them."""
     (shop.root / "lib" / "crm_push.star").write_text(
@@ -116,7 +133,9 @@ def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal
     said = ondatra.run(shop)
     assert 0 == said.code
     assert "delivered 2 inserts; 2 with a warning" in said.err
-    assert "a1: phone dropped" in said.err
+    assert ["2 rows of a1, b2: phone dropped"] == [
+        line.strip() for line in said.err.splitlines() if "phone" in line
+    ]
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
     sync = next(each for each in ondatra.run(shop, as_json=True).objects if "sync" in each)
     assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]

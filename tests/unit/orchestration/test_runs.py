@@ -189,13 +189,20 @@ def test_rows_delivered_with_a_warning_are_a_warning_with_samples(
     assert (True, (False, "WARN")) == (result.success, checks(result)["rejects"])
     (push,) = result.asset_materializations_for_node("push__sync__crm")
     assert 2 == push.metadata["warned"].value
-    assert "phone dropped" == push.metadata["sample warnings"].records[0].data["reason"]
+    (reason,) = push.metadata["sample warnings"].records
+    assert {"reason": "phone dropped", "rows": 2, "keys": "a1, b2"} == reason.data
     (standing,) = (
         verdict
         for verdict in standing_verdicts(shop.workspace, shop.workspace.sync("sync.crm"))
         if verdict.check == "rejects"
     )
-    assert ("2 rows delivered with a warning", 2) == (standing.description, len(standing.samples))
+    assert (
+        "2 rows delivered with a warning",
+        ({"reason": "phone dropped", "rows": 2, "keys": "a1, b2"},),
+    ) == (
+        standing.description,
+        standing.samples,
+    )
 
 
 def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
@@ -207,7 +214,7 @@ def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop
     assert {"a1"} == set(api.contacts())
     (push,) = result.asset_materializations_for_node("push__sync__crm")
     (sample,) = push.metadata["sample rejects"].records
-    assert "b2" == sample.data["key"]
+    assert (1, "b2") == (sample.data["rows"], sample.data["keys"])
 
 
 def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(

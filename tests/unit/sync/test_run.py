@@ -80,7 +80,7 @@ def test_a_bad_row_takes_no_other_with_it(desk):
         ("2", "insert", "rejected"),
         ("3", "insert", "succeeded"),
     ] == desk.statuses()
-    assert "no name" == summary.samples[0].reason
+    assert "no name" == summary.rejects[0].message
     assert Severity.WARN == verdicts(desk, summary)["rejects"]
     assert 1 == summary.queue.dead
 
@@ -93,7 +93,7 @@ def test_a_row_delivered_with_a_warning_is_in_log_and_check(desk, caplog):
     verdict = next(verdict for verdict in judge(summary, desk.sync.limits) if verdict.check == "rejects")
     assert (Severity.WARN, "2 rows delivered with a warning") == (verdict.severity, verdict.description)
     assert (2, 0) == (verdict.counts["warned"], verdict.counts["rejected"])
-    assert {"key": "2", "change": "insert", "reason": "phone dropped"} == verdict.samples[0]
+    assert ({"reason": "phone dropped", "rows": 2, "keys": "2, 3"},) == verdict.samples
     (told,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
     assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
 
@@ -142,7 +142,7 @@ def test_a_row_is_given_up_after_its_last_attempt_and_says_why(desk):
     assert Severity.ERROR == verdicts(desk, summary)["undelivered"]
     assert 1 == summary.died
     assert ("2", "insert", "rejected") in desk.statuses()
-    assert "later (gave up after 3 attempts)" == summary.samples[0].reason
+    assert "later (gave up after 3 attempts)" == summary.rejects[0].message
 
 
 def test_an_outage_uses_up_no_attempt_and_stops_after_three_batches(desk):

@@ -1,0 +1,53 @@
+"""Why rows didn't arrive, told once however many rows it is said of."""
+
+from pathlib import Path
+
+import pytest
+from support.kind_desk import KindDesk
+
+from ondatra_dagster.delivery.queue.reasons import Reason
+from ondatra_dagster.sync.dead_letters import why_dead
+from ondatra_dagster.sync.reasons import MOST, Reasons
+from ondatra_dagster.sync.verdicts import judge
+
+
+@pytest.mark.parametrize(("kind", "batch_size"), [("tracked", 100), ("partition", 0), ("table", 0)])
+def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_size: int) -> None:
+    """A group of three rows isn't three reasons, neither as the run ends nor when it is looked at later."""
+    desk = KindDesk(tmp_path, kind, batch_size=batch_size)
+    desk.api.answer = lambda row: "reject: the invoice is closed"
+    desk.write(a=[1, 2, 3])
+    summary = desk.run()
+    (reason,) = summary.rejects
+    assert ("the invoice is closed", 3) == (reason.message, reason.rows)
+    assert [("the invoice is closed", 3)] == [each[:2] for each in why_dead(desk.sync, limit=20)]
+    (verdict,) = [each for each in judge(summary, desk.sync.limits) if each.check == "rejects"]
+    assert [("the invoice is closed", 3)] == [(line["reason"], line["rows"]) for line in verdict.samples]
+
+
+def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) -> None:
+    """One bad row among a thousand of another kind would fill the screen otherwise, or hide behind it."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.api.answer = lambda row: "reject: too old" if row[2] == 1 else "reject: no mail" if row[2] else "ok"
+    desk.write(a=[1], b=[2], c=[2], d=[2], e=[0], f=[2], g=[1])
+    summary = desk.run()
+    expected = (Reason("no mail", 4, ("b", "c", "d", "f")), Reason("too old", 2, ("a", "g")))
+    assert expected == summary.rejects
+    assert expected == why_dead(desk.sync, limit=20)
+    assert expected[:1] == why_dead(desk.sync, limit=1)
+    assert ["4 rows of b, c, d and others", "2 rows of a, g"] == [reason.of for reason in expected]
+
+
+def test_of_a_sync_that_never_ran_nothing_is_dead(tmp_path: Path) -> None:
+    """There is no queue yet to look into."""
+    assert () == why_dead(KindDesk(tmp_path, "merge").sync, limit=20)
+
+
+def test_messages_that_all_differ_take_no_more_memory_than_a_few(tmp_path: Path) -> None:
+    """Many APIs put the row's own values into what they say of it."""
+    reasons = Reasons()
+    for number in range(MOST + 5):
+        reasons.add(f"k{number}", f"no such customer: {number}")
+    assert MOST == len(reasons.listed(2 * MOST))
+    reasons.add("late", "no such customer: 0")
+    assert Reason("no such customer: 0", 2, ("k0", "late")) == reasons.listed(1)[0]
