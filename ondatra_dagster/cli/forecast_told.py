@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import as_cell, put_table, shorter
+from ondatra_dagster.cli.output import as_cell, put_table
+from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.outlook import Foreseen, Moves
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.summary import OPERATIONS
 from ondatra_dagster.wording import count
 
-LONGEST = 100  # letters of a row's changes in a table
+LONGEST = 100  # columns of a terminal that a row's changes take
 LONGEST_VALUE = 40  # of a value among them, so that the one after it is seen too
 IF_ANY = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
 WHOLE = "all"  # in place of the key of a table that goes out whole

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
+from ondatra_dagster.cli.width import beginning
+
 BLANK = "\r\x1b[2K"  # back to the line's begin, and wipe it
 EVERY_SECONDS = 1.0
 REST = 20.0  # times as long as a look took, before the next one
@@ -71,7 +73,7 @@ class LiveLine:
         with self._drawing:
             if self._told is told:  # else it is over, and was wiped
                 columns = shutil.get_terminal_size().columns
-                self._stream.write(BLANK + text[: columns - 1])
+                self._stream.write(BLANK + beginning(text, columns - 1))
                 self._stream.flush()
         return took
 

@@ -9,9 +9,10 @@ import click
 import orjson
 
 from ondatra_dagster.changes import Json
+from ondatra_dagster.cli.width import padded, padded_left, shorter, width_of
 
 GAP = "  "
-NARROWEST = 12  # letters that are left of a column
+NARROWEST = 12  # of a terminal's columns that are left of one of a table
 NULL = "NULL"  # of a row: an empty text is another value
 LAYOUT = "\n\t"  # what may stand in a text besides letters
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
@@ -35,20 +36,20 @@ def put_json(line: Mapping[str, Json]) -> None:
 def put_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns that stand under each other; numbers to the right."""
     texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(head, *texts, strict=True)]
     numbers = [all(map(NUMBER.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(
         head
     )
     for line in (list(head), *texts):
         cells = (
-            cell.rjust(width) if is_number else cell.ljust(width)
+            padded_left(cell, width) if is_number else padded(cell, width)
             for cell, width, is_number in zip(line, widths, numbers, strict=True)
         )
         click.echo(GAP.join(cells).rstrip())
 
 
 def terminal_width() -> int | None:
-    """How many letters a line may have; None where no terminal cuts it off."""
+    """How wide a line may be; None where no terminal cuts it off."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -62,7 +63,7 @@ def shortened(
     lines = list(rows)
     if width is None:
         return lines
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(head, *lines, strict=True)]
     excess = sum(widths) + len(GAP) * (len(head) - 1) - width
     for name in shrinks:
         place = head.index(name)
@@ -70,11 +71,6 @@ def shortened(
         widths[place] -= cut
         excess -= cut
     return [[shorter(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
-
-
-def shorter(text: str, width: int) -> str:
-    """The text, cut off where it is wider."""
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def as_cell(value: Json) -> str:

@@ -6,13 +6,14 @@ import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import as_cell, put_table, say, shorter
+from ondatra_dagster.cli.output import as_cell, put_table, say
+from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.planning.named_tables import named_table
 from ondatra_dagster.warehouse.stored_rows import StoredRows, stored_rows
 from ondatra_dagster.wording import count
 
 SHOWN = 50  # rows that a person looks at
-WIDEST = 40  # letters of a value on a terminal
+WIDEST = 40  # columns of a terminal that a value takes
 
 
 @click.command("query")

@@ -8,6 +8,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli import forecast_told
 from ondatra_dagster.cli.live_line import LiveLine
 from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.cli.width import padded, width_of
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
@@ -31,7 +32,7 @@ class TextProgress:
 
     def __init__(self, plan: Plan, *, clock: Callable[[], float] = time.monotonic) -> None:
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
-        self._width = max(map(len, names), default=0)
+        self._width = max(map(width_of, names), default=0)
         self._live = LiveLine(sys.stderr)
         self._clock = clock
         models = sum(step.will_run for step in plan.models)
@@ -56,7 +57,7 @@ class TextProgress:
             doing = activity()
             passed = duration(self._clock() - began)
             turn = f"{self._turn + 1} of {self._turns}"
-            return f"… {name.ljust(self._width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
+            return f"… {padded(name, self._width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
 
         self._live.show(told)
 
@@ -135,7 +136,7 @@ class TextProgress:
             self._turn += 1
             self._live.clear()
         with self._live:
-            say(f"{sign} {name.ljust(self._width)}  {text}")
+            say(f"{sign} {padded(name, self._width)}  {text}")
 
 
 class JsonProgress:

@@ -56,6 +56,17 @@ def test_a_terminal_shows_what_is_being_done_and_how_it_goes_on() -> None:
     assert screen.getvalue().endswith(BLANK)
 
 
+def test_a_line_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes over its edge is on the next line, and stays there."""
+    monkeypatch.setenv("COLUMNS", "12")
+    screen, told = Screen(), Told("… 山田山田山田山田", "")
+    line = a_line(screen)
+    line.show(told)
+    assert told.was_asked(2)
+    line.clear()
+    assert "… 山田山田" == screen.getvalue().split(BLANK)[1]
+
+
 def test_a_pipe_shows_nothing_and_nobody_is_asked() -> None:
     """A log of a thousand lines that wipe each other is no log."""
     pipe, told = io.StringIO(), Told("one")
