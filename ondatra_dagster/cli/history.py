@@ -5,7 +5,7 @@ import click
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.forecast_told import moved
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import as_cell, put_json, put_table, say, shortened, terminal_width
+from ondatra_dagster.cli.output import Shrink, as_cell, put_json, put_table, say, shortened, terminal_width
 from ondatra_dagster.sync.forecast import expected_of
 from ondatra_dagster.sync.summary import Cell, grid_of
 from ondatra_dagster.tracking.history import PastRun
@@ -16,7 +16,8 @@ HEAD = (
     *("run", "sync", "started", "took", "by", "mode", "why", "versions"),
     *("delivered", "rejected", "failed", "invalid", "result"),
 )
-SHRINKS = ("result", "why", "by")  # where a terminal is too narrow, in this order
+# where a terminal is too narrow, in this order
+SHRINKS = (Shrink("result", 12), Shrink("why", 12), Shrink("by", 12))
 
 
 @click.command("history")

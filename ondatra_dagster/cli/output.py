@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import click
 import orjson
@@ -12,10 +13,16 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.width import padded, padded_left, shorter, width_of
 
 GAP = "  "
-NARROWEST = 12  # of a terminal's columns that are left of one of a table
 NULL = "NULL"  # of a row: an empty text is another value
 LAYOUT = "\n\t"  # what may stand in a text besides letters
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
+
+
+class Shrink(NamedTuple):
+    """A column of a table that gives room to the others, down to a width; to that of its head at least."""
+
+    column: str
+    narrowest: int
 
 
 def say(text: str) -> None:
@@ -54,20 +61,20 @@ def terminal_width() -> int | None:
 
 
 def shortened(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[str]
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[Shrink]
 ) -> list[Sequence[str]]:
     """The rows so that a line of their table is no wider, as far as columns may shrink.
 
-    These do so one after the other, each as far as it has to, and none to nothing.
+    These do so one after the other, as far as it has to; who comes twice gives more then.
     """
     lines = list(rows)
     if width is None:
         return lines
     widths = [max(map(width_of, column)) for column in zip(head, *lines, strict=True)]
     excess = sum(widths) + len(GAP) * (len(head) - 1) - width
-    for name in shrinks:
+    for name, narrowest in shrinks:
         place = head.index(name)
-        cut = max(0, min(excess, widths[place] - max(NARROWEST, len(name))))
+        cut = max(0, min(excess, widths[place] - max(narrowest, width_of(name))))
         widths[place] -= cut
         excess -= cut
     return [[shorter(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]

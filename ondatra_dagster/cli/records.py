@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import as_cell, put_json, put_table, say, shortened, terminal_width
+from ondatra_dagster.cli.output import Shrink, as_cell, put_json, put_table, say, shortened, terminal_width
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.downloads import FORMATS, json_lines, write_download
@@ -19,7 +19,12 @@ from ondatra_dagster.wording import count, moment
 
 SHOWN = 50  # records that a person looks at
 HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
-SHRINKS = ("payload", "reason", "identifier")  # where a terminal is too narrow, in this order
+# where a terminal is too narrow, in this order: why a row ended so is what one looks for
+SHRINKS = (
+    *(Shrink("payload", 32), Shrink("reason", 60), Shrink("identifier", 24)),
+    *(Shrink("payload", 12), Shrink("reason", 40), Shrink("identifier", 12), Shrink("reason", 24)),
+    *(Shrink("payload", 0), Shrink("reason", 12)),
+)
 
 
 @click.command("records")

@@ -12,7 +12,9 @@ from support.shop import Shop
 from support.terminal import Terminal
 
 from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
-from ondatra_dagster.cli.output import shortened
+from ondatra_dagster.cli.output import Shrink, shortened
+from ondatra_dagster.cli.records import HEAD, SHRINKS
+from ondatra_dagster.cli.width import width_of
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.queue.claim import claim
 from ondatra_dagster.delivery.queue.enqueue import enqueue
@@ -178,8 +180,24 @@ def test_people_are_told_that_there_are_more(ondatra: Terminal) -> None:
 def test_a_line_fits_the_terminal(width: int | None, expected: tuple[str, str]) -> None:
     """What may be cut off is, one column after the other; but something is left of each."""
     head, row = ("identifier", "payload"), ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")
-    shrinks = ("payload", "identifier")
+    shrinks = (Shrink("payload", 12), Shrink("identifier", 12))
     assert [list(expected)] == list(map(list, shortened(head, [row], width=width, shrinks=shrinks)))
+
+
+@pytest.mark.parametrize(
+    ("width", "identifier", "reason", "payload"),
+    [(80, 12, 15, 7), (100, 12, 30, 12), (120, 22, 40, 12), (160, 24, 60, 30), (240, 36, 80, 78)],
+)
+def test_a_reason_stays_readable_in_a_narrow_terminal(
+    width: int, identifier: int, reason: int, payload: int
+) -> None:
+    """It is what one looks for: of the payload a few letters do, and of the identifier its begin."""
+    row = ("rejected", "i" * 36, "upsert", "2026-11-19 08:47:29", "r" * 80, "p" * 200)
+    (cut,) = shortened(HEAD, [row], width=width, shrinks=SHRINKS)
+    widths = dict(zip(HEAD, map(width_of, cut), strict=True))
+    assert (identifier, reason, payload) == (widths["identifier"], widths["reason"], widths["payload"])
+    (same,) = shortened(HEAD, [(*row[:1], "C-1", *row[2:4], "r" * 30, "p" * 200)], width=100, shrinks=SHRINKS)
+    assert "r" * 30 == same[HEAD.index("reason")]
 
 
 @pytest.mark.usefixtures("ran")

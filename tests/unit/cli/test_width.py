@@ -2,7 +2,7 @@
 
 import pytest
 
-from ondatra_dagster.cli.output import put_table, shortened
+from ondatra_dagster.cli.output import Shrink, put_table, shortened
 from ondatra_dagster.cli.width import beginning, padded, padded_left, shorter, width_of
 
 COMBINED = "e\u0301"  # an e, and the accent that stands on it
@@ -65,5 +65,5 @@ def test_columns_stand_under_each_other_beside_wide_letters(capsys: pytest.Captu
 
 def test_a_table_with_wide_letters_is_as_narrow_as_the_terminal() -> None:
     """It is the letters' width that has to go, and not their number."""
-    (row,) = shortened(("id", "said"), [("1", "山" * 20)], width=20, shrinks=("said",))
+    (row,) = shortened(("id", "said"), [("1", "山" * 20)], width=20, shrinks=[Shrink("said", 12)])
     assert ("1", "山" * 7 + "…") == tuple(row)
