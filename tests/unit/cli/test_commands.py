@@ -211,6 +211,21 @@ def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: T
     assert "refused at once" in ondatra("dead", "sync.crm").out
 
 
+@pytest.mark.parametrize("words", [["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]])
+def test_a_row_takes_one_line_of_a_terminal_and_is_whole_elsewhere(
+    shop: Shop, ondatra: Terminal, words: list[str]
+) -> None:
+    """A row of two hundred columns would push the reason, and all other letters, off the screen."""
+    write_contacts(shop.root, b2="nonsense " * 40)
+    ondatra.run(shop)
+    shown = ondatra.on_a_screen(*words, columns=60)
+    cut = '    insert  {"id":"b2","email":"nonsense nonsense nonsense …'
+    assert (60, cut) == (len(cut), next(line for line in shown if "insert" in line))
+    piped = ondatra(*words)
+    assert "nonsense " * 40 in next(line for line in piped.out.splitlines() if "insert" in line)
+    assert ("cut off" in "".join(shown), "cut off" in piped.err) == (True, False)
+
+
 def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
     """It would clear the screen, or worse, for who only looks why a row was refused."""
     write_contacts(shop.root, **{"a\x1b[2J1": "ada@example.com"})
