@@ -57,7 +57,7 @@ def read_project(root: Path, settings: Settings) -> Reading:
     for draft in drafts:
         found = find_references(draft.query, names)
         problems += [draft.problem(*missing) for missing in found.missing]
-        warnings += [*_absent(draft, found, settings), *_strict_comparison(draft)]
+        warnings += [*_absent(draft, found, settings), *_strict_comparison(draft), *_bare_decimals(draft)]
         model = _model(draft, found, settings)
         models[model.id] = model
         lines[model.id] = found
@@ -130,6 +130,13 @@ def _strict_comparison(draft: Draft) -> Iterator[Problem]:
         line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
         what = "rows that are equal to {{ last_value }} and come later are lost"
         yield draft.problem(line, what, "compare with >=: those that are there already aren't taken twice")
+
+
+def _bare_decimals(draft: Draft) -> Iterator[Problem]:
+    """Decimals that lose what is behind the point: elsewhere those without digits keep it."""
+    for written, line in sorted({(written.upper(), line) for written, line in draft.query.bare_decimals}):
+        what = f"{written} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
+        yield draft.problem(line, what, f"write {written}(18, 2), or how many digits it has")
 
 
 def _same_sync_ids(models: Sequence[Model]) -> Iterator[Problem]:

@@ -11,11 +11,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ondatra_dagster.project.model import Edit
+from ondatra_dagster.project.sql.cast_types import named_types, type_end, type_heads
 from ondatra_dagster.project.sql.column_flow import BUILDERS, MARK, JsonValues, is_builder
 from ondatra_dagster.project.sql.json_builders import Call, builder_edits
-from ondatra_dagster.project.sql.tokens import QueryError, parenthesis, says
+from ondatra_dagster.project.sql.tokens import QueryError, says
 
-CASTS = frozenset({"cast", "try_cast"})
 TYPES = {
     **dict.fromkeys(("varchar", "char", "bpchar", "nvarchar", "text", "uuid", "json"), "STRING"),
     **dict.fromkeys(("blob", "bytea", "bytes", "varbinary"), "BINARY"),
@@ -30,8 +30,6 @@ TYPES = {
     **dict.fromkeys(("float8",), "DOUBLE"),
     **dict.fromkeys(("datetime", "timestamptz"), "TIMESTAMP"),
 }
-NESTED = frozenset({"array", "map", "struct"})
-BEHIND_A_TYPE = frozenset({">", ",", "[", "not", "comment"})  # within ARRAY<…>; else it is a field's name
 
 
 class Dialect(NamedTuple):
@@ -46,7 +44,7 @@ def plain_calls(tokens: Sequence[Token]) -> list[Token]:
 
     Types that it doesn't know are texts to it: what it makes of a query is only looked at.
     """
-    types = {place for head in _type_heads(tokens) for place in _type_words(tokens, head)}
+    types = {place for head in type_heads(tokens) for place in named_types(tokens, head, TYPES)}
     return [
         _as(token, TokenType.VAR, MARK + token.text)
         if _begins_call(tokens, place)
@@ -108,75 +106,15 @@ def _calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Iterator[Call]:
 
 def _type_edits(tokens: Sequence[Token]) -> Iterator[Edit]:
     """Spark's names for the types that x::TYPE and CAST(x AS TYPE) name, and TYPE[] as an array of it."""
-    for head in _type_heads(tokens):
-        for place in _type_words(tokens, head):
+    for head in type_heads(tokens):
+        for place in named_types(tokens, head, TYPES):
             token = tokens[place]
             yield Edit(token.start, token.end + 1, TYPES[token.text.casefold()])
         yield from _array_edits(tokens, head)
 
 
-def _type_heads(tokens: Sequence[Token]) -> Iterator[int]:
-    """The places where a cast says a type."""
-    for place, token in enumerate(tokens):
-        if token.token_type is TokenType.DCOLON:
-            yield place + 1
-        elif (
-            token.token_type is TokenType.VAR
-            and token.text.casefold() in CASTS
-            and says(tokens, place + 1, "(")
-        ):
-            inside, close = parenthesis(tokens, place + 1)
-            yield close - _words_behind_as(inside)
-
-
-def _words_behind_as(inside: Sequence[Token]) -> int:
-    """How many tokens stand behind the last AS in a CAST."""
-    for count, token in enumerate(reversed(inside)):
-        if token.token_type is TokenType.ALIAS:
-            return count
-    return 0
-
-
-def _type_words(tokens: Sequence[Token], head: int) -> Iterator[int]:
-    """The places of the type's words that Spark has another name for."""
-    if _is_nested(tokens, head):
-        inside = range(head + 2, _type_end(tokens, head))
-        yield from (
-            place
-            for place in inside
-            if _is_ours(tokens, place) and any(says(tokens, place + 1, word) for word in BEHIND_A_TYPE)
-        )
-    elif _is_ours(tokens, head) and not says(tokens, head + 1, "("):
-        yield head
-
-
-def _is_nested(tokens: Sequence[Token], head: int) -> bool:
-    """Whether ARRAY<…> begins there, and no comparison."""
-    return says(tokens, head + 1, "<") and tokens[head].text.casefold() in NESTED
-
-
-def _is_ours(tokens: Sequence[Token], place: int) -> bool:
-    if place >= len(tokens) or tokens[place].token_type is TokenType.IDENTIFIER:
-        return False
-    return tokens[place].text.casefold() in TYPES
-
-
-def _type_end(tokens: Sequence[Token], head: int) -> int:
-    """The place behind the type, without its []."""
-    if says(tokens, head + 1, "("):
-        return parenthesis(tokens, head + 1)[1] + 1
-    if not _is_nested(tokens, head):
-        return head + 1
-    depth = 0
-    for place in range(head + 1, len(tokens)):
-        depth += {"<": 1, ">": -1}.get(tokens[place].text, 0)
-        if depth == 0:
-            return place + 1
-    return len(tokens)
-
-
 def _array_edits(tokens: Sequence[Token], head: int) -> Iterator[Edit]:
-    end = _type_end(tokens, head)
+    end = type_end(tokens, head)
     while says(tokens, end, "[") and says(tokens, end + 1, "]"):
         yield Edit(tokens[head].start, tokens[head].start, "ARRAY<")
         yield Edit(tokens[end].start, tokens[end].end + 1, ">")

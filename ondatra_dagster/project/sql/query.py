@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
 from ondatra_dagster.project.sql import templates
+from ondatra_dagster.project.sql.cast_types import bare_decimals
 from ondatra_dagster.project.sql.determinism import is_deterministic
 from ondatra_dagster.project.sql.dialect import Dialect, plain_calls, read_dialect
 from ondatra_dagster.project.sql.table_clauses import TableClauses, parseable, read_clauses
@@ -33,6 +34,7 @@ class Query:
     comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
     is_deterministic: bool
     dialect: Dialect  # what Spark says otherwise
+    bare_decimals: tuple[tuple[str, int], ...]  # casts to a decimal without its digits, with the line
     last_values: tuple[tuple[int, int], ...]  # where {{ last_value }} stands
 
 
@@ -53,6 +55,7 @@ def parse_query(text: str) -> Query:
         comments=tuple(comments_between(text, tokens)),
         is_deterministic=is_deterministic(tokens),
         dialect=read_dialect(tokens, tree, sql),
+        bare_decimals=tuple(bare_decimals(tokens)),
         last_values=tuple(templates.places(tokens, sql)),
     )
 

@@ -365,6 +365,45 @@ def test_a_comparison_that_loses_rows_is_a_warning(load, compare):
     assert ((lost,) if compare == ">" else ()) == project.warnings
 
 
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ("x::DECIMAL", [2]),
+        ("x::dec + 1", [2]),
+        ("CAST(x AS NUMERIC)", [2]),
+        ("try_cast(x as\ndecimal)", [3]),
+        ("x::DECIMAL[]", [2]),
+        ("CAST(x AS MAP<STRING, ARRAY<DECIMAL>>)", [2]),
+        ("CAST(x AS STRUCT<decimal: INT, b: DECIMAL NOT NULL>)", [2]),
+        ("x::DECIMAL,\ny::DECIMAL, z::DECIMAL", [2, 3]),
+        ("x::DECIMAL(18, 2), CAST(x AS DECIMAL(9)), x::HUGEINT", []),
+        ("x::STRUCT<decimal: INT>, decimal, 'x::DECIMAL', `x`::INT -- ::DECIMAL", []),
+    ],
+)
+def test_a_decimal_without_digits_is_a_warning(load, said, lines):
+    """In Spark it has none behind the point, so 12.50 is 13 in the table: nobody means that."""
+    project = load({"models/a/b.sql": f"-- @kind: table\nselect {said}\nfrom csv.`x.csv`", "x.csv": ""})
+    assert lines == [warning.line for warning in project.warnings]
+
+
+def test_a_decimal_without_digits_is_told_what_to_write(load):
+    """Just as it is written there."""
+    project = load({"models/a/b.sql": "select 1.5::numeric as price"})
+    warned = Problem(
+        file="models/a/b.sql",
+        line=1,
+        what="NUMERIC without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point",
+        remedy="write NUMERIC(18, 2), or how many digits it has",
+    )
+    assert (warned,) == project.warnings
+
+
+def test_an_events_decimal_without_digits_is_a_warning_too(load):
+    """The collector would refuse each price with cents."""
+    project = load({"models/a/b.sql": "-- @kind: events\nid STRING NOT NULL,\nprice DECIMAL"})
+    assert [3] == [warning.line for warning in project.warnings]
+
+
 def test_a_file_may_be_outside_the_project(load, tmp_path):
     (tmp_path / "x.csv").write_text("a\n")
     project = load({"models/a/b.sql": f"select * from csv.`{tmp_path}/x.csv`"})
