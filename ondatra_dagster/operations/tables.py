@@ -31,7 +31,6 @@ TABLES = "tables"
 DAY_SECONDS = 86_400
 SMALL_BYTES = 16_000_000  # of a file: to open it costs as much as to read it
 NUMBERS = ("mended", "small_files", "became", "files", "bytes", "log_files")
-MARGIN_SECONDS = 3600  # may pass between our look and Delta's
 
 
 class UpkeepTable(Protocol):
@@ -46,8 +45,8 @@ class UpkeepTable(Protocol):
     def optimize(self, *, small_bytes: int) -> None:
         """Put small files together."""
 
-    def vacuum(self, *, keep_seconds: int, upto: int) -> None:
-        """Remove files that were taken out longer ago, by commits up to that one."""
+    def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
+        """Remove files that were taken out before that moment, by commits up to that one; whether it did."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +108,7 @@ class Upkeep:
         self._before = -math.inf if days is None else clock() - days * DAY_SECONDS
         self._done: list[Mapping[str, Json]] = []
         self._busy: list[str] = []
+        self._late: list[str] = []
         self._failed: list[str] = []
 
     def go(self, tables: Iterable[Maintained]) -> Done:
@@ -152,8 +152,8 @@ class Upkeep:
             opened.optimize(small_bytes=SMALL_BYTES)
         if chores.frees:
             since = kept_since(table.address, chores.past, before=self._before)
-            keep_seconds = math.ceil(self._clock() - since) + MARGIN_SECONDS
-            opened.vacuum(keep_seconds=keep_seconds, upto=chores.past.upto)
+            if not opened.vacuum(since=since, upto=chores.past.upto, clock=self._clock):
+                self._late.append(table.name)
         log_bytes = remove_log_files(table.address, chores.past) if chores.shortens else 0
         counted = commit_metrics(table.address, after=chores.state.log_version)
         removed = {name: counted.get(name, {}) for name in ("OPTIMIZE", "VACUUM START", "VACUUM END")}
@@ -173,6 +173,10 @@ class Upkeep:
         told = [*_sentences(len(self._done), total), *self._failed]
         if self._busy:
             told.append(f"at work, and left for the next time: {', '.join(self._busy)}")
+        if self._late:
+            told.append(
+                f"left for the next time, for the machine stood still meanwhile: {', '.join(self._late)}"
+            )
         return Done(
             duty=TABLES,
             did="; ".join(told) or "no table needs anything",

@@ -5,11 +5,12 @@ put back. Where a process ended in between, who needs the table's past next puts
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.planning.delta_log import invalid_path, read_table_state, table_bytes
-from ondatra_dagster.planning.table_past import FILES_KEPT, FREED_UPTO, RETENTIONS, is_lowered
+from ondatra_dagster.planning.table_past import FILES_KEPT, FREED_UPTO, NOTHING, RETENTIONS, is_lowered
 from ondatra_dagster.warehouse.altered_table import AlteredTable
 from ondatra_dagster.warehouse.delta_tables import path_table
 from ondatra_dagster.warehouse.process_locks import writing
@@ -23,6 +24,8 @@ OPTIMIZED_BELOW = (
 )
 OPTIMIZED_TO = "spark.databricks.delta.optimize.maxFileSize"
 TARGET_BYTES = 128_000_000
+MARGIN_SECONDS = 3600  # may pass between our look at the clock and Delta's
+LONGEST_WAIT_SECONDS = 600  # of which a VACUUM begins at most so many later
 
 
 class UpkeepTable:
@@ -51,15 +54,31 @@ class UpkeepTable:
         with explained_at(self._path), self._set({OPTIMIZED_BELOW: small_bytes, OPTIMIZED_TO: TARGET_BYTES}):
             session.sql(f"optimize {path_table(self._path)}").collect()
 
-    def vacuum(self, *, keep_seconds: int, upto: int) -> None:
-        """Remove what was taken out of the table longer ago; what commits after `upto` took out isn't."""
+    def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
+        """Remove what was taken out of the table before that moment, by commits up to `upto`; whether it did.
+
+        VACUUM counts back from its own begin. Where that comes too long after ours, as when the machine has
+        slept, it would take what was taken out since, and isn't begun.
+        """
+        reckoned_at = clock()
+        keep_seconds = math.ceil(reckoned_at - since) + MARGIN_SECONDS
         with explained_at(self._path):
-            lowered = {**RETENTIONS, FILES_KEPT: f"interval {keep_seconds} seconds"}
-            self._become({**lowered, FREED_UPTO: str(upto)})
+            after = {FREED_UPTO: str(self._freed_upto())}  # until it begins, nothing more has gone
+            self._become(
+                {**RETENTIONS, FILES_KEPT: f"interval {keep_seconds} seconds", FREED_UPTO: str(upto)}
+            )
             try:
-                self._warehouse.session.sql(f"vacuum {path_table(self._path)}").collect()
+                is_late = clock() - reckoned_at > LONGEST_WAIT_SECONDS
+                if not is_late:
+                    after = {}
+                    self._warehouse.session.sql(f"vacuum {path_table(self._path)}").collect()
             finally:
-                self._become(RETENTIONS)
+                self._become({**RETENTIONS, **after})
+        return not is_late
+
+    def _freed_upto(self) -> int:
+        state = read_table_state(self._path)
+        return int(state.properties.get(FREED_UPTO, NOTHING)) if state else NOTHING
 
     def _become(self, properties: Mapping[str, str]) -> None:
         AlteredTable(self._warehouse.session, self._path).become(properties)

@@ -17,7 +17,7 @@ from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.operations.tables import Maintained, Upkeep, Worth
 from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.planning.live_files import live_table
-from ondatra_dagster.planning.table_past import FILES_KEPT, KEPT, RETENTIONS, rows_stay_until
+from ondatra_dagster.planning.table_past import FILES_KEPT, KEPT, RETENTIONS, readable_from, rows_stay_until
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.s3_access import S3Access
@@ -113,6 +113,20 @@ def test_a_round_that_takes_hours_frees_no_more_for_it(lake: ModelTables) -> Non
     told = [action["commitInfo"] for action in said if "commitInfo" in action]
     (vacuum,) = [commit for commit in told if commit["operation"] == "VACUUM START"]
     assert 12 * 86_400_000 < int(vacuum["operationParameters"]["defaultRetentionMillis"])
+
+
+def test_a_vacuum_before_which_the_machine_sleeps_is_left_for_the_next_time(lake: ModelTables) -> None:
+    """It would free what was taken out in the hours between our look at the clock and its own."""
+    model = old_versions(lake, "merge", count=5)
+    now, told, files = now_of(lake, model), lake.told(model, 1), files_of(lake.path(model))
+    moments = iter([now, now])  # when the round begins, and when its retention is reckoned
+    done = look_after(lake, model, needed=3, now=now, clock=lambda: next(moments, now + 7200))
+    assert (True, 0) == (done.is_good, done.counts["files"])
+    assert "left for the next time, for the machine stood still meanwhile: mart.things" in done.did
+    assert (files, told) == (files_of(lake.path(model)), lake.told(model, 1))
+    state = lake.state(model)
+    assert (KEPT, -1) == (state.properties[FILES_KEPT], readable_from(lake.path(model), state))
+    assert 0 < look_after(lake, model, needed=3, now=now).counts["files"]
 
 
 def test_what_was_set_aside_begins_with_what_is_left(lake: ModelTables) -> None:
