@@ -85,6 +85,8 @@ class TextProgress:
         said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
         self._line(sign, sync.id, said)
         self._warnings(result.verdicts, told=summary.message)
+        for warning in result.warnings:
+            self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
         for sample in (*summary.samples[:SHOWN_SAMPLES], *summary.warnings[:SHOWN_SAMPLES]):
             self._line(" ", "", f"{sample.key}: {sample.reason}")
         for error in summary.errors[:SHOWN_SAMPLES]:
@@ -171,6 +173,7 @@ class JsonProgress:
                 "dead": summary.queue.dead if summary.queue else 0,
                 "checks": _severities(result.verdicts),
                 "errors": list(summary.errors),
+                "warnings": list(result.warnings),
             }
         )
 

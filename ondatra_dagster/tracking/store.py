@@ -37,6 +37,7 @@ from ondatra_dagster.tracking.record import (
 from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_sent
 
 _PARQUET = ".parquet"
+_BROKEN = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
 
 
 class TrackingStore:
@@ -233,11 +234,12 @@ class TrackingStore:
                 write_fact_table(file, table, by_workspace)
 
     def _facts_there(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
+        """What a file that is broken says is gone: others write their rows again when they next run."""
         try:
             remedy = "delete it: it is written anew"
-            with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
+            with self._reading(name, remedy, let_pass=(FileNotFoundError, *_BROKEN)) as file:
                 return read_fact_table(file, table)
-        except FileNotFoundError:
+        except (FileNotFoundError, *_BROKEN):
             return {}
 
     def count_ends(self, sync_id: str, run_id: str) -> Mapping[RowEnd, int]:
@@ -288,7 +290,7 @@ class TrackingStore:
 
     @contextlib.contextmanager
     def _reading(
-        self, name: str, remedy: str, *, let_pass: tuple[type[OSError], ...] = ()
+        self, name: str, remedy: str, *, let_pass: tuple[type[Exception], ...] = ()
     ) -> Iterator[BinaryIO]:
         try:
             with self._files.reading(name) as file:
