@@ -4,6 +4,7 @@ import dataclasses
 import enum
 from datetime import datetime
 
+from ondatra_dagster.browser.told import NOTHING
 from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import expected_of
@@ -11,6 +12,7 @@ from ondatra_dagster.sync.progress import Progress, progress
 from ondatra_dagster.sync.summary import Cell, Grid, grid_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
+from ondatra_dagster.wording import took
 
 
 class Health(enum.StrEnum):
@@ -44,7 +46,7 @@ class Standing:
             Health.RUNNING: self.going_on is not None,
             Health.PAUSED: self.is_paused,
             Health.NEVER_RAN: last is None and queue is None,
-            Health.FAILING: last is not None and result_of(last, self.going_on) in ("failed", "crashed"),
+            Health.FAILING: last is not None and last.result in (Result.FAILED, Result.CRASHED),
             Health.REJECTS: bool((queue and queue.dead) or (last and counted(last).count(Cell.REJECTED))),
             Health.WAITING: bool(queue and queue.depth),
         }
@@ -60,12 +62,6 @@ def standing(workspace: Workspace, sync: Sync, *, runs: int) -> Standing:
         going_on=progress(sync, workspace.tracking, clock=workspace.clock),
         is_paused=sync.pause.exists(),
     )
-
-
-def result_of(run: PastRun, going_on: Progress | None) -> str:
-    """How the run ended; one whose process is gone hasn't said so itself."""
-    is_gone = run.result is Result.RUNNING and (going_on is None or going_on.run_id != run.run_id)
-    return (Result.CRASHED if is_gone else run.result).value
 
 
 def counted(run: PastRun) -> Grid:
@@ -86,6 +82,7 @@ def forecast_told(run: PastRun) -> str:
     return ", ".join(f"{count:,} {word}" for count, word in moves if count) or "nothing would change"
 
 
-def seconds_of(run: PastRun, now: datetime) -> float:
-    """How long it took, or takes by now."""
-    return max(0.0, ((run.ended_at or now) - run.started_at).total_seconds())
+def time_taken(run: PastRun, now: datetime) -> str:
+    """How long it took, or takes by now; when a run that crashed did so nobody knows."""
+    until = now if run.result is Result.RUNNING else run.ended_at
+    return took(max(0.0, (until - run.started_at).total_seconds())) if until else NOTHING

@@ -45,13 +45,15 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
 
 
 def _row(run: PastRun) -> tuple[str, ...]:
-    grid = grid_of(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
+    # as RunSummary.to_json() wrote it; of a run that goes on or was killed nobody has counted the rows yet
+    counts = run.counts.get("grid")
+    grid = grid_of(counts) if counts else None  # type: ignore[arg-type]
     return (
         *(run.run_id, run.sync_id, moment(run.started_at)),
         took((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "",
         *(run.trigger, run.mode.value, run.reason),
         f"{_version(run.version_from)}→{_version(run.version_to)}",
-        *(str(grid.count(cell)) for cell in COUNTED),
+        *(str(grid.count(cell)) if grid else "" for cell in COUNTED),
         as_cell(_result(run)),
     )
 

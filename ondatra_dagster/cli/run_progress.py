@@ -87,6 +87,8 @@ class TextProgress:
         said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
         self._line(sign, sync.id, said)
         self._warnings(result.verdicts, told=summary.message)
+        for warning in result.warnings:
+            self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
         self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED))
         self._reasons(summary.warnings, of=summary.warned)
         for error in summary.errors[:SHOWN_REASONS]:
@@ -182,6 +184,7 @@ class JsonProgress:
                 "dead": summary.queue.dead if summary.queue else 0,
                 "checks": _severities(result.verdicts),
                 "errors": list(summary.errors),
+                "warnings": list(result.warnings),
             }
         )
 

@@ -1,7 +1,8 @@
-"""The duty that removes records which are older than the retention, and that nobody needs any more.
+"""The duty that removes records which are older than the retention, and what nobody needs any more.
 
 Needed are: what isn't in the sync log yet; the newest run; the newest frontier and the records of runs from
 it on, by which a lost queue is made anew. What a resync has to know of the others is kept in short.
+What killed processes left half written goes whatever the retention is.
 """
 
 import dataclasses
@@ -22,42 +23,50 @@ from ondatra_dagster.tracking.store import TrackingStore
 from ondatra_dagster.wording import count
 
 RETENTION = "tracking_retention"
+LEFT_BEHIND = timedelta(days=1)  # to which nobody has written for so long: its writer is gone
 
 
 @dataclasses.dataclass(slots=True)
 class _Pruned:
     runs: int = 0
     bytes: int = 0
+    parts: int = 0  # files that were never finished
     busy: list[str] = dataclasses.field(default_factory=list)  # syncs that were at work
 
 
 def prune(
     tracking: TrackingStore, log: SyncLog, syncs: Mapping[str, Sync], *, days: int | None, now: datetime
 ) -> Done:
-    """Remove the runs that began more than so many days ago; with None nothing goes."""
-    if days is None:
-        return Done(duty=RETENTION, did="records are kept for ever")
-    pruning = _Pruning(tracking, log.position(), now - timedelta(days=days))
-    for sync_id in tracking.syncs():
-        pruning.prune(sync_id, syncs.get(sync_id))
-    return _told(pruning.pruned, days)
+    """Remove the runs that began more than so many days ago; with None no run goes."""
+    pruned = _Pruned()
+    if days is not None:
+        pruning = _Pruning(tracking, log.position(), now - timedelta(days=days), pruned)
+        for sync_id in tracking.syncs():
+            pruning.prune(sync_id, syncs.get(sync_id))
+    swept = tracking.sweep(before=now - LEFT_BEHIND)
+    pruned.parts += len(swept)
+    pruned.bytes += sum(swept)
+    return _told(pruned, days)
 
 
-def _told(pruned: _Pruned, days: int) -> Done:
-    size = f", {count(pruned.bytes, 'byte')}" if pruned.runs else ""
+def _told(pruned: _Pruned, days: int | None) -> Done:
+    kept = "records are kept for ever"
+    gone = f"records of {count(pruned.runs, 'run')} older than {count(days or 0, 'day')} are gone"
+    parts = f"; {count(pruned.parts, 'file')} that killed processes left half written are gone"
+    size = f", {count(pruned.bytes, 'byte')}" if pruned.runs or pruned.parts else ""
     busy = f"; at work, and left for the next time: {', '.join(pruned.busy)}" if pruned.busy else ""
     return Done(
         duty=RETENTION,
-        did=f"records of {count(pruned.runs, 'run')} older than {count(days, 'day')} are gone{size}{busy}",
-        counts={"runs": pruned.runs, "bytes": pruned.bytes},
+        did=f"{kept if days is None else gone}{parts if pruned.parts else ''}{size}{busy}",
+        counts={"runs": pruned.runs, "parts": pruned.parts, "bytes": pruned.bytes},
     )
 
 
 class _Pruning:
     """One pass over the syncs."""
 
-    def __init__(self, tracking: TrackingStore, position: Position, since: datetime) -> None:
-        self.pruned = _Pruned()
+    def __init__(self, tracking: TrackingStore, position: Position, since: datetime, pruned: _Pruned) -> None:
+        self.pruned = pruned
         self._tracking = tracking
         self._position = position
         self._since = since

@@ -40,6 +40,7 @@ class SyncResult:
     summary: RunSummary
     verdicts: tuple[CheckVerdict, ...]
     forecast: Forecast | None = None  # of a dry run, which sent nothing
+    warnings: tuple[str, ...] = ()  # sentences on what went wrong beside, for which no run fails
 
     @property
     def errors(self) -> tuple[CheckVerdict, ...]:

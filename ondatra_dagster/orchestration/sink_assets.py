@@ -10,6 +10,8 @@ from ondatra_dagster.orchestration.checks import check_evaluation
 from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
+from ondatra_dagster.orchestration.progress import SyncResult
+from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.orchestration.resources import failures
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, TRIGGER
 from ondatra_dagster.sync.start import Occasion
@@ -26,7 +28,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | Observed]:
         with failures(ondatra, sync.id, SubjectType.SYNC):
             result = ondatra.push(sync, occasion(context.run, sync))
-            metadata = shown.push_metadata(result, ondatra.records_places(result))
+            metadata = _told(context, result, ondatra.records_places(result))
             if result.errors:
                 if not ondatra.is_dry:
                     yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
@@ -38,6 +40,12 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
 
     return push
+
+
+def _told(context: dg.AssetExecutionContext, result: SyncResult, places: RecordsPlaces) -> shown.Metadata:
+    for warning in result.warnings:
+        context.log.warning(warning)
+    return shown.push_metadata(result, places)
 
 
 def occasion(run: dg.DagsterRun, sync: Sync) -> Occasion:

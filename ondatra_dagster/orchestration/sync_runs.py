@@ -8,7 +8,7 @@ from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.states import looking_at
-from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.errors import OndatraError, StateError
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import (
@@ -44,9 +44,17 @@ def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> Sy
         summary = run_sync(sync, ports(workspace, sync, feed), occasion)
     except OndatraError as error:
         return _failed(workspace, sync, str(error))
-    if summary.has_done_something:
+    warnings = _write_facts(workspace) if summary.has_done_something else ()
+    return SyncResult(sync=sync, summary=summary, verdicts=judge(summary, sync.limits), warnings=warnings)
+
+
+def _write_facts(workspace: Workspace) -> tuple[str, ...]:
+    """Why they couldn't be written, if so: each run writes them, and the schedule does."""
+    try:
         workspace.tracking.write_facts(facts_of(each.ends for each in workspace.syncs.values()))
-    return SyncResult(sync=sync, summary=summary, verdicts=judge(summary, sync.limits))
+    except StateError as error:
+        return (f"the fact tables are left as they are: {error}",)
+    return ()
 
 
 def _failed(workspace: Workspace, sync: Sync, message: str) -> SyncResult:

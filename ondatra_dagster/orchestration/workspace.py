@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ondatra_dagster.collector.event_file import Waiting, event_path, events_in_file
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
-from ondatra_dagster.delivery.queue.states import QueueState, queue_state
+from ondatra_dagster.delivery.queue.states import QueueState, lock_of, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.operations.sync_log import SyncLog
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
@@ -28,6 +28,7 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.setting_places import place_of
 from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.store.lock import is_held
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
@@ -62,7 +63,11 @@ class Workspace:
 
     @functools.cached_property
     def history(self) -> History:
-        return History(self.settings.state / "history.sqlite")
+        state = self.settings.state
+        return History(
+            state / "history.sqlite",
+            is_at_work=lambda sync_id: is_held(lock_of(state / "queue" / f"{sync_id}.sqlite")),
+        )
 
     @functools.cached_property
     def tracking(self) -> TrackingStore:

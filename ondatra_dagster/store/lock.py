@@ -5,7 +5,6 @@ The file says who holds it, for the message to those who wait.
 
 import fcntl
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from ondatra_dagster.errors import BusyError
 
 POLL_SECONDS = 0.2
-HOLDER = re.compile(rb"process (\d+) ")
+LOOK_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
 
 
 class FileLock:
@@ -54,6 +53,9 @@ class FileLock:
         give_up_at = self._clock() + self._wait_seconds
         told = False
         while not _try_lock(descriptor):
+            if _is_only_looked_at(descriptor):
+                self._sleep(LOOK_SECONDS)
+                continue
             holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
             if self._clock() >= give_up_at:
                 raise BusyError(f"{self._path.stem} is held by {holder}; wait for it to end, then try again")
@@ -92,25 +94,32 @@ def is_left_behind(path: Path) -> bool:
         os.close(descriptor)
 
 
-def last_holder_lives(path: Path) -> bool:
-    """Whether the process that took the lock last is still there; it may have let go of it.
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock. The number in the file tells nothing: another may have it by now.
 
-    To try the lock would tell more, and would for that moment keep it from who wants it.
+    The look takes a lock that lookers share; who wants the lock itself knows them by that, and tries again.
     """
     try:
-        holder = HOLDER.match(path.read_bytes())
-        if holder:
-            os.kill(int(holder[1]), 0)  # asks, and does nothing
-    except (FileNotFoundError, ProcessLookupError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return False
-    except PermissionError:  # another user's
-        return True
-    return holder is not None
-
-
-def _try_lock(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _is_only_looked_at(descriptor: int) -> bool:
+    """Whether nobody holds the lock that couldn't be had."""
+    if not _try_lock(descriptor, fcntl.LOCK_SH):
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _try_lock(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

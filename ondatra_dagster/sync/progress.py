@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ondatra_dagster.delivery.queue.states import QueueState, look, looking_at
 from ondatra_dagster.delivery.queue.unpublished import count_beside, files_begun
 from ondatra_dagster.store.database import Store
-from ondatra_dagster.store.lock import last_holder_lives
+from ondatra_dagster.store.lock import is_held
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.store import TrackingStore
@@ -26,9 +26,9 @@ def progress(
 ) -> Progress | None:
     """Of the sync's run that goes on; None when there is none.
 
-    One that was cut off has left the same in the queue, so what tells is whether its process is there.
+    One that was cut off has left the same in the queue, so what tells is whether a process holds that.
     """
-    if not last_holder_lives(sync.lock):
+    if not is_held(sync.lock):
         return None
     with looking_at(sync.queue) as store:
         if store is None:

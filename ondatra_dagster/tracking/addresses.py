@@ -54,6 +54,12 @@ def frontier_file(organization: str, sync_id: str, run_id: str) -> str:
     return f"{frontier_folder(organization, sync_id)}/{_part(run_id, 'run id')}.parquet"
 
 
+def all_folders(organization: str) -> tuple[str, ...]:
+    """Below which an organization has files."""
+    part = _part(organization, "organization")
+    return (organization_folder(part), *(f"{name}/{part}" for name in ("frontiers", "sent", "metadata")))
+
+
 def is_name(text: str) -> bool:
     """Whether a folder of ours can be called that."""
     return _PART.fullmatch(text) is not None

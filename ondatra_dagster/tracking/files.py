@@ -7,6 +7,7 @@ modules beside.
 import contextlib
 import io
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import BinaryIO, Protocol
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
 
 LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
+PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is whole
 
 
 class Folder(Protocol):
@@ -32,7 +34,16 @@ class Folder(Protocol):
         """A file that may be read from anywhere in it; raises OSError."""
 
     def remove(self, name: str) -> int:
-        """Let the file, or the empty folder, be gone; how many bytes that frees: none when it was gone."""
+        """Let the file, or the empty folder, be gone; how many bytes that frees: none when it was gone.
+
+        What `names` doesn't tell of goes with its folder.
+        """
+
+    def sweep(self, folder: str, *, before: float) -> list[int]:
+        """Take away the parts in the folder and below to which nobody has written since then.
+
+        The bytes of each: what killed processes have left.
+        """
 
     def names(self, folder: str) -> list[str]:
         """What the folder holds, files and folders, sorted; nothing when it isn't there."""
@@ -57,7 +68,7 @@ class LocalFolder:
         path = self._root / name
         self._make(path.parent)
         _sweep(path)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        part = path.with_name(part_of(path.name))
         try:
             with part.open("xb") as file:
                 yield file
@@ -78,18 +89,26 @@ class LocalFolder:
         path = self._root / name
         try:
             if path.is_dir():
+                freed = sum(map(_unlink, filter(_is_hidden, list(path.iterdir()))))
                 path.rmdir()
-                return 0
-            size = path.stat().st_size
-            path.unlink()
+                return freed
+            return _unlink(path)
         except FileNotFoundError:
             return 0
-        return size
+
+    def sweep(self, folder: str, *, before: float) -> list[int]:
+        swept = []
+        for here, _, names in os.walk(self._root / folder):  # which lets pass what goes meanwhile
+            for part in (Path(here, name) for name in names if PART.fullmatch(name)):
+                with contextlib.suppress(FileNotFoundError):
+                    if part.stat().st_mtime < before:
+                        swept.append(_unlink(part))
+        return swept
 
     def names(self, folder: str) -> list[str]:
         try:
             # parts, and what desktops leave in folders, are hidden
-            return sorted(path.name for path in (self._root / folder).iterdir() if path.name[0] != ".")
+            return sorted(path.name for path in (self._root / folder).iterdir() if not _is_hidden(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -118,6 +137,10 @@ class Forgetful:
         """Nothing goes."""
         return 0
 
+    def sweep(self, folder: str, *, before: float) -> list[int]:
+        """Nothing goes."""
+        return []
+
 
 def open_folder(address: str) -> Folder:
     """The place that the setting `tracking` names: a folder, a bucket, or what else fsspec can open."""
@@ -129,6 +152,22 @@ def open_folder(address: str) -> Folder:
     if scheme_of(address) in S3_SCHEMES:
         return S3Folder(address, s3_access(address))
     return FsspecFolder(address)
+
+
+def part_of(name: str) -> str:
+    """What a file is called until it is whole: nobody looks for that, and no other writer takes it."""
+    return f".{name}.{secrets.token_hex(4)}.part"
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith(".")
+
+
+def _unlink(path: Path) -> int:
+    """How many bytes that frees."""
+    size = path.stat().st_size
+    path.unlink()
+    return size
 
 
 def _sync(folder: Path) -> None:

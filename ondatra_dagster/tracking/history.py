@@ -3,10 +3,11 @@
 What a run did to single records is in the tracking store; what is still to be sent is in the queue.
 """
 
+import collections
 import contextlib
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
        max(case when result = 'succeeded' then ended_at end)
 from sync_runs where result <> 'dry' group by sync_id
 """
+# these say that they go on, whether or not they do
+RUNNING = "select sync_id, run_id from sync_runs where result = 'running'"
 # counts are of three operations each
 TOTALS = """
 select sync_id, cell.key, sum(operation.value)
@@ -146,10 +149,14 @@ class Totals:
 
 
 class History:
-    """All sync runs of a project. Any number of processes may use it at once."""
+    """All sync runs of a project. Any number of processes may use it at once.
 
-    def __init__(self, path: Path) -> None:
+    `is_at_work` tells whether a process holds a sync: else a run of it that never told its end has crashed.
+    """
+
+    def __init__(self, path: Path, *, is_at_work: Callable[[str], bool] = lambda _sync_id: True) -> None:
         self._path = path
+        self._is_at_work = is_at_work
 
     def begin(self, run: PastRun) -> None:
         """Note that a run has begun, and that no earlier one of its sync is running any more.
@@ -193,34 +200,40 @@ class History:
         offset: int = 0,
         with_dry: bool,
     ) -> tuple[PastRun, ...]:
-        if not self._path.exists():
-            return ()
-        with read_only(self._path, SCHEMA) as store:
-            if not store.rows(HAS_TABLE):
-                return ()
-            wanted = {
-                "sync_id": sync_id,
-                "run_id": run_id,
-                "limit": limit,
-                "offset": offset,
-                "with_dry": with_dry,
-            }
-            return tuple(map(_from_row, store.rows(NEWEST, wanted)))
+        wanted: dict[str, Value] = {
+            "sync_id": sync_id,
+            "run_id": run_id,
+            "limit": limit,
+            "offset": offset,
+            "with_dry": with_dry,
+        }
+        return tuple(map(self._as_it_is, self._read(NEWEST, wanted)))
+
+    def _read(self, query: str, wanted: Mapping[str, Value]) -> list[PastRun]:
+        with self._looking() as store:
+            return [_from_row(row) for row in store.rows(query, wanted)] if store else []
+
+    def _as_it_is(self, run: PastRun) -> PastRun:
+        """The run, crashed when it says that it goes on and its process is gone.
+
+        It may have ended in between, and said so before it let go of its sync: that is looked for last.
+        """
+        if run.result is not Result.RUNNING or self._is_at_work(run.sync_id):
+            return run
+        wanted: dict[str, Value] = {"sync_id": run.sync_id, "run_id": run.run_id}
+        wanted |= {"limit": 1, "offset": 0, "with_dry": True}
+        now = next(iter(self._read(NEWEST, wanted)), run)
+        return dataclasses.replace(now, result=Result.CRASHED) if now.result is Result.RUNNING else now
 
     def newest(self) -> dict[str, PastRun]:
         """Of each sync its newest run that wasn't dry."""
-        if not self._path.exists():
-            return {}
-        with read_only(self._path, SCHEMA) as store:
-            runs = map(_from_row, store.rows(NEWEST_OF_EACH)) if store.rows(HAS_TABLE) else ()
-            return {run.sync_id: run for run in runs}
+        return {run.sync_id: self._as_it_is(run) for run in self._read(NEWEST_OF_EACH, {})}
 
     def totals(self) -> dict[str, Totals]:
         """Of each sync that has ever run."""
-        if not self._path.exists():
-            return {}
-        with read_only(self._path, SCHEMA) as store:
-            if not store.rows(HAS_TABLE):
+        crashed = self._crashed()
+        with self._looking() as store:
+            if store is None:
                 return {}
             rows: dict[str, dict[str, int]] = {}
             for sync_id, cell, number in store.rows(TOTALS):
@@ -228,12 +241,28 @@ class History:
             return {
                 sync_id: Totals(
                     runs=int(runs),
-                    failed_runs=int(failed),
+                    failed_runs=int(failed) + crashed[sync_id],
                     last_success=datetime.fromisoformat(last) if last else None,
                     rows=rows.get(sync_id, {}),
                 )
                 for sync_id, runs, failed, last in store.rows(STANDINGS)
             }
+
+    def _crashed(self) -> collections.Counter[str]:
+        """How many runs of each sync have crashed without anybody having noted it."""
+        with self._looking() as store:
+            running = store.rows(RUNNING) if store else []
+        runs = [self.run(sync_id, run_id) for sync_id, run_id in running]
+        return collections.Counter(run.sync_id for run in runs if run and run.result is Result.CRASHED)
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[Store | None]:
+        """The history for looking only; None when there is none yet."""
+        if not self._path.exists():
+            yield None
+            return
+        with read_only(self._path, SCHEMA) as store:
+            yield store if store.rows(HAS_TABLE) else None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[Store]:

@@ -6,10 +6,10 @@ reader sees.
 """
 
 import contextlib
-import secrets
 import tempfile
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, cast
 
 import fsspec
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
@@ -17,6 +17,7 @@ from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.planning.s3_objects import s3_files, s3_path
 from ondatra_dagster.project.settings.s3_access import S3Access
+from ondatra_dagster.tracking.files import PART, part_of
 
 # file systems on which a file appears under its name with its last byte, and not before
 SENT_WHOLE = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
@@ -57,9 +58,18 @@ class S3Folder:
             (found,) = self._files.get_file_info([self._path(name)])
             if found.type == FileType.File:
                 self._files.delete_file(found.path)
-            elif found.type == FileType.Directory and not self._files.get_file_info(FileSelector(found.path)):
-                self._files.delete_dir(found.path)  # what stands for it, as it does for an empty one
+            elif found.type == FileType.Directory:
+                self._remove_folder(found.path)
         return found.size or 0
+
+    def _remove_folder(self, path: str) -> None:
+        inside = self._files.get_file_info(FileSelector(path))
+        if all(each.base_name.startswith(".") for each in inside):
+            self._files.delete_dir(path)  # with what stands for it, as it does for an empty one
+
+    def sweep(self, folder: str, *, before: float) -> list[int]:
+        """There are none: an upload without its end isn't a file."""
+        return []
 
     def names(self, folder: str) -> list[str]:
         with _reached(self._address):
@@ -101,7 +111,7 @@ class FsspecFolder:
         if self._is_sent_whole:
             self._files.put_file(file, path)
             return
-        part = f"{folder}/.{name}.{secrets.token_hex(4)}.part"
+        part = f"{folder}/{part_of(name)}"
         try:
             self._files.put_file(file, part)
             self._files.mv(part, path)
@@ -120,22 +130,58 @@ class FsspecFolder:
         with _reached(self._address), contextlib.suppress(FileNotFoundError):
             found = self._files.info(path)
             if found["type"] == "directory":
+                freed = sum(map(self._rm, filter(_is_hidden, self._listed(path))))
                 self._files.rmdir(path)
-                return 0
-            self._files.rm_file(path)
-            return int(found["size"] or 0)
+                return freed
+            return self._rm(found)
         return 0
 
+    def sweep(self, folder: str, *, before: float) -> list[int]:
+        if self._is_sent_whole:
+            return []
+        swept = []
+        with _reached(self._address), contextlib.suppress(FileNotFoundError):
+            self._files.invalidate_cache()
+            for part in self._files.find(self._path(folder), detail=True).values():
+                with contextlib.suppress(FileNotFoundError):
+                    if PART.fullmatch(_name(part)) and self._written_at(part) < before:
+                        swept.append(self._rm(part))
+        return swept
+
+    def _written_at(self, file: Mapping[str, Any]) -> float:
+        """In seconds since 1970; where the place doesn't tell, the file is as new as can be."""
+        try:
+            moment = self._files.modified(file["name"])
+        except NotImplementedError:
+            moment = file.get("mtime")
+        if not isinstance(moment, datetime):
+            return float("inf")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _rm(self, file: Mapping[str, Any]) -> int:
+        self._files.rm_file(file["name"])
+        return int(file["size"] or 0)
+
     def names(self, folder: str) -> list[str]:
-        self._files.invalidate_cache()  # others write there too
-        found: list[str] = []
+        found: list[Mapping[str, Any]] = []
         with _reached(self._address), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = self._files.ls(self._path(folder), detail=False)
-        names = (path.rstrip("/").rpartition("/")[2] for path in found)
-        return sorted(name for name in names if not name.startswith("."))
+            found = self._listed(self._path(folder))
+        return sorted(_name(file) for file in found if not _is_hidden(file))
+
+    def _listed(self, path: str) -> list[Mapping[str, Any]]:
+        self._files.invalidate_cache()  # others write there too
+        return list(self._files.ls(path, detail=True))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")
+
+
+def _name(file: Mapping[str, Any]) -> str:
+    return str(file["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _is_hidden(file: Mapping[str, Any]) -> bool:
+    return _name(file).startswith(".")
 
 
 def _made_here() -> BinaryIO:

@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import BinaryIO, Self
 
 import orjson
@@ -36,6 +37,7 @@ from ondatra_dagster.tracking.record import (
 from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_sent
 
 _PARQUET = ".parquet"
+_BROKEN = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
 
 
 class TrackingStore:
@@ -125,14 +127,21 @@ class TrackingStore:
 
     def remove_frontier(self, sync_id: str, run_id: str) -> int:
         """Let what that run left be forgotten; how many bytes that frees."""
-        return self._files.remove(addresses.frontier_file(self._organization, sync_id, run_id))
+        return self._remove(addresses.frontier_file(self._organization, sync_id, run_id))
 
     def remove_run(self, sync_id: str, run_id: str) -> int:
         """Remove all that the run published; how many bytes that frees."""
         folder = self._run_folder(sync_id, run_id)
-        freed = sum(self._files.remove(f"{folder}/{name}") for name in self._files.names(folder))
-        self._files.remove(folder)
-        return freed
+        freed = sum(self._remove(f"{folder}/{name}") for name in self._files.names(folder))
+        return freed + self._remove(folder)
+
+    def sweep(self, *, before: datetime) -> list[int]:
+        """Take away what killed processes left half written before then; the bytes of each file."""
+        swept = []
+        for folder in addresses.all_folders(self._organization):
+            with self._removing(folder):
+                swept += self._files.sweep(folder, before=before.timestamp())
+        return swept
 
     def delivered_since(
         self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
@@ -225,11 +234,12 @@ class TrackingStore:
                 write_fact_table(file, table, by_workspace)
 
     def _facts_there(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
+        """What a file that is broken says is gone: others write their rows again when they next run."""
         try:
             remedy = "delete it: it is written anew"
-            with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
+            with self._reading(name, remedy, let_pass=(FileNotFoundError, *_BROKEN)) as file:
                 return read_fact_table(file, table)
-        except FileNotFoundError:
+        except (FileNotFoundError, *_BROKEN):
             return {}
 
     def count_ends(self, sync_id: str, run_id: str) -> Mapping[RowEnd, int]:
@@ -264,9 +274,23 @@ class TrackingStore:
                 f"{self._files.address(name)} can't be written ({reason}); make room there, and run again"
             ) from error
 
+    def _remove(self, name: str) -> int:
+        with self._removing(name):
+            return self._files.remove(name)
+
+    @contextlib.contextmanager
+    def _removing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise StateError(
+                f"{self._files.address(name)} can't be removed ({reason}); see who may write there"
+            ) from error
+
     @contextlib.contextmanager
     def _reading(
-        self, name: str, remedy: str, *, let_pass: tuple[type[OSError], ...] = ()
+        self, name: str, remedy: str, *, let_pass: tuple[type[Exception], ...] = ()
     ) -> Iterator[BinaryIO]:
         try:
             with self._files.reading(name) as file:

@@ -4,7 +4,13 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Html, element
 from ondatra_dagster.browser.shell import Page, heading, whole_page
 
-TITLES = {403: "Not let in", 404: "Not here", 405: "Not done here", 500: "Something is wrong"}
+TITLES = {
+    400: "Not understood",
+    403: "Not let in",
+    404: "Not here",
+    405: "Not done here",
+    500: "Something is wrong",
+}
 
 
 def refusal_page(status: int, sentence: str) -> Page:

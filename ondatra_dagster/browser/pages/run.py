@@ -7,7 +7,7 @@ from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.pages.sync import versions
 from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, heading, section, table
-from ondatra_dagster.browser.standing import counted, forecast_told, result_of, seconds_of
+from ondatra_dagster.browser.standing import counted, forecast_told, time_taken
 from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of
 from ondatra_dagster.browser.ways import crumbs, ways
 from ondatra_dagster.errors import SelectionError
@@ -16,8 +16,8 @@ from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.progress import Progress, progress
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.history import PastRun
-from ondatra_dagster.wording import count, took
+from ondatra_dagster.tracking.history import PastRun, Result
+from ondatra_dagster.wording import count
 
 MEANINGS = {
     Cell.PLANNED: "what the queue held for this run",
@@ -41,7 +41,7 @@ def run_page(asked: Asked) -> Page:
     if run is None:
         return _of_records_only(workspace, sync, asked.path["run"])
     going_on = progress(sync, workspace.tracking, clock=workspace.clock)
-    result = result_of(run, going_on)
+    result = run.result.value
     is_dry = result == "dry"
     return Page(
         title=f"{sync.id} · {run.run_id}",
@@ -56,7 +56,7 @@ def run_page(asked: Asked) -> Page:
             _going_on(going_on) if going_on and result == "running" else None,
             _facts(asked, run),
             _errors(run),
-            _forecast(run) if is_dry else _grid(run) if result != "running" else None,
+            _forecast(run) if is_dry else _grid(run) if run.counts else _uncounted(run),
         ),
         live_seconds=BUSY_SECONDS if result == "running" else None,
     )
@@ -107,7 +107,7 @@ def _facts(asked: Asked, run: PastRun) -> Html:
     return facts(
         [
             ("Started", time_of(run.started_at)),
-            ("Took", took(seconds_of(run, asked.now))),
+            ("Took", time_taken(run, asked.now)),
             ("Trigger", run.trigger),
             ("Mode", (run.mode.value, element("small", run.reason))),
             ("Versions", versions(run)),
@@ -132,6 +132,14 @@ def _errors(run: PastRun) -> Content:
         return None
     errors = [element("li", message(error)) for error in run.first_errors]
     return section("First errors", element("ul", errors, class_="errors card"))
+
+
+def _uncounted(run: PastRun) -> Content:
+    """Of a run that was killed before it could say what it did."""
+    if run.result is not Result.CRASHED:
+        return None
+    told = "Its process ended without a word. What it delivered is among its records; the next run counts it."
+    return element("p", told, class_="notice")
 
 
 def _grid(run: PastRun) -> Html:

@@ -21,9 +21,8 @@ from ondatra_dagster.browser.standing import (
     Standing,
     counted,
     forecast_told,
-    result_of,
-    seconds_of,
     standing,
+    time_taken,
 )
 from ondatra_dagster.browser.told import (
     NOTHING,
@@ -37,11 +36,10 @@ from ondatra_dagster.browser.told import (
     until,
 )
 from ondatra_dagster.browser.ways import crumbs, ways
-from ondatra_dagster.sync.progress import Progress
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
-from ondatra_dagster.wording import count, took
+from ondatra_dagster.wording import count
 
 SHOWN = 25  # runs of a page
 CHARTED = 40
@@ -71,7 +69,7 @@ def sync_page(asked: Asked) -> Page:
     offset = SHOWN * (asked.page - 1)
     found = history.runs(sync.id, limit=SHOWN + 1, offset=offset, with_dry=True)
     kept = frozenset(asked.workspace.tracking.runs(sync.id))
-    rows = [_row(run, of.going_on, kept, asked.now) for run in found[:SHOWN]]
+    rows = [_row(run, kept, asked.now) for run in found[:SHOWN]]
     none = "There are no older runs." if asked.page > 1 else _NONE
     runs = section(
         "Runs",
@@ -182,8 +180,8 @@ def _bar(run: PastRun) -> charts.Bar:
     return charts.Bar(parts, title, links.run(run.sync_id, run.run_id))
 
 
-def _row(run: PastRun, going_on: Progress | None, kept: Collection[str], now: datetime) -> Iterator[Content]:
-    grid, result = counted(run), result_of(run, going_on)
+def _row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
+    grid, result = counted(run), run.result.value
     yield (
         element("a", time_of(run.started_at), href=links.run(run.sync_id, run.run_id), class_="strong"),
         element("small", element("code", run.run_id)),
@@ -193,8 +191,8 @@ def _row(run: PastRun, going_on: Progress | None, kept: Collection[str], now: da
     yield run.trigger
     yield (run.mode.value, element("small", run.reason))
     yield versions(run)
-    yield took(seconds_of(run, now))
-    is_counted = result not in ("dry", "running")
+    yield time_taken(run, now)
+    is_counted = result != "dry" and bool(run.counts)
     for cell in SERIES:
         yield number(grid.count(cell)) if is_counted else NOTHING
     has_records = run.run_id in kept and result != "dry"

@@ -7,9 +7,10 @@ from ondatra_dagster.browser import charts, links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, element
 from ondatra_dagster.browser.shell import BUSY_SECONDS, CALM_SECONDS, Column, Page, heading, table
-from ondatra_dagster.browser.standing import Health, Standing, counted, result_of, standing
+from ondatra_dagster.browser.standing import Health, Standing, counted, standing
 from ondatra_dagster.browser.told import NOTHING, age, ago, badge, number, until
 from ondatra_dagster.sync.summary import Cell
+from ondatra_dagster.tracking.history import Result
 from ondatra_dagster.wording import count
 
 LAST_RUNS = 12
@@ -73,7 +74,7 @@ def _row(of: Standing, now: datetime) -> Iterator[Content]:
     yield until(queue.next_due_at if queue else None, now)
     yield _dead(of)
     yield (element("a", ago(last.started_at, now), href=links.run(sync.id, last.run_id)) if last else NOTHING)
-    yield badge(result_of(last, of.going_on)) if last else NOTHING
+    yield badge(last.result.value) if last else NOTHING
     yield _last_runs(of)
 
 
@@ -103,8 +104,7 @@ def _last_runs(of: Standing) -> Content:
                 {"succeeded": good, "rejected": bad}, f"{run.run_id}: {good:,} arrived, {bad:,} didn't"
             )
         )
-    results = [result_of(run, of.going_on) for run in of.runs]
-    well = sum(result == "succeeded" for result in results)
-    label = f"{well} of the last {count(len(results), 'run')} succeeded"
+    well = sum(run.result is Result.SUCCEEDED for run in of.runs)
+    label = f"{well} of the last {count(len(of.runs), 'run')} succeeded"
     drawn = charts.bars(bars, label=label, places=LAST_RUNS, class_="sparkline", least=LEAST)
     return drawn.drawn

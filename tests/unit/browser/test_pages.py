@@ -1,17 +1,17 @@
 """What the pages show of a project that has run, not always well."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from support.killed_push import killed_push
 from support.pages import Reader
 from support.ran_shop import DAGSTER_RUN, HOSTILE, HOSTILE_KEY, run
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.project_reader import ProjectReader
+from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.tracking.history import Result
 
 SYNC = "/syncs/sync.crm"
 
@@ -137,20 +137,24 @@ def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
 
 def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
     """It can't say so itself, and the page mustn't wait for it for ever."""
-    shop = Shop.at(tmp_path / "shop", url=api.url)
-    write_contacts(shop.root, a1="ada@example.com")
-    run_id = run(shop).summary.run_id
-    history = shop.workspace.history
-    before = history.run("sync.crm", run_id or "")
-    assert before
-    history.begin(dataclasses.replace(before, result=Result.RUNNING, ended_at=None))
-    lock = shop.workspace.sync("sync.crm").lock
-    lock.write_text("process 999999999 (delivers)")
-    look = Reader(ProjectReader(shop.root))
+    root = tmp_path / "shop"
+    run_id = killed_push(root, api.url)
+    look = Reader(ProjectReader(root))
     told = look("/")
     assert "✕ failing" in told.text
     assert "✕ crashed" in told.text
-    assert not any("data-live" in each for each in look(f"{SYNC}/runs/{run_id}").all("main"))
+    page = look(f"{SYNC}/runs/{run_id}")
+    assert "✕ crashed" in page.text
+    assert "What it delivered is among its records; the next run counts it." in page.text
+    assert "Took -" in page.text  # nobody knows when it ended, and it doesn't go on
+    assert not any("data-live" in each for each in page.all("main"))
+    assert (
+        "✕ crashed ondatra run full the first run sends the whole table - → 0 - - - - - view"
+        in look(SYNC).text
+    )
+    sync = Shop.at(root, url=api.url).workspace.sync("sync.crm")
+    with FileLock(sync.lock, purpose="delivers"):
+        assert "▸ running" in look(f"{SYNC}/runs/{run_id}").text
 
 
 @pytest.mark.parametrize(

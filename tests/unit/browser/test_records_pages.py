@@ -250,7 +250,7 @@ def beside(ran: Shop) -> Path:
 def test_no_address_leads_out_of_the_store(look: Reader, place: str, odd: str) -> None:
     """Not by a sync's name, nor a run's, nor anything else that stands in an address."""
     answer = look.client.get_as_it_stands(place.format(odd))
-    assert 404 == answer.status_code
+    assert answer.status_code in (400, 404)
     assert CANARY not in answer.text
     assert "x-injected" not in answer.headers
     assert "Traceback" not in answer.text

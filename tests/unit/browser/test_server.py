@@ -1,6 +1,7 @@
 """The page over a real connection: what a browser does to it, and what is left when something breaks."""
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,19 @@ def ask(server: PageServer, path: str) -> http.client.HTTPResponse:
     cookie = f"ondatra_ui_{server.port}={parse_qs(parts.query)['token'][0]}"
     connection.request("GET", path, headers={"Cookie": cookie, "Connection": "close"})
     return connection.getresponse()
+
+
+@pytest.mark.parametrize(
+    "target", ["http://evil.example/", "//evil.example/", "*", "/%00", "/\\x", "@x", "["]
+)
+def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) -> None:
+    """As it comes over the wire; no browser asks so, but what stands before one may."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
+        head = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode())
+        answer = connection.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"location:" not in answer.lower()
 
 
 def test_a_download_comes_whole(server: PageServer) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.killed_push import killed_push
 from support.shop import Shop, write_contacts
 from support.terminal import Terminal
 
 from ondatra_dagster.cli.main import VERBS
 from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading
+from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
@@ -188,6 +190,23 @@ def test_history_says_why_a_run_failed(shop: Shop, ondatra: Terminal, api: DemoA
     api.fail(status=403, times=None)
     ondatra.run(shop)
     assert "a fault that was asked for" in ondatra("history").out
+
+
+def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(
+    shop: Shop, ondatra: Terminal, api: DemoApi
+) -> None:
+    """Nobody was left to say so, and nobody has run since."""
+    run_id = killed_push(shop.root, api.url)
+    (run,) = ondatra("history", "--json").objects
+    assert (run_id, "crashed", None) == (run["run"], run["result"], run["ended_at"])
+    assert ondatra("history").out.splitlines()[1].split()[-2:] == ["-→0", "crashed"]  # no noughts
+    *_, sync = ondatra("status", "--json").objects
+    assert (run_id, "crashed") == (sync["last_run"], sync["result"])
+    assert "crashed" in ondatra("status").out
+    assert 'ondatra_sync_failed_runs_total{sync="sync.crm"} 1' in ondatra("status", "--metrics").out
+    with FileLock(shop.workspace.sync("sync.crm").lock, purpose="delivers"):
+        assert "running" in ondatra("history").out
+        assert "running" in ondatra("status").out
 
 
 @pytest.mark.parametrize("verb", ["history", "dead", "replay"])

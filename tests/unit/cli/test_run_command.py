@@ -141,6 +141,19 @@ def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal
     assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]
 
 
+def test_what_went_wrong_beside_is_a_warning(shop: Shop, ondatra: Terminal) -> None:
+    """All rows have arrived: who is told that the run failed would send them again."""
+    folder = shop.root / ".ondatra" / "tracking" / "metadata"
+    folder.parent.mkdir(parents=True)
+    folder.write_text("in the way")
+    said = ondatra.run(shop)
+    assert 0 == said.code
+    assert "warning: the fact tables are left as they are: " in said.err
+    write_contacts(shop.root, a1="ada@example.org")
+    sync = next(each for each in ondatra.run(shop, as_json=True).objects if "sync" in each)
+    assert 1 == len(sync["warnings"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("selection", ["nope", "raw.contact", "+"])
 def test_a_selection_of_nothing_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, selection: str) -> None:
     """A typing error must not pass for "nothing to do"."""

@@ -448,6 +448,26 @@ def test_records_are_kept_where_and_under_whom_the_settings_say(
     assert not (shop.root / ".ondatra" / "tracking").exists()
 
 
+def test_no_run_fails_for_fact_tables_that_can_t_be_written(
+    materialize: Materialize, shop: Shop, api: DemoApi
+) -> None:
+    """What was delivered was delivered; they are made with the next run, or by `maintain`."""
+    folder = shop.root / ".ondatra" / "tracking" / "metadata"
+    folder.parent.mkdir(parents=True)
+    folder.write_text("in the way")
+    result = materialize(shop)
+    assert result.success
+    assert {"a1", "b2"} == set(api.contacts())
+    (warning,) = shop.heard.syncs[-1].warnings
+    assert "the fact tables are left as they are: " in warning
+    assert "can't be read (" in warning
+    folder.unlink()
+    write_contacts(shop.root, a1="ada@example.org")
+    assert materialize(shop).success
+    assert () == shop.heard.syncs[-1].warnings
+    assert (folder / "1" / "destinations.parquet").exists()
+
+
 def test_a_sync_leads_to_the_records_page(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """Without what opens the page: Dagster's history isn't the place for it."""
     result = materialize(shop)

@@ -1,5 +1,6 @@
 """A name that one process holds."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.store.lock import FileLock, last_holder_lives
+from ondatra_dagster.store.lock import FileLock, is_held
 
 HOLD = """
 import sys
@@ -71,18 +72,45 @@ def test_a_waiter_says_so_once_and_gives_up_in_time(tmp_path, holder):
     assert 1 <= sum(slept) < 1.5
 
 
-def test_whether_the_last_holder_lives_is_told_without_taking_the_lock(tmp_path, holder):
-    """Who wants it must not be turned away because somebody looks."""
+def test_whether_the_lock_is_held_is_told(tmp_path, holder):
+    """By whom is in the file, also when it is let go of."""
     path = tmp_path / "crm.lock"
-    assert last_holder_lives(path)
+    assert is_held(path)
     holder.kill()
     holder.wait()
-    assert not last_holder_lives(path)
+    assert not is_held(path)
     with FileLock(path, purpose="looks"):
-        assert last_holder_lives(path)
+        assert is_held(path)
+    assert not is_held(path)
 
 
-def test_a_lock_that_nobody_ever_took_has_no_holder(tmp_path):
-    assert not last_holder_lives(tmp_path / "none.lock")
+def test_a_number_that_another_process_has_by_now_holds_nothing(tmp_path):
+    """Numbers come again: after a restart of the machine that one may be anybody's."""
+    path = tmp_path / "crm.lock"
+    path.write_text(f"process {os.getppid()} (delivers)")
+    assert not is_held(path)
+
+
+def test_who_wants_the_lock_is_not_turned_away_because_somebody_looks(tmp_path):
+    """A page looks every two seconds, and a run doesn't wait for a lock that another one has."""
+    path = tmp_path / "crm.lock"
+    path.touch()
+    looks = [os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)]
+    for descriptor in looks:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with FileLock(path, purpose="delivers", sleep=lambda _: os.close(looks.pop())):
+        assert [] == looks
+        assert is_held(path)
+
+
+def test_who_looks_does_not_hide_who_holds(tmp_path, holder):
+    looked = [is_held(tmp_path / "crm.lock") for _ in range(3)]
+    with pytest.raises(BusyError, match=f"process {holder.pid}"):
+        FileLock(tmp_path / "crm.lock", purpose="test").acquire()
+    assert [True] * 3 == looked
+
+
+def test_a_lock_that_nobody_ever_took_is_not_held(tmp_path):
+    assert not is_held(tmp_path / "none.lock")
     (tmp_path / "empty.lock").touch()
-    assert not last_holder_lives(tmp_path / "empty.lock")
+    assert not is_held(tmp_path / "empty.lock")

@@ -1,13 +1,16 @@
 """Records past their retention: which go, and what a sync still knows when they have gone."""
 
 import shutil
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import orjson
 import pytest
 from support.log_table import PlainLogTable
 
 from ondatra_dagster.delivery.outcome import Outcome
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.operations import retention
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.operations.sync_log import SyncLog
@@ -15,6 +18,7 @@ from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.sync.forget import forget
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.sent import keep_sent
+from ondatra_dagster.tracking.files import part_of
 from ondatra_dagster.tracking.store import TrackingStore
 
 DAY = 86_400
@@ -73,6 +77,51 @@ def test_what_is_not_in_the_sync_log_stays(desk):
     a_life(desk)
     assert 0 == prune(desk, is_logged=False).counts["runs"]
     assert 4 == prune(desk).counts["runs"]
+
+
+def test_what_killed_processes_left_half_written_goes(desk, at):
+    """In runs that go, it kept their folders there; in those that stay, it would stay for ever."""
+    a_life(desk)
+    runs = desk.tracking.runs(SYNC)
+    folders = [f"sync_tracking_datasets/1/{SYNC}/{run_id}" for run_id in (runs[0], runs[4])]
+    for folder in (*folders, f"frontiers/1/{SYNC}"):
+        at.write(f"{folder}/{part_of('records_updated.0.parquet')}", b"PAR1")
+    done = prune(desk)
+    assert runs[4:] == desk.tracking.runs(SYNC)
+    if at.address.startswith("s3:"):
+        return  # where files are sent whole there are no parts, and nobody looks for them
+    assert [] == [name for name in at.names() if name.endswith(".part")]
+    assert (4, 2) == (done.counts["runs"], done.counts["parts"])
+    assert "; 2 files that killed processes left half written are gone, " in done.did
+
+
+def test_where_records_are_kept_for_ever_parts_are_not(desk, at):
+    """They are no records, and no reader sees them."""
+    a_life(desk)
+    runs = desk.tracking.runs(SYNC)
+    at.write(f"frontiers/1/{SYNC}/{part_of('x')}", b"PAR1")
+    parts = 0 if at.address.startswith("s3:") else 1
+    assert parts == prune(desk, days=None).counts["parts"]
+    assert runs == desk.tracking.runs(SYNC)
+
+
+def test_what_can_t_be_removed_is_told_in_a_sentence(desk, at):
+    """A folder of somebody else's among the records mustn't end `ondatra maintain` with a trace."""
+    a_life(desk)
+    if not at.address.startswith("/"):
+        return  # elsewhere a folder is a part of a name
+    oldest = at.address + f"/sync_tracking_datasets/1/{SYNC}/{desk.tracking.runs(SYNC)[0]}"
+    Path(oldest, "mine", "too").mkdir(parents=True)
+    with pytest.raises(StateError, match=r"mine can't be removed \(Directory not empty\); see who may write"):
+        prune(desk)
+
+
+def test_a_part_of_a_living_writer_stays(desk, at):
+    """A large file may take its time."""
+    a_life(desk)
+    at.write(f"frontiers/1/{SYNC}/{part_of('x')}", b"PAR1")
+    desk.now = time.time() + DAY - 60
+    assert 0 == prune(desk).counts["parts"]
 
 
 def test_the_newest_run_stays_however_old(desk):

@@ -1,6 +1,8 @@
 """Files that are whole or not there."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,7 @@ import fsspec
 import pytest
 from support.places import KINDS, place
 
-from ondatra_dagster.tracking.files import LEFTOVER_SECONDS, Folder, LocalFolder, open_folder
+from ondatra_dagster.tracking.files import LEFTOVER_SECONDS, Folder, LocalFolder, open_folder, part_of
 from ondatra_dagster.tracking.parquet_files import CHARACTERS_IN_MEMORY, ROWS_IN_MEMORY, in_parts
 
 
@@ -65,6 +67,68 @@ def test_what_a_killed_process_left_is_cleared_when_the_file_is_written_again(tm
     assert {".x.parquet.1111.part", ".y.parquet.0000.part", "x.parquet"} == {
         path.name for path in tmp_path.iterdir()
     }
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+from ondatra_dagster.tracking.files import LocalFolder
+with LocalFolder(Path(sys.argv[1])).writing("a/b/x.parquet") as file:
+    file.write(b"half")
+    file.flush()
+    os._exit(9)
+"""
+
+
+def test_what_a_killed_process_left_is_swept_away_once_it_is_old(tmp_path: Path) -> None:
+    """Its run goes on under another name, so nobody ever writes that file again."""
+    folder = LocalFolder(tmp_path)
+    assert 9 == subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], check=False).returncode
+    write(folder, "a/b/y.parquet", b"whole")
+    assert [] == folder.sweep("a", before=time.time() - 60)
+    with folder.writing("a/z.parquet") as file:
+        file.write(b"new")
+        file.flush()
+        (left,) = (tmp_path / "a/b").glob(".*")
+        os.utime(left, (1, 1))
+        assert [4] == folder.sweep("", before=time.time() - 60)
+    assert ["a/b/y.parquet", "a/z.parquet"] == sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()
+    )
+    assert [] == folder.sweep("nowhere", before=time.time())
+
+
+@pytest.mark.parametrize("kind", ["folder", "fsspec"])
+def test_parts_are_told_from_other_hidden_files(
+    kind: str, tmp_path: Path, s3_variables: Mapping[str, str]
+) -> None:
+    """A folder of the user's own has files of theirs."""
+    for at in place(kind, tmp_path / "x", s3_variables):
+        folder = open_folder(at.address)
+        write(folder, "a/b/x.parquet", b"1")
+        for name in (part_of("x.parquet"), ".DS_Store", ".y.part", f"{part_of('z')}s"):
+            at.write(f"a/b/{name}", b"123")
+        assert [] == folder.sweep("a", before=time.time() - 60)
+        assert [3] == folder.sweep("a", before=time.time() + 60)
+        assert [] == folder.sweep("a", before=time.time() + 60)
+        assert 4 == len(at.names("a/b"))
+        assert [] == folder.sweep("nowhere", before=time.time() + 60)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nobody_sees_goes_with_its_folder(
+    kind: str, tmp_path: Path, s3_variables: Mapping[str, str]
+) -> None:
+    """Else a folder that looks empty could never be taken away."""
+    for at in place(kind, tmp_path / "x", s3_variables):
+        folder = open_folder(at.address)
+        write(folder, "a/b/x.parquet", b"1")
+        at.write(f"a/b/{part_of('x.parquet')}", b"123")
+        at.write("a/b/.DS_Store", b"12")
+        folder.remove("a/b/x.parquet")
+        folder.remove("a/b")
+        assert [] == folder.names("a")
+        assert [] == at.names()
 
 
 def test_parts_are_bounded_by_rows_and_by_text() -> None:

@@ -91,6 +91,33 @@ def test_a_run_that_lost_its_process_is_called_crashed_by_the_next(history: Hist
     assert (elsewhere,) == history.runs("sync.erp")
 
 
+def test_a_run_that_nobody_is_at_any_more_has_crashed(tmp_path: Path) -> None:
+    """Also before the next one begins, which may be tomorrow."""
+    at_work = {"sync.erp"}
+    history = History(tmp_path / "history.sqlite", is_at_work=at_work.__contains__)
+    crashed = dataclasses.replace(a_run(1), result=Result.CRASHED)
+    history.begin(a_run(1))
+    history.begin(a_run(2, sync_id="sync.erp"))
+    assert (a_run(2, sync_id="sync.erp"), crashed) == history.runs()
+    assert crashed == history.run("sync.hubspot", a_run(1).run_id) == history.newest()["sync.hubspot"]
+    assert {"sync.hubspot": 1, "sync.erp": 0} == {
+        sync_id: totals.failed_runs for sync_id, totals in history.totals().items()
+    }
+
+
+def test_a_run_that_ends_while_somebody_looks_has_not_crashed(tmp_path: Path) -> None:
+    """It has said how it ended before it let go of its sync."""
+    run = a_run(1)
+
+    def ends(_: str) -> bool:
+        History(tmp_path / "history.sqlite").finish(ended(run))
+        return False
+
+    history = History(tmp_path / "history.sqlite", is_at_work=ends)
+    history.begin(run)
+    assert (ended(run),) == history.runs()
+
+
 def test_a_dry_run_leaves_a_running_one_alone(history: History) -> None:
     """It doesn't hold the queue, and may be made while a real run goes on."""
     history.begin(a_run(1))

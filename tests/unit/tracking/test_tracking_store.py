@@ -487,6 +487,27 @@ def test_projects_of_one_organization_keep_each_others_facts(at: Place) -> None:
     ]
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])
+def test_a_broken_fact_table_is_made_anew(store: TrackingStore, at: Place, content: bytes) -> None:
+    """It tells nothing that isn't known: nobody has to delete it first."""
+    facts = facts_of([SyncEnds("sync.hubspot", "HubSpot", "Contact")])
+    store.write_facts(facts)
+    at.write("metadata/1/destinations.parquet", content)
+    store.write_facts(facts)
+    assert ["HubSpot"] == at.table("metadata/1/destinations.parquet")["id"].to_pylist()
+
+
+def test_a_fact_table_of_another_program_is_written_over(store: TrackingStore, at: Place) -> None:
+    """Its columns aren't ours, so it can't be joined with records."""
+    facts = facts_of([SyncEnds("sync.hubspot", "HubSpot", "Contact")])
+    store.write_facts(facts)
+    theirs = io.BytesIO()
+    pq.write_table(pa.table({"x": [1]}), theirs)
+    at.write("metadata/1/destinations.parquet", theirs.getvalue())
+    store.write_facts(facts)
+    assert ["HubSpot"] == at.table("metadata/1/destinations.parquet")["id"].to_pylist()
+
+
 def test_fact_tables_of_no_syncs_still_have_their_columns(store: TrackingStore, at: Place) -> None:
     """A query that joins them shouldn't break on the first day."""
     store.write_facts(facts_of([]))
