@@ -62,6 +62,7 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
+        source = ports.source() or source  # until the queue was ours, others may have gone on with it
         keys = _Resync(sync, ports, queue, source).go(way)
         leave_frontier(queue, sync, ports)
         return keys

@@ -42,6 +42,7 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return RunSummary.of_nothing(sync.id, str(busy), at=at)
+        source = ports.source() or source  # until the queue was ours, others may have gone on with it
         start = Start.of(sync, ports, occasion, queue, source)
         try:
             recovered = cross_check(queue, sync, ports, source)
