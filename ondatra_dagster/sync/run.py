@@ -47,7 +47,7 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
         try:
             recovered = cross_check(queue, sync, ports, source)
         except OndatraError as error:
-            note_refusal(start, str(error))
+            note_refusal(start, error)
             raise
         close_crashed_runs(queue, sync, ports)
         make_due(queue, ports.clock())
