@@ -23,6 +23,7 @@ from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.records import note_told_aside
 from ondatra_dagster.sync.run_id import begun_at
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
@@ -127,6 +128,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     )
     recovered.drop_delivered(queue)
     if runs:
+        note_told_aside(queue, since=frontier.run_id, upto=runs[-1])
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
     return recovered
 
