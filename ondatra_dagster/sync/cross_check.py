@@ -23,6 +23,7 @@ from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
+from ondatra_dagster.sync.records import note_told_aside
 from ondatra_dagster.sync.run_id import begun_at
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
@@ -37,16 +38,28 @@ def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> 
     frontier, newest = ports.tracking.newest_frontier(sync.id), newest_run(sync, ports)
     has_begun = queue.meta("table_id") is not None and not is_taking_over(queue)
     is_lost = not has_begun or _is_older(queue, sync, ports, frontier, newest)
-    if is_lost and frontier:
-        refuse_form_of(frontier, sync, source)
-        take_over(queue, frontier, now=ports.clock(), recorded_upto=newest)
+    left = frontier if is_lost and frontier and _may_have_sent(frontier, newest) else None
+    if left:
+        refuse_form_of(left, sync, source)
+        take_over(queue, left, now=ports.clock(), recorded_upto=newest)
         renew_debt(queue, journal=sync.journal)
-    elif is_lost:
-        _begin(queue, sync, ports, source)
+    elif is_lost or _is_empty_for_another(queue, sync, source):
+        _begin(queue, sync, ports, source, frontier)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
     settle_form(queue, sync, ports, source)
-    return _recover(queue, sync, ports, source, frontier) if is_lost and frontier else Recovered(())
+    return _recover(queue, sync, ports, source, left) if left else Recovered(())
+
+
+def _may_have_sent(frontier: Frontier, newest: str) -> bool:
+    """Whether the run that left it, or one that came later, had anything to send."""
+    return frontier.watermark != NOTHING_ENQUEUED or newest > frontier.run_id
+
+
+def _is_empty_for_another(queue: Queue, sync: Sync, source: SourceState) -> bool:
+    """Whether it was begun for another table or another API, and has taken in nothing of it."""
+    begun_for = queue.meta("table_id"), queue.meta("base_url") or ""
+    return queue.watermark == NOTHING_ENQUEUED and begun_for != (source.table_id, sync.config.base_url or "")
 
 
 def is_older(queue: Queue, sync: Sync, ports: Ports) -> bool:
@@ -78,9 +91,13 @@ def newest_run(sync: Sync, ports: Ports) -> str:
     return next(filter(begun_at, reversed(ports.tracking.runs(sync.id))), "")
 
 
-def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
-    _refuse_if_known(sync, ports)
+def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier | None) -> None:
+    """Nothing has been sent yet, so of what and to whom that would have been doesn't matter."""
+    if frontier is None:
+        _refuse_if_known(sync, ports)
     with queue.store.immediate():
+        if frontier:
+            queue.set_meta("last_run", frontier.run_id)  # it knows all that this one tells
         queue.set_meta("table_id", source.table_id)
         queue.set_meta("base_url", sync.config.base_url or "")
         take_form(queue, sync.form.over(source.columns), named_since="")
@@ -111,6 +128,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     )
     recovered.drop_delivered(queue)
     if runs:
+        note_told_aside(queue, since=frontier.run_id, upto=runs[-1])
         doubt(queue)  # the newest of them was cut off: nobody has noted what it did last
     return recovered
 
@@ -142,7 +160,7 @@ def key_of(sync: Sync, end: Delivered) -> str:
 
 
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:
-    if ports.history.runs(sync.id, limit=1) or ports.tracking.runs(sync.id):
+    if ports.history.has_begun(sync.id) or ports.tracking.runs(sync.id):
         raise ResyncNeededError(
             f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
             " so nobody knows what the API holds; bring one of them back, or run"

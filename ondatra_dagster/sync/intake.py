@@ -26,6 +26,7 @@ def take_in_changes(sync: Sync, ports: Ports) -> TakenIn | None:
     if source is None or not sync.queue.exists():
         return None
     with sync.open_queue() as queue:
+        source = ports.source() or source  # until the queue was ours, others may have gone on with it
         recovered = cross_check(queue, sync, ports, source)
         close_crashed_runs(queue, sync, ports)
         before = queue.watermark

@@ -11,7 +11,7 @@ import orjson
 from ondatra_dagster.changes import ChangeType, InvalidRow, Layout
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.settled import DELETED, INVALID, Attempt, SettledRow, keep_settled
-from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, Queue
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import Operation, SyncRecord
 from ondatra_dagster.tracking.store import TrackingStore
@@ -126,6 +126,28 @@ def _payload(row: SettledRow, layouts: Mapping[int, Layout]) -> str:
     return orjson.dumps(layouts[row.layout].row(row.payload)).decode()
 
 
+def note_told_aside(queue: Queue, *, since: str, upto: str) -> None:
+    """The runs after one and up to another may have recorded rows as set aside that are new to the queue."""
+    known = queue.meta(ASIDE_TOLD_IN)
+    first, _, last = (known or f"{since}:{upto}").partition(":")
+    queue.set_meta(ASIDE_TOLD_IN, f"{min(first, since)}:{max(last, upto)}")
+
+
+def newly_set_aside(
+    queue: Queue, tracking: TrackingStore, sync_id: str, rows: Iterable[InvalidRow]
+) -> Iterator[InvalidRow]:
+    """The rows less those that have a record already, as far as the queue doesn't know itself."""
+    span = queue.meta(ASIDE_TOLD_IN)
+    if span is None:
+        yield from rows
+        return
+    since, _, upto = span.partition(":")
+    table_id = queue.meta("table_id")
+    found = tracking.set_aside_in(sync_id, since=since, upto=upto)
+    told = {rowid for rowid, of_table in found if of_table == table_id}
+    yield from (row for row in rows if row.rowid not in told)
+
+
 def keep_invalid(queue: Queue, rows: Iterable[InvalidRow], attempt: Attempt, *, upto: int) -> int:
     """Keep rows that were set aside as records, and note that they are; how many there were.
 
@@ -137,6 +159,7 @@ def keep_invalid(queue: Queue, rows: Iterable[InvalidRow], attempt: Attempt, *, 
             keep_settled(queue, INVALID, part, attempt)
             kept += len(part)
         queue.set_meta("invalid_watermark", upto)
+        queue.forget_meta(ASIDE_TOLD_IN)
     return kept
 
 

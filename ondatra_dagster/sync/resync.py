@@ -16,7 +16,7 @@ from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of
+from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of, is_taking_over
 from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
@@ -30,6 +30,7 @@ from ondatra_dagster.sync.cross_check import (
 )
 from ondatra_dagster.sync.form_check import form_of, named_since
 from ondatra_dagster.sync.ports import Ports, SourceState
+from ondatra_dagster.sync.records import note_told_aside
 from ondatra_dagster.sync.run_account import close_crashed_runs
 from ondatra_dagster.sync.sent import Sent
 from ondatra_dagster.sync.start import RESYNC
@@ -62,6 +63,7 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
     if source is None:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
+        source = ports.source() or source  # until the queue was ours, others may have gone on with it
         keys = _Resync(sync, ports, queue, source).go(way)
         leave_frontier(queue, sync, ports)
         return keys
@@ -77,7 +79,8 @@ class _Resync:
         self._source = source
         self._now = ports.clock()
         self._only_adds = sync.model.kind.only_adds
-        frontier = None if queue.meta("table_id") else ports.tracking.newest_frontier(sync.id)
+        self._is_lost = queue.meta("table_id") is None or is_taking_over(queue)
+        self._frontier = frontier = ports.tracking.newest_frontier(sync.id) if self._is_lost else None
         table_id = frontier.table_id if frontier else queue.meta("table_id")
         self._is_another_table = table_id != source.table_id
         self._form = sync.form.over(source.columns)
@@ -162,10 +165,23 @@ class _Resync:
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
             self._queue.set_meta("watermark", watermark)
+            if self._is_lost:
+                self._recover_set_aside()
             if self._is_another_table:
                 # the rows that were set aside beside it are others, too, and counted from its first version
                 self._queue.forget_meta("invalid_watermark")
             take_form(self._queue, self._form, named_since=self._named_since)
+
+    def _recover_set_aside(self) -> None:
+        """What is known beside a lost queue of the rows that were set aside, and have their records."""
+        frontier = self._frontier
+        if frontier:
+            self._queue.set_meta("invalid_watermark", frontier.invalid_watermark)
+        note_told_aside(
+            self._queue,
+            since=frontier.run_id if frontier else "",
+            upto=newest_run(self._sync, self._ports),
+        )
 
     def _leave_old_address(self) -> None:
         """Where base_url is another now, what the records tell of so far is what another API holds."""

@@ -18,7 +18,7 @@ from ondatra_dagster.sync.cross_check import cross_check, take_in
 from ondatra_dagster.sync.guard import look_at_removals
 from ondatra_dagster.sync.planned import planned, told
 from ondatra_dagster.sync.ports import Ports
-from ondatra_dagster.sync.records import keep_invalid
+from ondatra_dagster.sync.records import keep_invalid, newly_set_aside
 from ondatra_dagster.sync.run_account import RunAccount, close_crashed_runs, mode_of, note_refusal
 from ondatra_dagster.sync.sending import Sending
 from ondatra_dagster.sync.start import Occasion, Start, version_of
@@ -42,11 +42,12 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
             queue = stack.enter_context(sync.open_queue())
         except BusyError as busy:
             return RunSummary.of_nothing(sync.id, str(busy), at=at)
+        source = ports.source() or source  # until the queue was ours, others may have gone on with it
         start = Start.of(sync, ports, occasion, queue, source)
         try:
             recovered = cross_check(queue, sync, ports, source)
         except OndatraError as error:
-            note_refusal(start, str(error))
+            note_refusal(start, error)
             raise
         close_crashed_runs(queue, sync, ports)
         make_due(queue, ports.clock())
@@ -115,9 +116,10 @@ class SyncRun:
         self._take_in(recovered)
         now, upto = self._ports.clock(), self._source.invalid_version
         if upto > self._queue.invalid_watermark:
-            rows = self._tally.watched(self._ports.feed.invalid(self._queue.invalid_watermark, upto))
+            found = self._ports.feed.invalid(self._queue.invalid_watermark, upto)
+            rows = newly_set_aside(self._queue, self._ports.tracking, self._sync.id, found)
             attempt = Attempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
-            self._tally.add_invalid(keep_invalid(self._queue, rows, attempt, upto=upto))
+            self._tally.add_invalid(keep_invalid(self._queue, self._tally.watched(rows), attempt, upto=upto))
 
     def _take_in(self, recovered: Recovered) -> None:
         take_in(self._queue, self._sync, self._ports, self._source, recovered)

@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over, taken_over_upto
-from ondatra_dagster.errors import StateError
+from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
@@ -22,7 +22,7 @@ from ondatra_dagster.sync.run_id import new_run_id
 from ondatra_dagster.sync.start import RESYNC, Start
 from ondatra_dagster.sync.summary import RunSummary, grid_of_ends
 from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.history import Mode, PastRun, Result
+from ondatra_dagster.tracking.history import NEVER_BEGUN, Mode, PastRun, Result
 from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
 
 
@@ -40,17 +40,19 @@ def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
         publication.end_run(queue, run_id)
 
 
-def note_refusal(start: Start, message: str) -> None:
+def note_refusal(start: Start, error: OndatraError) -> None:
     """Leave a line in the history of a run that must not begin."""
     ports = start.ports
+    # one that asks for a resync knows of others that had begun
+    has_begun = start.queue.meta("table_id") is not None or isinstance(error, ResyncNeededError)
     run_id = new_run_id(start.at, after=_newest_run(start), random=ports.random)
     refused = dataclasses.replace(
         past_run(start, run_id),
         ended_at=ports.now(),
-        reason="it was refused before anything was looked at",
+        reason="it was refused before anything was looked at" if has_begun else NEVER_BEGUN,
         version_to=start.version_from,
         result=Result.FAILED,
-        first_errors=(message,),
+        first_errors=(str(error),),
     )
     ports.history.finish(refused)
 

@@ -86,6 +86,9 @@ where (sync_id, run_id) in (
 )
 """
 
+NEVER_BEGUN = "it was refused before the sync had ever begun"
+HAS_BEGUN = "select 1 from sync_runs where sync_id = ? and result <> 'dry' and reason <> ? limit 1"
+
 # all that a sync's runs did, and when one last went well; a dry run did nothing
 STANDINGS = """
 select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
@@ -224,6 +227,13 @@ class History:
         wanted |= {"limit": 1, "offset": 0, "with_dry": True}
         now = next(iter(self._read(NEWEST, wanted)), run)
         return dataclasses.replace(now, result=Result.CRASHED) if now.result is Result.RUNNING else now
+
+    def has_begun(self, sync_id: str) -> bool:
+        """Whether any of its runs may have sent something."""
+        if not self._path.exists():
+            return False
+        with read_only(self._path, SCHEMA) as store:
+            return bool(store.rows(HAS_TABLE) and store.rows(HAS_BEGUN, (sync_id, NEVER_BEGUN)))
 
     def newest(self) -> dict[str, PastRun]:
         """Of each sync its newest run that wasn't dry."""

@@ -106,6 +106,7 @@ DELIVERED_COLUMNS = (
     "sync_run_id",
 )
 PAYLOAD_COLUMN = "record_payload"
+ASIDE_COLUMNS = ("__ondatra_rowid", "table_id")
 END_COLUMNS = ("status", "__ondatra_change_type")
 _OF_THE_RUN = ("sync_configuration_id", "sync_run_id")
 _OF_THE_RECORD = [field for field in SCHEMA if field.name not in _OF_THE_RUN]

@@ -24,6 +24,7 @@ from ondatra_dagster.tracking.files import Folder, Forgetful, open_folder
 from ondatra_dagster.tracking.frontier_file import read_frontier, write_frontier
 from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
 from ondatra_dagster.tracking.record import (
+    ASIDE_COLUMNS,
     DELIVERED_COLUMNS,
     END_COLUMNS,
     PAYLOAD_COLUMN,
@@ -224,6 +225,15 @@ class TrackingStore:
         with contextlib.suppress(FileNotFoundError), self.reading_records(sync_id, run_id, file) as opened:
             return parquet_files.count(opened)
         return 0
+
+    def set_aside_in(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
+        """The rows that the runs after one and up to another recorded as set aside, by rowid and table id."""
+        for run_id in self.runs(sync_id):
+            files = self.record_files(sync_id, run_id) if since < run_id <= upto else []
+            for file in files:
+                if file[0] is BatchType.INVALID:
+                    with self.reading_records(sync_id, run_id, file) as opened:
+                        yield from parquet_files.read(opened, ASIDE_COLUMNS)
 
     def write_facts(self, facts: Facts) -> None:
         """Write this workspace's rows of the organization's fact tables anew; those of others stay."""

@@ -105,6 +105,8 @@ SCHEMA = Schema(
     ),
 )
 
+# the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/records.py
+ASIDE_TOLD_IN = "set_aside_told_in"
 OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
 
 # by what people know a unit: a version of a key by that key

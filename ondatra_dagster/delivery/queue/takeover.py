@@ -19,11 +19,11 @@ from ondatra_dagster.delivery.queue.removals import (
     forget_contents,
     remember_contents,
 )
-from ondatra_dagster.delivery.queue.tables import OWED, Queue, dump_layout
+from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, OWED, Queue, dump_layout
 from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
-NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED)
+NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN)
 CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
 # in the meta: the newest run of which frontier and records tell, until the queue knows all that they say
