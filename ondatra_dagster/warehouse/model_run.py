@@ -147,7 +147,7 @@ def _write(
         keeps_order=model.is_ordered,
     )
     effect = WRITERS[model.kind.name](work)
-    target.end()
+    target.end(is_rewritten=effect.is_of_all_rows)
     state = read_table_state(target.path) or target.state
     return Written(
         changed=effect.changed,
