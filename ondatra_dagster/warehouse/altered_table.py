@@ -60,6 +60,10 @@ class AlteredTable:
         """Be of another kind or key, now that the rows are."""
         self._set(properties)
 
+    def trust_hashes(self) -> None:
+        """Go by the hashes that its rows hold again, now that all of them are of its columns."""
+        self._alter(f"unset tblproperties if exists ({text_literal(STALE_HASHES)})")
+
     def keep(self, name: str, value: str) -> None:
         """Keep a note with the table."""
         self._set({name: value})
@@ -110,8 +114,9 @@ class AlteredTable:
 
 def literals(properties: Mapping[str, str]) -> str:
     """Properties as a statement names them."""
+    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
-    def text(value: str) -> str:
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-    return ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
+def text_literal(value: str) -> str:
+    """A text as a statement says it."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

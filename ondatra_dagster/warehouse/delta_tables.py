@@ -106,10 +106,13 @@ class Target:
         """Whether the hashes that were kept are of the columns as they are now."""
         return STALE_HASHES not in self.state.properties
 
-    def end(self) -> None:
-        """Have the table be what it was made or converted for: its rows are."""
+    def end(self, *, is_rewritten: bool = False) -> None:
+        """Have the table be what it was made or converted for: its rows are, and all of them if rewritten."""
+        table = AlteredTable(self.session, self.path)
         if self.becomes:
-            AlteredTable(self.session, self.path).become(self.becomes)
+            table.become(self.becomes)
+        if is_rewritten and not self.trusts_hashes:  # else each run would reckon them all anew
+            table.trust_hashes()
 
     def read_anew(self) -> DataFrame:
         """All that it has by now, with what this run has written."""

@@ -26,7 +26,8 @@ from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults, inp
 from ondatra_dagster.warehouse.file_inputs import check_files
 from ondatra_dagster.warehouse.inputs import pin_inputs, query_over
 from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
-from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.kinds.one_a_key import refuse_doubled
+from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS, STANDING, WRITERS
 from ondatra_dagster.warehouse.last_value import last_value
 from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.row_checks import RowChecks
@@ -147,7 +148,7 @@ def _write(
         keeps_order=model.is_ordered,
     )
     effect = WRITERS[model.kind.name](work)
-    target.end()
+    target.end(is_rewritten=effect.is_of_all_rows)
     state = read_table_state(target.path) or target.state
     return Written(
         changed=effect.changed,
@@ -250,10 +251,19 @@ def _open(warehouse: Warehouse, model: Model, frame: DataFrame, *, is_full: bool
         warehouse.table_path(model.id),
         visible(frame.schema),
         identity,
-        # a query that fails leaves the table as it was: it has to show itself before columns change
-        before_change=lambda: frame.persist().count(),
+        before_change=lambda: _show_itself(warehouse, model, frame, is_full=is_full),
         converts=is_full,
     )
+
+
+def _show_itself(warehouse: Warehouse, model: Model, frame: DataFrame, *, is_full: bool) -> None:
+    """Raise where the write would fail for its rows, before columns change: the table is left as it was."""
+    frame.persist().count()
+    path = warehouse.table_path(model.id)
+    standing = STANDING.get(model.kind.name)
+    if is_full and standing and read_table_state(path):
+        there = warehouse.session.read.format("delta").load(path)
+        refuse_doubled(frame, standing(there), model.key_columns)
 
 
 def _check_key(model: Model, schema: StructType) -> None:

@@ -121,6 +121,68 @@ def test_a_table_with_many_rows_a_key_becomes_one_with_one(lake: ModelTables) ->
     assert {(1, "a"), (2, "c")} == set(rowids(lake, model))
 
 
+@pytest.mark.parametrize("old", ["table", "append"])
+@pytest.mark.parametrize("new", ["merge", "scd2"])
+def test_of_many_rows_a_key_that_stays_which_the_query_gives(lake: ModelTables, old: str, new: str) -> None:
+    """The API has it just so. Of equal ones the oldest stays; what nobody gives any more goes, all of it."""
+    lake.run(old, values(*DOUBLED, "null, 'y'"))
+    model = a_model(new, values("1, 'b'", "2, 'c'", "4, 'D'", "5, 'new'"))
+    before = numbered_rows(lake, model)
+    lake.write(model, is_full=True)
+    is_current = "is_current" if new == "scd2" else "true"
+    after = numbered_rows(lake, model, where=is_current)
+    assert [(1, "b"), (2, "c"), (4, "D"), (5, "new")] == [row[:2] for row in after]
+    assert [row for row in before if row[:2] == (1, "b")] == after[:1]
+    assert [row for row in before if row[:2] == (2, "c")][:1] == after[1:2]
+    if new == "merge":
+        told = [change[0] for change in lake.told(model, lake.state(model).version - 1)]
+        assert 6 == told.count("delete")  # of 1, 2 and 4 one each, both of 3, and the one without a key
+        oldest = min(row[2] for row in before if row[0] == 4)
+        assert oldest == after[2][2]
+    assert not lake.write(model).changed
+    assert not lake.write(model, is_full=True).changed
+
+
+DOUBLED = ("1, 'a'", "1, 'b'", "2, 'c'", "2, 'c'", "3, 'x'", "3, 'y'", "4, 'p'", "4, 'q'")
+
+
+def numbered_rows(
+    lake: ModelTables, model: Model, *, where: str = "true"
+) -> list[tuple[int | None, str, int]]:
+    rows = lake.rows(model).where(where).select("id", "name", "__ondatra_rowid")
+    return [tuple(row) for row in rows.orderBy("id", "name", "__ondatra_rowid").collect()]
+
+
+@pytest.mark.parametrize("new", ["merge", "scd2"])
+def test_a_key_that_comes_more_than_once_on_both_sides_is_refused(lake: ModelTables, new: str) -> None:
+    """Whichever row stayed would be a guess; and with all of them the table would have several a key."""
+    lake.run("table", values(*DOUBLED, "6, 'z'"))
+    model = a_model(new, values("1, 'b'", "1, 'q'", "3, 'x'", "3, 'y'", "6, 'z'", "6, 'Z'"))
+    before = lake.state(model)
+    said = "keys that the table has more than once come more than once in the query too: 1, 3 of id;"
+    with pytest.raises(WarehouseError, match=f"{said} .*let it give one row a key"):
+        lake.write(model, is_full=True)
+    assert before == lake.state(model)
+    written = lake.run(new, values("1, 'b'", "3, 'x'", "6, 'z'", "6, 'Z'"), is_full=True)
+    assert {"DUPLICATE": 2} == dict(written.invalid)
+    current = lake.rows(model).where("is_current" if new == "scd2" else "true")
+    assert [1, 3, 6] == sorted(row["id"] for row in current.collect())
+
+
+def test_rows_that_somebody_else_has_doubled_are_no_guess_either(lake: ModelTables) -> None:
+    """The table is of its kind all along, so nothing of it is altered before its rows are looked at."""
+    lake.run("merge", FIRST)
+    model = a_model("merge", values("1, 'a'", "1, 'b'", "2, 'b'", "3, 'c'"))
+    lake.warehouse.session.sql(f"insert into delta.`{lake.path(model)}` (id, name) values (1, 'A'), (2, 'B')")
+    before = lake.state(model).log_version
+    with pytest.raises(WarehouseError, match="query too: 1 of id; which row is to stay"):
+        lake.write(model, is_full=True)
+    assert before == lake.state(model).log_version
+    written = lake.run("merge", values("1, 'A'", "2, 'b'", "3, 'c'"), is_full=True)
+    assert (0, 0, 2) == (written.inserted, written.updated, written.deleted)
+    assert {(1, "A"), (2, "b"), (3, "c")} == set(rowids(lake, model))
+
+
 def test_a_conversion_that_was_killed_is_finished(lake: ModelTables) -> None:
     """Between dropping the old column and renaming the new one nothing else is left to tell what it was."""
     lake.run("merge", FIRST)

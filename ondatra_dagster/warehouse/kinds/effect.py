@@ -26,6 +26,11 @@ class Effect:
     def changed(self) -> bool:
         return bool(self.inserted or self.updated or self.deleted)
 
+    @property
+    def is_of_all_rows(self) -> bool:
+        """Whether every row that the table has now came with this write."""
+        return self.changed and self.inserted == self.rows
+
 
 # takes the invalid rows with their reasons, and how many there are of each; called before the table's commit
 SetAside: TypeAlias = Callable[[DataFrame, Mapping[str, int]], None]

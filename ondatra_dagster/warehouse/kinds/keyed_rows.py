@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster.planning.delta_schema import REASON, ROWID
 from ondatra_dagster.warehouse.comparison import column_of, same_rows
 from ondatra_dagster.warehouse.delta_tables import GOES, Target
+from ondatra_dagster.warehouse.kinds.one_a_key import lacks_key
 
 NULL, DUPLICATE = "NULL", "DUPLICATE"
-NUMBER = "__ondatra_number"
 GIVEN = "__ondatra_given"
 
 
@@ -47,14 +47,6 @@ class KeyedRows:
 
     def release(self) -> None:
         self._found.unpersist()
-
-
-def one_a_key(rows: DataFrame, target: Target) -> tuple[DataFrame, DataFrame]:
-    """The oldest row of each key, and all others: a table of another kind may have had several, or nulls."""
-    of_key = Window.partitionBy(*map(column_of, target.key_columns)).orderBy(ROWID)
-    numbered = rows.withColumn(NUMBER, F.row_number().over(of_key))
-    is_first = (F.col(NUMBER) == 1) & ~_lacks_key(target)
-    return numbered.where(is_first).drop(NUMBER), numbered.where(~is_first).drop(NUMBER)
 
 
 def compare(
@@ -104,16 +96,12 @@ def _differing(reasoned: DataFrame, old: DataFrame, target: Target, join: str) -
     joined = given.alias("s").join(old.alias("t"), is_same_key, join)
     is_given = column_of(GIVEN).isNotNull()
     differs = column_of(ROWID, "t").isNull() | ~same_rows(target.fields, "s", "t")
-    goes = ~is_given & ~_lacks_key(target, "t")
+    goes = ~is_given & ~lacks_key(target.key_columns, "t")
     found = joined.where(goes | (is_given & (column_of(REASON).isNotNull() | differs)))
     return found.select("s.*", f"t.{ROWID}", (~is_given).alias(GOES)).drop(GIVEN)
-
-
-def _lacks_key(target: Target, table: str | None = None) -> Column:
-    return reduce(Column.__or__, [column_of(name, table).isNull() for name in target.key_columns])
 
 
 def _reason(target: Target) -> Column:
     """Why a row can't be written: a null in its key, or its key comes more than once."""
     times = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
-    return F.when(_lacks_key(target), F.lit(NULL)).when(times > 1, F.lit(DUPLICATE))
+    return F.when(lacks_key(target.key_columns), F.lit(NULL)).when(times > 1, F.lit(DUPLICATE))

@@ -6,7 +6,8 @@ But by a full refresh: it takes away the keys that the query no longer gives.
 from ondatra_dagster.planning.delta_schema import ROWID
 from ondatra_dagster.warehouse.delta_tables import GOES
 from ondatra_dagster.warehouse.kinds.effect import Effect, Work, rows_before
-from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare, one_a_key
+from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare
+from ondatra_dagster.warehouse.kinds.one_a_key import one_a_key
 
 
 def write(work: Work) -> Effect:
@@ -32,5 +33,5 @@ def _differences(work: Work) -> KeyedRows:
 
 def _all_differences(work: Work) -> KeyedRows:
     """The same, and what goes."""
-    first, others = one_a_key(work.target.rows, work.target)
-    return compare(work.rows, first, work.target, finds_gone=True, surplus=others)
+    with one_a_key(work.target.rows, work.rows, work.target) as (standing, others):
+        return compare(work.rows, standing, work.target, finds_gone=True, surplus=others)

@@ -12,7 +12,8 @@ from ondatra_dagster.planning.delta_schema import ROWID
 from ondatra_dagster.warehouse.comparison import column_of
 from ondatra_dagster.warehouse.delta_tables import GOES, Target
 from ondatra_dagster.warehouse.kinds.effect import Effect, Work, rows_before
-from ondatra_dagster.warehouse.kinds.keyed_rows import compare, one_a_key
+from ondatra_dagster.warehouse.kinds.keyed_rows import KeyedRows, compare
+from ondatra_dagster.warehouse.kinds.one_a_key import one_a_key
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "is_current"
 
@@ -20,12 +21,7 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 def write(work: Work) -> Effect:
     """Close of every version that isn't given any more, insert of every new one, in one commit at most."""
     target = work.target
-    current = target.rows.where(IS_CURRENT)
-    surplus = None
-    if work.is_full:
-        current, surplus = one_a_key(current, target)
-    old = None if target.is_empty else current
-    found = compare(work.rows, old, target, finds_gone=True, surplus=surplus)
+    found = _all_differences(work) if work.is_full else _differences(work)
     try:
         snapshot = target.next_version
         work.before_commit(lambda: _after(found.to_write, target, snapshot))
@@ -41,6 +37,22 @@ def write(work: Work) -> Effect:
         return Effect(inserted=opened, updated=closed, rows=told.rows or 0)
     finally:
         found.release()
+
+
+def _differences(work: Work) -> KeyedRows:
+    old = None if work.target.is_empty else current(work.target.rows)
+    return compare(work.rows, old, work.target, finds_gone=True)
+
+
+def _all_differences(work: Work) -> KeyedRows:
+    """The same, where a key may have several rows that are current."""
+    with one_a_key(current(work.target.rows), work.rows, work.target) as (standing, others):
+        return compare(work.rows, standing, work.target, finds_gone=True, surplus=others)
+
+
+def current(rows: DataFrame) -> DataFrame:
+    """The rows that are the current versions: all of a table that has none yet."""
+    return rows.where(IS_CURRENT) if IS_CURRENT in rows.columns else rows
 
 
 def _opened(found: DataFrame, snapshot: int) -> DataFrame:

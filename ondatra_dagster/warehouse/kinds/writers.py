@@ -1,6 +1,8 @@
 """Which module writes which kind; a test holds the names equal to those of project/kinds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame
 
 from ondatra_dagster.planning.delta_schema import CONTENT_HASH, PARTITION
 from ondatra_dagster.warehouse.kinds import append, events, merge, partition, scd2, table, tracked
@@ -15,6 +17,8 @@ WRITERS: dict[str, Writer] = {
     "partition": partition.write,
     "events": events.write,
 }
+# the rows of a table that stand for a key, of kinds that have one a key
+STANDING: dict[str, Callable[[DataFrame], DataFrame]] = {"merge": lambda rows: rows, "scd2": scd2.current}
 # the columns that a kind's table has beside the query's
 OWN_COLUMNS: dict[str, Mapping[str, str]] = {
     "tracked": {CONTENT_HASH: "string"},

@@ -377,6 +377,20 @@ def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal
     assert "sync.crm: the API is down" in shown
 
 
+def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
+    shop: Shop, ondatra: Terminal
+) -> None:
+    """An alert quotes it, and stands there each morning until it is over."""
+    ondatra.run(shop)
+    AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
+        [Reading(subject="sync.crm", rule="failed", sentence="it says \x1b[2J\x1b]0;title\x07no\x9b31m\rOK")],
+        lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
+    )
+    said = ondatra("status")
+    assert "sync.crm: it says ·[2J·]0;title·no·31m·OK" in said.out
+    assert [] == [letter for letter in said.out + said.err if not letter.isprintable() and letter != "\n"]
+
+
 def test_status_speaks_to_prometheus(shop: Shop, ondatra: Terminal) -> None:
     """For a node exporter's textfile; the client of Prometheus reads it."""
     ondatra.run(shop)
