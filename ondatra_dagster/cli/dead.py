@@ -3,7 +3,7 @@
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import put_letters
+from ondatra_dagster.cli.letters import most_rows, put_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.sync.dead_letters import dead_letters
 
@@ -13,8 +13,9 @@ from ondatra_dagster.sync.dead_letters import dead_letters
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts."""
-    dead = dead_letters(open_workspace().sync(sync))
-    put_letters(dead, as_json=as_json)
+    chosen = open_workspace().sync(sync)
+    dead = dead_letters(chosen, most_rows=most_rows(as_json=as_json))
+    put_letters(dead, chosen, as_json=as_json)
     if not dead:
         say("there are no dead letters")
     elif not as_json:

@@ -6,10 +6,19 @@ import click
 
 from ondatra_dagster.cli.output import as_cell, harmless, put_json
 from ondatra_dagster.delivery.queue.letters import DeadLetter
+from ondatra_dagster.sync.dead_letters import name_of
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count, moment
 
+SHOWN = 10  # rows of a letter that people look at: a whole table may be one
 
-def put_letters(letters: Iterable[DeadLetter], *, as_json: bool) -> None:
+
+def most_rows(*, as_json: bool) -> int | None:
+    """How many rows of each letter are asked for: programs get all of them."""
+    return None if as_json else SHOWN
+
+
+def put_letters(letters: Iterable[DeadLetter], sync: Sync, *, as_json: bool) -> None:
     """Each with its key, error, attempts, and the rows that would go out."""
     for letter in letters:
         if as_json:
@@ -20,15 +29,23 @@ def put_letters(letters: Iterable[DeadLetter], *, as_json: bool) -> None:
                     "error": letter.error,
                     "attempts": letter.attempts,
                     "died_at": letter.died_at.isoformat(),
+                    "rows": letter.rows,
                     "sends": [{"change_type": str(change), "row": row} for change, row in letter.sends],
                 }
             )
         else:
-            _put_text(letter)
+            _put_text(letter, sync)
 
 
-def _put_text(letter: DeadLetter) -> None:
+def _put_text(letter: DeadLetter, sync: Sync) -> None:
     tried = "refused at once" if not letter.attempts else f"after {count(letter.attempts, 'attempt')}"
-    click.echo(f"{as_cell(letter.key)}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
+    key = as_cell(name_of(letter, sync))
+    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
     for change, row in letter.sends:
         click.echo(f"    {change}  {as_cell(row)}")
+    if letter.rows > len(letter.sends):
+        left = count(letter.rows - len(letter.sends), "row")
+        click.echo(f"    … and {left} more, {letter.rows} in all; --json has them")
+    elif not letter.rows:
+        told = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        click.echo(f"    {told}")

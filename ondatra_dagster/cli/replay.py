@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import put_letters
+from ondatra_dagster.cli.letters import most_rows, put_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
@@ -36,8 +36,9 @@ def command(
     chosen = workspace.sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
-        letters = dead_letters(chosen, limit=limit, since=died_since)
-        put_letters(letters, as_json=as_json)
+        rows = most_rows(as_json=as_json)
+        letters = dead_letters(chosen, limit=limit, since=died_since, most_rows=rows)
+        put_letters(letters, chosen, as_json=as_json)
         if not letters:
             say("there are no such dead letters" if since else "there are no dead letters")
         return 0

@@ -150,7 +150,7 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
     past = workspace.history.runs(sync.id, limit=1)
     if not past:
         return _nothing(sync, "the sync has never run")
-    samples = [_sample(letter) for letter in dead_letters(sync, limit=SAMPLES)]
+    samples = [_sample(letter) for letter in dead_letters(sync, limit=SAMPLES, most_rows=0)]
     waiting, removed = _waiting(workspace, sync)
     return summary_of(
         past[0],
@@ -177,8 +177,7 @@ def _waiting(workspace: Workspace, sync: Sync) -> tuple[list[Waiting], Removals 
 
 
 def _sample(letter: DeadLetter) -> Sample:
-    change_type = letter.sends[-1][0].value if letter.sends else ""
-    return Sample(letter.key, change_type, letter.error)
+    return Sample(letter.key, letter.change_type or "", letter.error)
 
 
 def _nothing(sync: Sync, message: str) -> RunSummary:

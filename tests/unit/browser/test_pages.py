@@ -6,7 +6,7 @@ import pytest
 from support.killed_push import killed_push
 from support.pages import Reader
 from support.ran_shop import DAGSTER_RUN, HOSTILE, HOSTILE_KEY, run
-from support.shop import Shop, write_contacts
+from support.shop import WHOLE, Shop, write_contacts
 
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.store.lock import FileLock
@@ -133,6 +133,20 @@ def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
     """Else one wonders why everything waits."""
     shop = Shop.at(tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'})
     assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
+
+
+@pytest.mark.parametrize("rows", [0, 1234])
+def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(
+    tmp_path: Path, api: DemoApi, rows: int
+) -> None:
+    """It is one letter, and may have a million."""
+    shop = Shop.at(tmp_path / "shop", url=api.url, files=WHOLE)
+    write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(rows)})
+    run(shop)
+    told = Reader(ProjectReader(shop.root))(f"{SYNC}/queue")
+    assert "(the whole table)" in told.text
+    assert min(rows, 10) == len(told.all("details"))
+    assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in told.text
 
 
 def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
