@@ -35,7 +35,7 @@ from ondatra_dagster.browser.told import (
     time_of,
     until,
 )
-from ondatra_dagster.browser.ways import crumbs, ways
+from ondatra_dagster.browser.ways import counted_link, crumbs, ways
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
@@ -193,9 +193,9 @@ def _row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content
     yield versions(run)
     yield time_taken(run, now)
     is_counted = result != "dry" and bool(run.counts)
-    for cell in SERIES:
-        yield number(grid.count(cell)) if is_counted else NOTHING
     has_records = run.run_id in kept and result != "dry"
+    for cell in SERIES:
+        yield counted_link(run, cell, grid.count(cell), has_records=has_records) if is_counted else NOTHING
     yield element("a", "view", href=links.records(run.sync_id, run=run.run_id)) if has_records else NOTHING
 
 

@@ -1,5 +1,6 @@
 """What the pages show of a project that has run, not always well."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_sync_shows_its_runs_the_newest_first(look: Reader, runs: list[str]) -
     assert "◌ dry 1 to create" in told.text
     assert "push__sync__crm__sensor" in told.text
     assert [f"{SYNC}/records?run={each}" for each in runs[1:]] == [
-        link for link in told.links if "records?run" in link
+        link for link in told.links if "records?run" in link and "&" not in link
     ]
 
 
@@ -75,6 +76,46 @@ def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> N
     assert f"{SYNC}/records?run={runs[-1]}" in first.links
     newest = look(f"{SYNC}/runs/{runs[1]}")
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}" in newest.links
+
+
+def test_each_count_leads_to_just_those_records(look: Reader, runs: list[str]) -> None:
+    """Who sees a number wants to see what is behind it, and neither more nor less."""
+    followed = set()
+    for page in (SYNC, *(f"{SYNC}/runs/{each}" for each in runs)):
+        for text, link in look(page).linked:
+            if "status=" not in link:
+                continue
+            told = look(link)
+            (counted,) = re.findall(r" Records ([0-9,]+) Of run ", told.text)
+            assert (text, text) == (counted, str(len(told.all("details"))))
+            followed.add(link.partition("status=")[2])
+    of_all = {"succeeded", "rejected", "invalid"}
+    assert of_all | {f"{status}&change=insert" for status in of_all} == followed
+
+
+def test_a_change_is_asked_for_and_let_go_of(look: Reader, runs: list[str]) -> None:
+    """It stays while one turns pages, searches and downloads."""
+    asked = f"{SYNC}/records?run={runs[-1]}&status=succeeded&change=insert"
+    told = look(asked)
+    assert "Only inserts show all changes" in told.text
+    assert f"{SYNC}/records?run={runs[-1]}&status=succeeded" in told.links
+    assert f"{SYNC}/records?run={runs[-1]}&status=rejected&change=insert" in told.links
+    assert {"type": "hidden", "name": "change", "value": "insert"} in told.all("input")
+    assert f"{SYNC}/records.csv?run={runs[-1]}&status=succeeded&change=insert" in told.links
+    assert "No record is like that." in look(asked.replace("insert", "delete")).text
+    odd = look(asked.replace("insert", "inserts"))
+    assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
+
+
+def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoApi) -> None:
+    """The retention has removed them."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run(shop).summary.run_id or ""
+    shop.workspace.tracking.remove_run("sync.crm", run_id)
+    look = Reader(ProjectReader(shop.root))
+    for page in (SYNC, f"{SYNC}/runs/{run_id}"):
+        assert [] == [link for link in look(page).links if "status=" in link]
 
 
 def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
