@@ -49,6 +49,14 @@ def time_of(value: datetime | None) -> Content:
     return element("time", moment(value), datetime=whole, title=whole)
 
 
+def time_of_day(value: datetime, *, with_day: bool) -> Content:
+    """The same in little room: the hour, and the day on a line above it where it isn't known."""
+    day, _, hour = moment(value).partition(" ")
+    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    told = (element("b", day) if with_day else None, " ", hour)
+    return element("time", told, datetime=whole, title=whole)
+
+
 def ago(value: datetime | None, now: datetime) -> Content:
     """How long ago, with the time itself where one points at it."""
     if value is None:

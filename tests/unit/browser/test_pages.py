@@ -1,6 +1,8 @@
 """What the pages show of a project that has run, not always well."""
 
+import dataclasses
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.wording import moment
 
 SYNC = "/syncs/sync.crm"
 
@@ -64,6 +67,30 @@ def test_a_chart_is_told_in_words_too(look: Reader) -> None:
     (chart,) = look(SYNC).all("svg")
     assert "Rows of the last 3 runs: " in chart["aria-label"]
     assert "1 rejected" in chart["aria-label"]
+
+
+def test_each_of_a_few_bars_has_its_time_below(look: Reader, ran: Shop) -> None:
+    """Else one has to count bars to know which run it was; the day is told once."""
+    told, day = [], ""
+    for past in reversed(ran.workspace.history.runs("sync.crm")):
+        today, hour = moment(past.started_at).split(" ")
+        told += [hour] if today == day else [today, hour]
+        day = today
+    assert f" {' '.join(told)} " in look(SYNC).text
+
+
+def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api: DemoApi) -> None:
+    """All would stand over each other."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    (past,) = shop.workspace.history.runs("sync.crm")
+    for place in range(12):
+        later = past.started_at + timedelta(days=place + 1)
+        shop.workspace.history.finish(dataclasses.replace(past, run_id=f"r{place}", started_at=later))
+    told = Reader(ProjectReader(shop.root))(SYNC)
+    assert {"class": "span"} in told.all("div")
+    assert f" {moment(past.started_at)} {moment(past.started_at + timedelta(days=12))} " in told.text
 
 
 def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> None:
