@@ -1,24 +1,34 @@
 """How dead letters are shown: what a replay would send, and why it is dead."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import click
 
-from ondatra_dagster.cli.output import as_cell, harmless, put_json
+from ondatra_dagster.cli.output import as_cell, harmless, put_json, say
 from ondatra_dagster.delivery.queue.letters import DeadLetter
-from ondatra_dagster.sync.dead_letters import name_of
+from ondatra_dagster.sync.dead_letters import dead_letters, name_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count, moment
 
 SHOWN = 10  # rows of a letter that people look at: a whole table may be one
+LETTERS = 50  # of these that people look at: after one bad day there may be a million
 
 
-def most_rows(*, as_json: bool) -> int | None:
-    """How many rows of each letter are asked for: programs get all of them."""
-    return None if as_json else SHOWN
+def show_letters(
+    sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None
+) -> bool:
+    """Show the dead letters of a sync, to people the oldest of them; whether there are any."""
+    most = limit if as_json else limit or LETTERS
+    one_more = None if most is None else most + 1  # which tells whether there are more
+    found = dead_letters(sync, limit=one_more, since=since, most_rows=None if as_json else SHOWN)
+    _put_letters(found[:most], sync, as_json=as_json)
+    if limit is None and most is not None and len(found) > most:
+        say(f"(the oldest {most}; --limit shows more, --json all)")
+    return bool(found)
 
 
-def put_letters(letters: Iterable[DeadLetter], sync: Sync, *, as_json: bool) -> None:
+def _put_letters(letters: Iterable[DeadLetter], sync: Sync, *, as_json: bool) -> None:
     """Each with its key, error, attempts, and the rows that would go out."""
     for letter in letters:
         if as_json:

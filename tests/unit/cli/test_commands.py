@@ -256,6 +256,21 @@ def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: Shop, onda
         assert (1234, 1234) == (letter["rows"], len(letter["sends"]))  # type: ignore[arg-type]
 
 
+def test_of_many_dead_letters_people_see_the_oldest(shop: Shop, ondatra: Terminal) -> None:
+    """After a bad day there may be a million; programs get all."""
+    write_contacts(shop.root, **{f"a{number}": "nonsense" for number in range(60)})
+    ondatra.run(shop)
+    for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
+        said = ondatra(*words)
+        assert 50 == said.out.count("refused at once")
+        assert "(the oldest 50; --limit shows more, --json all)" in said.err
+        assert 60 == len(ondatra(*words, "--json").objects)
+        for most in (3, 60):
+            said = ondatra(*words, "--limit", str(most))
+            assert (most, False) == (said.out.count("refused at once"), "the oldest" in said.err)
+            assert most == len(ondatra(*words, "--limit", str(most), "--json").objects)
+
+
 def test_of_an_empty_table_that_is_dead_a_replay_sends_that(shop: Shop, ondatra: Terminal) -> None:
     """It has no rows, and is no nothing: what the API has would go."""
     lay_down(shop.root, url="", files=WHOLE)
