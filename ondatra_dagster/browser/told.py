@@ -9,6 +9,7 @@ from ondatra_dagster.wording import duration, moment
 
 LONGEST_MESSAGE = 2_000  # characters of what an API said; the whole is in the download
 NOTHING = "-"
+UNREAD = "can't be read"
 
 # a state is told by its word and by a sign, so that colour is never all that tells
 TONES: Mapping[str, tuple[str, str]] = {
@@ -27,6 +28,7 @@ TONES: Mapping[str, tuple[str, str]] = {
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),
     "never ran": ("calm", "◌"),
+    UNREAD: ("bad", "✕"),
 }
 
 

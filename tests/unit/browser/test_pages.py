@@ -203,6 +203,21 @@ def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
     assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
 
 
+def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: DemoApi) -> None:
+    """A queue that is broken, or that a newer ondatra has written, is one of many."""
+    erp = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
+    shop = Shop.at(tmp_path / "shop", url=api.url, files={"models/sync/erp.sql": erp})
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    queue = shop.workspace.sync("sync.erp").queue
+    queue.write_bytes(b"no database" * 1000)
+    told = Reader(ProjectReader(shop.root))("/")
+    assert (200, True) == (told.status, "✓ ok" in told.text)
+    assert "sync.erp Demo · Contact ✕ can't be read" in told.text
+    assert f"{queue} can't be read (file is not a database)" in told.text
+    assert "2 syncs · 1 to look at · nothing waits" in told.text
+
+
 @pytest.mark.parametrize("rows", [0, 1234])
 def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(
     tmp_path: Path, api: DemoApi, rows: int
