@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.sync.summary import Operation, change_type_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Search, Stage
 from ondatra_dagster.tracking.record import INVALID
@@ -48,6 +50,16 @@ class Asked:
         return status if status in INVALID else self.stage
 
     @property
+    def change(self) -> Operation | None:
+        """What the records are to the destination that are asked for."""
+        text = self.text("change")
+        if text is None or text in set(Operation):
+            return Operation(text) if text else None
+        raise SelectionError(
+            f"there is no change {text!r}; {correction(text, [*map(str, Operation)], plural='changes')}"
+        )
+
+    @property
     def reason(self) -> str | None:
         """An empty one asks for records of which nothing was said."""
         return self.query.get("reason")
@@ -80,6 +92,7 @@ class Asked:
             run_id=self.run,
             stage=self.stage,
             status=self.status if self.status in INVALID else None,
+            change_type=change_type_of(self.change) if self.change else None,
             prefix=self.prefix,
             message=self.reason,
             limit=limit,

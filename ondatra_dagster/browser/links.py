@@ -21,11 +21,12 @@ def records(
     *,
     run: str | None = None,
     status: str | None = None,
+    change: str | None = None,
     search: str = "",
     reason: str | None = None,
     page: int = 1,
 ) -> str:
-    asked = {"run": run, "status": status, "search": search or None, "reason": reason}
+    asked = {"run": run, "status": status, "change": change, "search": search or None, "reason": reason}
     return _asked(f"{sync_path(sync_id)}/records", **asked, page=page if page > 1 else None)
 
 
@@ -35,13 +36,14 @@ def downloads(
     *,
     run: str | None,
     status: str | None,
+    change: str | None,
     search: str,
     reason: str | None,
     limit: int | None,
 ) -> str:
     """The records as a file; `ending` has its dot."""
-    asked = {"run": run, "status": status, "search": search or None, "reason": reason, "limit": limit}
-    return _asked(f"{sync_path(sync_id)}/records{ending}", **asked)
+    asked = {"run": run, "status": status, "change": change, "search": search or None, "reason": reason}
+    return _asked(f"{sync_path(sync_id)}/records{ending}", **asked, limit=limit)
 
 
 def reasons(sync_id: str, *, run: str | None = None, status: str | None = None) -> str:

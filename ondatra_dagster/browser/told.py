@@ -9,6 +9,7 @@ from ondatra_dagster.wording import duration, moment
 
 LONGEST_MESSAGE = 2_000  # characters of what an API said; the whole is in the download
 NOTHING = "-"
+UNREAD = "can't be read"
 
 # a state is told by its word and by a sign, so that colour is never all that tells
 TONES: Mapping[str, tuple[str, str]] = {
@@ -27,6 +28,7 @@ TONES: Mapping[str, tuple[str, str]] = {
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),
     "never ran": ("calm", "◌"),
+    UNREAD: ("bad", "✕"),
 }
 
 
@@ -47,6 +49,14 @@ def time_of(value: datetime | None) -> Content:
         return NOTHING
     whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return element("time", moment(value), datetime=whole, title=whole)
+
+
+def time_of_day(value: datetime, *, with_day: bool) -> Content:
+    """The same in little room: the hour, and the day on a line above it where it isn't known."""
+    day, _, hour = moment(value).partition(" ")
+    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    told = (element("b", day) if with_day else None, " ", hour)
+    return element("time", told, datetime=whole, title=whole)
 
 
 def ago(value: datetime | None, now: datetime) -> Content:

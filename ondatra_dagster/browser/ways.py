@@ -1,9 +1,16 @@
 """From a sync's pages to each other: the steps that led to one, and what is told of the same rows."""
 
 from ondatra_dagster.browser import links
-from ondatra_dagster.browser.elements import Html, element
+from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Crumb
+from ondatra_dagster.browser.told import number
+from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.found import Stage
+from ondatra_dagster.tracking.history import PastRun
+
+# what of a run's counts is counted in records; the others are of what was to be done, or is to be done again
+RECORDED = {Cell.SUCCEEDED: Stage.SUCCEEDED, Cell.REJECTED: Stage.REJECTED, Cell.INVALID: Stage.INVALID}
 
 
 def crumbs(sync: Sync, *here: Crumb, run: str | None = None) -> list[Crumb]:
@@ -23,3 +30,15 @@ def ways(sync: Sync, *, run: str | None = None) -> Html:
         "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",
         aria_label="Of this sync",
     )  # fmt: skip
+
+
+def counted_link(
+    run: PastRun, cell: Cell, count: int, operation: Operation | None = None, *, has_records: bool
+) -> Content:
+    """A count of a run's grid, which leads to as many records where they are kept."""
+    stage = RECORDED.get(cell)
+    if not (stage and count and has_records):
+        return number(count)
+    return element(
+        "a", number(count), href=links.records(run.sync_id, run=run.run_id, status=stage, change=operation)
+    )

@@ -1,6 +1,7 @@
 """How dead letters are shown: what a replay would send, and why it is dead."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import datetime
 
 import click
 
@@ -8,17 +9,35 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.output import as_cell, harmless, put_json, say, terminal_width
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.letters import DeadLetter
+from ondatra_dagster.sync.dead_letters import dead_letters, name_of
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count, moment
 
+SHOWN = 10  # rows of a letter that people look at: a whole table may be one
+LETTERS = 50  # of these that people look at: after one bad day there may be a million
 
-def put_letters(letters: Iterable[DeadLetter], *, as_json: bool) -> None:
+
+def show_letters(
+    sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None
+) -> bool:
+    """Show the dead letters of a sync, to people the oldest of them; whether there are any."""
+    most = limit if as_json else limit or LETTERS
+    one_more = None if most is None else most + 1  # which tells whether there are more
+    found = dead_letters(sync, limit=one_more, since=since, most_rows=None if as_json else SHOWN)
+    _put_letters(found[:most], sync, as_json=as_json)
+    if limit is None and most is not None and len(found) > most:
+        say(f"(the oldest {most}; --limit shows more, --json all)")
+    return bool(found)
+
+
+def _put_letters(letters: Sequence[DeadLetter], sync: Sync, *, as_json: bool) -> None:
     """Each with its key, error, attempts, and the rows that would go out, as far as a terminal has room."""
     if as_json:
         for letter in letters:
             put_json(_object(letter))
         return
     width = terminal_width()
-    cut = sum(_put_text(letter, width) for letter in letters)
+    cut = sum(_put_text(letter, sync, width) for letter in letters)
     if cut:
         say("(rows are cut off where the terminal ends; --json shows them whole)")
 
@@ -30,16 +49,24 @@ def _object(letter: DeadLetter) -> dict[str, Json]:
         "error": letter.error,
         "attempts": letter.attempts,
         "died_at": letter.died_at.isoformat(),
+        "rows": letter.rows,
         "sends": [{"change_type": str(change), "row": row} for change, row in letter.sends],
     }
 
 
-def _put_text(letter: DeadLetter, width: int | None) -> bool:
+def _put_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
     """Whether something of its rows was cut off."""
     tried = "refused at once" if not letter.attempts else f"after {count(letter.attempts, 'attempt')}"
-    click.echo(f"{as_cell(letter.key)}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
+    key = as_cell(name_of(letter, sync))
+    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
     lines = [f"    {change}  {as_cell(row)}" for change, row in letter.sends]
     shown = lines if width is None else [shorter(line, width) for line in lines]
     for line in shown:
         click.echo(line)
+    if letter.rows > len(letter.sends):
+        left = count(letter.rows - len(letter.sends), "row")
+        click.echo(f"    … and {left} more, {letter.rows} in all; --json has them")
+    elif not letter.rows:
+        told = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        click.echo(f"    {told}")
     return shown != lines

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import put_letters
+from ondatra_dagster.cli.letters import show_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
-from ondatra_dagster.sync.dead_letters import dead_letters
 from ondatra_dagster.sync.form_check import refuse_another_form
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
@@ -36,9 +35,7 @@ def command(
     chosen = workspace.sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
-        letters = dead_letters(chosen, limit=limit, since=died_since)
-        put_letters(letters, as_json=as_json)
-        if not letters:
+        if not show_letters(chosen, as_json=as_json, limit=limit, since=died_since):
             say("there are no such dead letters" if since else "there are no dead letters")
         return 0
     revived, hastened = _revive(chosen, limit, died_since)

@@ -88,8 +88,12 @@ def arrived(standing: Standing, shape: Shape) -> Standing:
 
 def weight(standing: Standing, shape: Shape, layouts: Mapping[int, Layout]) -> int:
     """How many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
-    rows = len(to_send(standing, shape, layouts))
-    return max(rows, 1) if shape is Shape.MIRROR else rows
+    return weight_of(to_send(standing, shape, layouts), shape)
+
+
+def weight_of(sent: Sequence[SentRow], shape: Shape) -> int:
+    """The same, where it is known what is to be sent."""
+    return max(len(sent), 1) if shape is Shape.MIRROR else len(sent)
 
 
 def _is_there(standing: Standing, layouts: Mapping[int, Layout]) -> bool:

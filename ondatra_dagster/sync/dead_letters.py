@@ -11,14 +11,25 @@ from ondatra_dagster.sync.sync import Sync
 
 
 def dead_letters(
-    sync: Sync, *, limit: int | None = None, since: datetime | None = None, offset: int = 0
+    sync: Sync,
+    *,
+    limit: int | None = None,
+    since: datetime | None = None,
+    offset: int = 0,
+    most_rows: int | None = None,
 ) -> list[DeadLetter]:
-    """All that died since then, oldest first; after the first `offset` of them, at most `limit`."""
+    """All that died since then, oldest first; after the first `offset` of them, at most `limit`.
+
+    Each has at most `most_rows` of what it would send.
+    """
     with looking_at(sync.queue) as store:
         shape = read_shape(store) if store else None
         if store is None or shape is None:
             return []
-        return list(letters.dead_letters(store, shape, limit=limit, since=since, offset=offset))
+        found = letters.dead_letters(
+            store, shape, limit=limit, since=since, offset=offset, most_rows=most_rows
+        )
+        return list(found)
 
 
 def why_dead(sync: Sync, *, limit: int) -> tuple[Reason, ...]:
@@ -26,3 +37,8 @@ def why_dead(sync: Sync, *, limit: int) -> tuple[Reason, ...]:
     with looking_at(sync.queue) as store:
         shape = read_shape(store) if store else None
         return dead_reasons(store, shape, limit=limit) if store and shape else ()
+
+
+def name_of(letter: DeadLetter, sync: Sync) -> str:
+    """What it is called among people; the one unit of a table that goes out whole has no key."""
+    return "(the whole table)" if not letter.key and sync.is_whole_table else letter.key

@@ -6,6 +6,7 @@ first, then the files. Of a run that was going on at that moment only those file
 chosen by then, and runs that began after it don't count.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.queue.form import FORM
+from ondatra_dagster.delivery.queue.settled import SettledRow
 from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.delivery.queue.tables import READ_META, read_layouts
 from ondatra_dagster.delivery.queue.unpublished import ended_beside, files_begun
@@ -29,7 +31,7 @@ from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.found import FoundRecord, Search
 from ondatra_dagster.tracking.parts import Aside, Part, parts_of, window
 from ondatra_dagster.tracking.record import Operation
-from ondatra_dagster.tracking.record_search import RunRecords, search_runs
+from ondatra_dagster.tracking.record_search import RunRecords, count_runs, search_runs
 from ondatra_dagster.tracking.store import TrackingStore
 
 NEWEST = 5  # runs that are named to whom asks for one that isn't there
@@ -40,6 +42,21 @@ def find_records(sync: Sync, tracking: TrackingStore, search: Search) -> Iterato
 
     What hasn't ended is told with the newest run: an older one has nothing to do with it any more.
     """
+    unsettled, files = _look(sync, tracking, search)
+    parts = itertools.chain(unsettled, search_runs(tracking, sync.id, search, files))
+    return window(parts, offset=search.offset, limit=search.limit)
+
+
+def count_records(sync: Sync, tracking: TrackingStore, search: Search) -> int:
+    """How many records the search finds, were it without a limit."""
+    unlimited = dataclasses.replace(search, limit=None, offset=0)
+    unsettled, files = _look(sync, tracking, unlimited)
+    waiting: int = sum(part.num_rows for part in unsettled)
+    return waiting + count_runs(tracking, sync.id, unlimited, files)
+
+
+def _look(sync: Sync, tracking: TrackingStore, search: Search) -> tuple[Iterable[Part], Sequence[RunRecords]]:
+    """What the search finds in the queue of what hasn't ended, and where the records are of what has."""
     runs = set(tracking.runs(sync.id))  # those that a lost or an older queue doesn't know
     with looking_at(sync.queue) as store:
         if store is None:
@@ -53,10 +70,7 @@ def find_records(sync: Sync, tracking: TrackingStore, search: Search) -> Iterato
     chosen = [run for run in known if search.run_id in (None, run)] if search.asks_for_ended else []
     files = [queue.going_on.get(run) or RunRecords(run_id=run) for run in chosen]
     is_newest = search.run_id in (None, *known[:1])
-    parts = itertools.chain(
-        queue.unsettled if is_newest else (), search_runs(tracking, sync.id, search, files)
-    )
-    return window(parts, offset=search.offset, limit=search.limit)
+    return queue.unsettled if is_newest else (), files
 
 
 def _refuse_unknown(sync: Sync, run_id: str | None, known: Sequence[str]) -> None:
@@ -114,13 +128,16 @@ class _QueueSearch:
         numbers = [number for each, number in files if each is kind]
         settled = ended_beside(self._store, run_id, kind, numbers)
         records = records_of(
-            (each for each in settled if self._search.takes(each[2].key, each[2].status, each[2].message)),
+            (each for each in settled if self._takes(each[2])),
             layouts=self._layouts,
             operation=self._operation(is_delete=kind is BatchType.DELETED),
             table_id=self._table_id,
         )
         for record in records:
             yield FoundRecord(*record[:7], self._sync.id, run_id, *record[7:])
+
+    def _takes(self, row: SettledRow) -> bool:
+        return self._search.takes(row.key, row.status, row.change_type, row.message)
 
     def _unsettled(self) -> Iterator[FoundRecord]:
         text = self._meta(FORM)
@@ -132,7 +149,7 @@ class _QueueSearch:
             is_whole_table=form.is_whole_table,
         )
         for row in queue.unsettled(stage=self._search.stage, prefix=self._search.prefix):
-            if self._search.takes(row.key, row.stage, row.message):
+            if self._search.takes(row.key, row.stage, row.change_type, row.message):
                 yield self._found(row)
 
     def _found(self, unsettled: UnsettledRow) -> FoundRecord:

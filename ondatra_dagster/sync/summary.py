@@ -36,6 +36,11 @@ OPERATIONS = {
 }
 
 
+def change_type_of(operation: Operation) -> ChangeType:
+    """What the records of a column of the grid have."""
+    return next(change_type for change_type, each in OPERATIONS.items() if each is operation)
+
+
 class Cell(enum.StrEnum):
     """A row of the grid."""
 

@@ -90,6 +90,7 @@ class Search:
     stage: Stage | None = None  # None: all of them
     prefix: str = ""  # of the identifier
     status: str | None = None  # just those with this one: of what was set aside, NULL or DUPLICATE
+    change_type: str | None = None  # just those with this one
     message: str | None = None  # just those with this one; an empty one: of which nothing was said
     with_payload: bool = True  # else payloads are empty, which is quicker
     limit: int | None = None
@@ -103,10 +104,11 @@ class Search:
     def asks_for_unsettled(self) -> bool:
         return self.stage is None or not self.stage.has_ended
 
-    def takes(self, identifier: str, status: str, message: str | None) -> bool:
+    def takes(self, identifier: str, status: str, change_type: str, message: str | None) -> bool:
         return (
             identifier.startswith(self.prefix)
             and self.stage in (None, Stage.of(status))
             and self.status in (None, status)
+            and self.change_type in (None, change_type)
             and self.message in (None, message or "")
         )

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.found import Search, Stage
 from ondatra_dagster.tracking.parts import Part, newest_first
-from ondatra_dagster.tracking.row_groups import FoundGroup, found_groups, read_group
+from ondatra_dagster.tracking.row_groups import FoundGroup, count_found, found_groups, read_group
 
 FILES_AT_ONCE = 8
 GROUPS_AT_ONCE = 3  # of one type of a run: they stay in memory until their turn comes
@@ -62,6 +62,12 @@ def search_runs(
         pool.shutdown(cancel_futures=True)
 
 
+def count_runs(files: RecordFiles, sync_id: str, search: Search, runs: Iterable[RunRecords]) -> int:
+    """How many records are found in these runs, whatever the search's limit is."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        return _FileSearch(files, sync_id, search, pool).count(runs)
+
+
 class _FileSearch:
     """The work of one search."""
 
@@ -77,6 +83,18 @@ class _FileSearch:
         for _, of_run in itertools.groupby(looks, key=lambda look: look.run.run_id):
             found = list(of_run)
             yield from newest_first([self._stream(found, batch_type) for batch_type in BatchType])
+
+    def count(self, runs: Iterable[RunRecords]) -> int:
+        chosen = list(runs)
+        beside: int = sum(part.num_rows for run in chosen for parts in run.beside.values() for part in parts)
+        looks = itertools.chain.from_iterable(self._ahead(self._list, chosen, FILES_AT_ONCE))
+        return beside + sum(self._ahead(self._count, looks, FILES_AT_ONCE))
+
+    def _count(self, look: _Look) -> int:
+        if look.file:
+            with contextlib.suppress(FileNotFoundError), self._opened(look.run, look.file) as file:
+                return count_found(file, self._search)
+        return 0
 
     def _list(self, run: RunRecords) -> list[_Look]:
         """The run's files that may have something, the newest of each type first."""

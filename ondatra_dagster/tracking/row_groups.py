@@ -57,6 +57,17 @@ def found_groups(file: BinaryIO, search: Search) -> list[FoundGroup]:
     return found
 
 
+def count_found(file: BinaryIO, search: Search) -> int:
+    """How many records of the file a search is after; its limit is none."""
+    parquet = _opened(file)
+    asked = [_conditions(parquet, number, search) for number in range(parquet.num_row_groups)]
+    return sum(
+        _count(parquet, number, conditions)
+        for number, conditions in enumerate(asked)
+        if conditions is not None
+    )
+
+
 def read_group(file: BinaryIO, group: FoundGroup) -> Part:
     """The records that were found in it, the newest first."""
     return _read(_opened(file, group.metadata), group)
@@ -119,6 +130,8 @@ def _wanted(search: Search) -> Iterator[tuple[str, "_StartsWith | _Is | _IsNothi
         yield "status", _Is(search.stage)
     if search.status is not None:
         yield "status", _Is(search.status)
+    if search.change_type is not None:
+        yield "__ondatra_change_type", _Is(search.change_type)
     if search.message is not None:
         yield "status_message", _Is(search.message) if search.message else _IsNothing()
 

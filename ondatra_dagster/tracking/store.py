@@ -38,6 +38,7 @@ from ondatra_dagster.tracking.record import (
 from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_sent
 
 _PARQUET = ".parquet"
+_METADATA = "metadata.json"
 _BROKEN = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
 
 
@@ -96,7 +97,7 @@ class TrackingStore:
             sync_id=sync_id,
             run_id=run_id,
         )
-        with self._writing(f"{self._run_folder(sync_id, run_id)}/metadata.json") as file:
+        with self._writing(f"{self._run_folder(sync_id, run_id)}/{_METADATA}") as file:
             file.write(text)
 
     def write_frontier(self, frontier: Frontier) -> None:
@@ -131,10 +132,13 @@ class TrackingStore:
         return self._remove(addresses.frontier_file(self._organization, sync_id, run_id))
 
     def remove_run(self, sync_id: str, run_id: str) -> int:
-        """Remove all that the run published; how many bytes that frees."""
+        """Remove all that the run published; how many bytes that frees.
+
+        What says whose run it is goes last: cut off in between, it would count as anybody's.
+        """
         folder = self._run_folder(sync_id, run_id)
-        freed = sum(self._remove(f"{folder}/{name}") for name in self._files.names(folder))
-        return freed + self._remove(folder)
+        names = sorted(self._files.names(folder), key=lambda name: name == _METADATA)
+        return sum(self._remove(f"{folder}/{name}") for name in names) + self._remove(folder)
 
     def sweep(self, *, before: datetime) -> list[int]:
         """Take away what killed processes left half written before then; the bytes of each file."""
@@ -191,7 +195,7 @@ class TrackingStore:
 
     def metadata(self, sync_id: str, run_id: str) -> Mapping[str, Json] | None:
         """What the run's metadata.json says; None when there is none."""
-        name = f"{self._run_folder(sync_id, run_id)}/metadata.json"
+        name = f"{self._run_folder(sync_id, run_id)}/{_METADATA}"
         remedy = "bring it back from a backup, or delete it"
         try:
             with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:

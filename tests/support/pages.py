@@ -24,12 +24,19 @@ class _Reader(html.parser.HTMLParser):
         super().__init__()
         self.texts: list[str] = []
         self.elements: list[tuple[str, dict[str, str]]] = []
+        self.linked: list[tuple[str, str]] = []  # each link's first text, and where it leads
+        self._link: str | None = None
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, {name: value or "" for name, value in attributes}))
+        if tag == "a":
+            self._link = dict(attributes).get("href")
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
+        if self._link is not None:
+            self.linked.append((data, self._link))
+            self._link = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +46,14 @@ class Looked:
     answer: httpx.Response
     text: str
     elements: list[tuple[str, dict[str, str]]]
+    linked: list[tuple[str, str]]
 
     @classmethod
     def at(cls, answer: httpx.Response) -> "Looked":
         reader = _Reader()
         reader.feed(answer.text)
         text = re.sub(r"\s+", " ", "\n".join(reader.texts))
-        return cls(answer, text, reader.elements)
+        return cls(answer, text, reader.elements, reader.linked)
 
     @property
     def status(self) -> int:

@@ -63,6 +63,7 @@ def random_records(chance: random.Random, *, run: int, count: int) -> Iterator[S
             status_message=None if status == "succeeded" else "no",
             batch_ended_at=moment,
             rowid=run * 1000 + rowid,
+            change_type=chance.choice(("insert", "update_postimage", "delete")),
         )
 
 
@@ -73,5 +74,5 @@ def plainly(search: Search, runs: Sequence[tuple[str, Sequence[SyncRecord]]]) ->
         for run_id, records in runs
         for record in records
         if search.run_id in (None, run_id)
-        and search.takes(record.identifier, record.status, record.status_message)
+        and search.takes(record.identifier, record.status, record.change_type, record.status_message)
     }

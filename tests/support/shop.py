@@ -85,6 +85,15 @@ FILES = {
 }
 
 
+# a table that goes out whole, and that nobody takes
+WHOLE = {
+    "models/sync/crm.sql": "-- @kind: table\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n",
+    "lib/crm_push.star": (
+        'API = {"push": {"batch_size": 0, "max_attempts": 1}}\ndef push(rows):\n    fail("not today")\n'
+    ),
+}
+
+
 def lay_down(root: Path, *, url: str, files: Mapping[str, str] | None = None) -> Path:
     """The project's files below `root`."""
     texts = {**FILES, "lib/crm_push.star": PUSH.format(url=url), **(files or {})}

@@ -10,16 +10,17 @@ from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, pager, section, table
-from ondatra_dagster.browser.told import age, message, number, time_of, until
+from ondatra_dagster.browser.told import age, count_of, message, number, time_of, until
 from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.states import QueueState
-from ondatra_dagster.sync.dead_letters import dead_letters
+from ondatra_dagster.sync.dead_letters import dead_letters, name_of
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Stage
 
 SHOWN = 25
+ROWS = 10  # of a letter: a whole table may be one
 COLUMNS = (
     Column("Key", class_="key"),
     Column("Died"),
@@ -33,7 +34,7 @@ def queue_page(asked: Asked) -> Page:
     """The queue of the sync that the path names."""
     sync = asked.sync
     queue = asked.workspace.queue(sync.id)
-    letters = dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1))
+    letters = dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1), most_rows=ROWS)
     held = hold(sync, asked.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",
@@ -50,7 +51,7 @@ def queue_page(asked: Asked) -> Page:
                     table(
                         f"Dead letters of {sync.id}, the oldest first",
                         COLUMNS,
-                        map(_row, letters[:SHOWN]),
+                        (_row(letter, sync) for letter in letters[:SHOWN]),
                         none="There are no more dead letters."
                         if asked.page > 1
                         else "There are no dead letters.",
@@ -100,12 +101,18 @@ def _command(sync: Sync) -> Html:
     )
 
 
-def _row(letter: DeadLetter) -> Iterator[Content]:
-    yield element("code", letter.key or "(none)")
+def _row(letter: DeadLetter, sync: Sync) -> Iterator[Content]:
+    yield element("code", name_of(letter, sync) or "(none)")
     yield time_of(letter.died_at)
     yield number(letter.attempts) if letter.attempts else "refused at once"
     yield message(letter.error)
-    if not letter.sends:
-        yield "nothing: it is as it should be"
-        return
-    yield [payload(orjson.dumps(row).decode(), change.value) for change, row in letter.sends]
+    yield _sends(letter)
+
+
+def _sends(letter: DeadLetter) -> Content:
+    if not letter.rows:
+        return "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+    shown = [payload(orjson.dumps(row).decode(), change.value) for change, row in letter.sends]
+    left = letter.rows - len(letter.sends)
+    more = f"… and {count_of(left, 'row')} more, {number(letter.rows)} in all"
+    return (shown, element("small", more) if left else None)

@@ -10,11 +10,11 @@ from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, pager, table
-from ondatra_dagster.browser.told import badge, message, time_of
+from ondatra_dagster.browser.told import badge, message, number, time_of
 from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.sync.found_records import find_records
+from ondatra_dagster.sync.found_records import count_records, find_records
 from ondatra_dagster.tracking.downloads import FORMATS, download
 from ondatra_dagster.tracking.found import FoundRecord, Stage, why
 from ondatra_dagster.tracking.parts import records_of
@@ -57,9 +57,10 @@ def records_page(asked: Asked) -> Page:
         title=f"{sync.id} · records",
         crumbs=crumbs(sync, Crumb("Records", links.records(sync.id, run=asked.run)), run=asked.run),
         body=(
-            heading("Records", under=_of(asked)),
+            heading("Records", _count(asked), under=_of(asked)),
             _search(asked),
             _filters(asked),
+            _only_this_change(asked),
             _only_this_reason(asked),
             element("div", shown, class_="card"),
             pager(
@@ -80,11 +81,20 @@ def _of(asked: Asked) -> Content:
     return "Of all runs whose records are kept, and of what is still to be sent"
 
 
+def _count(asked: Asked) -> Content:
+    """How many there are, where that is quickly known: of what ended so in one run."""
+    if not (asked.run and asked.stage and asked.stage.has_ended):
+        return None
+    found = count_records(asked.sync, asked.workspace.tracking, asked.search(limit=None))
+    return element("span", number(found), class_="count")
+
+
 def _link(asked: Asked, *, page: int = 1) -> str:
     return links.records(
         asked.sync.id,
         run=asked.run,
         status=asked.status,
+        change=asked.change,
         search=asked.prefix,
         reason=asked.reason,
         page=page,
@@ -97,7 +107,7 @@ def _search(asked: Asked) -> Html:
     listed = known[:CHOICES] if asked.run in (None, *known[:CHOICES]) else [asked.run, *known[:CHOICES]]
     choices = [element("option", "all runs", value="", selected=asked.run is None)]
     choices += [element("option", run, value=run, selected=run == asked.run) for run in listed]
-    hidden = {"status": asked.status, "reason": asked.reason}
+    hidden = {"status": asked.status, "change": asked.change, "reason": asked.reason}
     return element(
         "form",
         [
@@ -131,7 +141,9 @@ def _filters(asked: Asked) -> Html:
         element(
             "a",
             name,
-            href=links.records(asked.sync.id, run=asked.run, status=stage, search=asked.prefix),
+            href=links.records(
+                asked.sync.id, run=asked.run, status=stage, change=asked.change, search=asked.prefix
+            ),
             aria_current="true" if stage == asked.stage else None,
         )
         for stage, name in FILTERS.items()
@@ -142,10 +154,22 @@ def _filters(asked: Asked) -> Html:
     return element("nav", ways, grouped, class_="tabs", aria_label="Status")
 
 
+def _only_this_change(asked: Asked) -> Content:
+    if asked.change is None:
+        return None
+    back = links.records(
+        asked.sync.id, run=asked.run, status=asked.status, search=asked.prefix, reason=asked.reason
+    )
+    shown = (f"Only {asked.change}s ", element("a", "show all changes", href=back))
+    return element("p", shown, class_="notice")
+
+
 def _only_this_reason(asked: Asked) -> Content:
     if asked.reason is None:
         return None
-    back = links.records(asked.sync.id, run=asked.run, status=asked.status, search=asked.prefix)
+    back = links.records(
+        asked.sync.id, run=asked.run, status=asked.status, change=asked.change, search=asked.prefix
+    )
     return element(
         "p",
         ("Only with the reason “", message(asked.reason), "” ") if asked.reason else "Only without a reason ",
@@ -161,7 +185,7 @@ def _nothing(asked: Asked) -> str:
         return f"{asked.sync.id} has no records yet."
     if asked.run and asked.stage and not asked.stage.has_ended:
         return "Nothing of it waits: what a run leaves is shown with the newest run, or without a run."
-    if asked.run and not (asked.stage or asked.prefix or asked.reason is not None):
+    if asked.run and not (asked.stage or asked.change or asked.prefix or asked.reason is not None):
         return "No row ended in this run."
     if asked.prefix and asked.sync.identifiers_are:
         return f"No record is like that; identifiers of {asked.sync.id} are {asked.sync.identifiers_are}."
@@ -204,6 +228,7 @@ def _file(asked: Asked, ending: str, limit: int | None) -> str:
         ending,
         run=asked.run,
         status=asked.status,
+        change=asked.change,
         search=asked.prefix,
         reason=asked.reason,
         limit=limit,
@@ -222,7 +247,7 @@ def records_file(asked: Asked) -> Response:
     found = find_records(sync, asked.workspace.tracking, asked.search(limit=asked.number("limit", most=MOST)))
     pieces = download(found, ending)
     first = next(pieces)  # before anything is said: a fault can still be told on a page
-    name = "-".join(filter(None, (sync.id, asked.run, asked.status)))
+    name = "-".join(filter(None, (sync.id, asked.run, asked.status, asked.change)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
     return StreamingResponse(_sent(first, pieces), media_type=MEDIA[ending], headers=headers)
 

@@ -1,6 +1,6 @@
 """A run's page: what became of how many rows, why some didn't arrive, and how far it is while it goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
@@ -9,12 +9,12 @@ from ondatra_dagster.browser.pages.sync import versions
 from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, heading, section, table
 from ondatra_dagster.browser.standing import counted, forecast_told, time_taken
 from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of
-from ondatra_dagster.browser.ways import crumbs, ways
+from ondatra_dagster.browser.ways import counted_link, crumbs, ways
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.progress import Progress, progress
-from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.summary import Cell, Grid, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
 from ondatra_dagster.wording import count
@@ -56,7 +56,7 @@ def run_page(asked: Asked) -> Page:
             _going_on(going_on) if going_on and result == "running" else None,
             _facts(asked, run),
             _errors(run),
-            _forecast(run) if is_dry else _grid(run) if run.counts else _uncounted(run),
+            _forecast(run) if is_dry else _grid(workspace, run) if run.counts else _uncounted(run),
         ),
         live_seconds=BUSY_SECONDS if result == "running" else None,
     )
@@ -142,17 +142,19 @@ def _uncounted(run: PastRun) -> Content:
     return element("p", told, class_="notice")
 
 
-def _grid(run: PastRun) -> Html:
-    grid = counted(run)
-    rows = (_grid_row(cell, [grid.cells[cell, operation] for operation in Operation]) for cell in Cell)
+def _grid(workspace: Workspace, run: PastRun) -> Html:
+    """Counts of what has records lead to just these."""
+    grid, has_records = counted(run), _has_records(workspace, run)
+    rows = (_grid_row(run, cell, grid, has_records=has_records) for cell in Cell)
     shown = table("What became of how many rows", GRID, rows, none="", stacks=False)
     return section("What became of the rows", element("div", shown, class_="card grid"))
 
 
-def _grid_row(cell: Cell, counts: Sequence[int]) -> Iterator[Content]:
+def _grid_row(run: PastRun, cell: Cell, grid: Grid, *, has_records: bool) -> Iterator[Content]:
     yield (element("span", cell.value, class_="strong"), element("small", MEANINGS[cell]))
-    yield from map(number, counts)
-    yield number(sum(counts))
+    for operation in Operation:
+        yield counted_link(run, cell, grid.cells[cell, operation], operation, has_records=has_records)
+    yield counted_link(run, cell, grid.count(cell), has_records=has_records)
 
 
 def _forecast(run: PastRun) -> Html:

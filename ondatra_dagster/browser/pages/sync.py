@@ -33,16 +33,18 @@ from ondatra_dagster.browser.told import (
     number,
     progress_told,
     time_of,
+    time_of_day,
     until,
 )
-from ondatra_dagster.browser.ways import crumbs, ways
+from ondatra_dagster.browser.ways import counted_link, crumbs, ways
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, moment
 
 SHOWN = 25  # runs of a page
 CHARTED = 40
+FEW = 12  # runs of which each has its time below its bar
 FIRST_ERRORS = 2  # that the history shows of a run; its own page has all
 SERIES = {
     Cell.SUCCEEDED: "succeeded",
@@ -145,18 +147,30 @@ def _chart(of: Standing) -> Content:
     )
     title = f"Rows of the last {count(len(ended), 'run')}" if len(ended) > 1 else "Rows of the last run"
     label = f"{title}: {told}. The table of runs has each."
-    chart = charts.bars(shown, label=label, places=max(12, len(shown)), class_="chart")
+    chart = charts.bars(shown, label=label, places=max(FEW, len(shown)), class_="chart")
     scale = f"{chart.top:,} rows" + (" (higher bars are cut off)" if chart.is_cut else "")
     drawn = element(
         "figure",
         element("div", element("span", scale, class_="scale"), chart.drawn, class_="plot"),
-        element(
-            "div", [element("span", time_of(run.started_at)) for run in (ended[0], ended[-1])], class_="span"
-        ),
+        _times(ended),
         element("figcaption", _legend(sums)),
         class_="card",
     )
     return section(title, drawn, id_="counts")
+
+
+def _times(ended: Sequence[PastRun]) -> Html:
+    """When the runs began: each below its bar where there is room, else from when to when."""
+    moments = [run.started_at for run in ended]
+    if len(moments) > FEW:
+        ends = [element("span", time_of(value)) for value in (moments[0], moments[-1])]
+        return element("div", ends, class_="span")
+    days = [moment(value).partition(" ")[0] for value in moments]
+    told = [
+        element("span", time_of_day(value, with_day=place == 0 or days[place - 1] != days[place]))
+        for place, value in enumerate(moments)
+    ]
+    return element("div", [element("span")] * (FEW - len(told)), told, class_="span each")
 
 
 def _legend(sums: Mapping[Cell, int]) -> Html:
@@ -193,9 +207,9 @@ def _row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content
     yield versions(run)
     yield time_taken(run, now)
     is_counted = result != "dry" and bool(run.counts)
-    for cell in SERIES:
-        yield number(grid.count(cell)) if is_counted else NOTHING
     has_records = run.run_id in kept and result != "dry"
+    for cell in SERIES:
+        yield counted_link(run, cell, grid.count(cell), has_records=has_records) if is_counted else NOTHING
     yield element("a", "view", href=links.records(run.sync_id, run=run.run_id)) if has_records else NOTHING
 
 

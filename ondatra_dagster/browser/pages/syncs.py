@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from ondatra_dagster.browser import charts, links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, element
 from ondatra_dagster.browser.shell import BUSY_SECONDS, CALM_SECONDS, Column, Page, heading, table
 from ondatra_dagster.browser.standing import Health, Standing, counted, standing
-from ondatra_dagster.browser.told import NOTHING, age, ago, badge, number, until
+from ondatra_dagster.browser.told import NOTHING, UNREAD, age, ago, badge, message, number, until
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.summary import Cell
+from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import Result
 from ondatra_dagster.wording import count
 
@@ -30,12 +33,13 @@ COLUMNS = (
 
 def syncs_page(asked: Asked) -> Page:
     """All syncs on one screen."""
-    found = [standing(asked.workspace, sync, runs=LAST_RUNS) for sync in asked.workspace.syncs.values()]
-    rows = [_row(each, asked.now) for each in found]
+    looked = [_look(asked, sync) for sync in asked.workspace.syncs.values()]
+    found = [each for each in looked if isinstance(each, Standing)]
+    rows = [_row(each, asked.now) if isinstance(each, Standing) else _unread_row(each) for each in looked]
     return Page(
         title="Syncs",
         body=(
-            heading("Syncs", under=_summed_up(found)),
+            heading("Syncs", under=_summed_up(found, unread=len(looked) - len(found))),
             _held(asked.workspace.settings.sinks),
             element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NONE), class_="card"),
         ),
@@ -53,21 +57,46 @@ def _held(sinks: str) -> Content:
     return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
 
 
-def _summed_up(found: Sequence[Standing]) -> str:
-    troubled = [each for each in found if each.health in (Health.FAILING, Health.REJECTS)]
+class _Unread(NamedTuple):
+    """A sync of which a file can't be read."""
+
+    sync: Sync
+    why: str
+
+
+def _look(asked: Asked, sync: Sync) -> Standing | _Unread:
+    """How the sync stands; one that can't be looked at hides no other."""
+    try:
+        return standing(asked.workspace, sync, runs=LAST_RUNS)
+    except StateError as error:
+        return _Unread(sync, str(error))
+
+
+def _unread_row(unread: _Unread) -> Iterator[Content]:
+    yield _name(unread.sync)
+    yield (badge(UNREAD), element("small", message(unread.why), class_="error"))
+    yield from [NOTHING] * (len(COLUMNS) - 2)
+
+
+def _name(sync: Sync) -> Content:
+    return (
+        element("a", sync.id, href=links.sync(sync.id), class_="strong"),
+        element("small", f"{sync.config.destination} · {sync.config.object}"),
+    )
+
+
+def _summed_up(found: Sequence[Standing], *, unread: int) -> str:
+    troubled = unread + sum(each.health in (Health.FAILING, Health.REJECTS) for each in found)
     waiting = sum(each.queue.depth for each in found if each.queue)
-    told = [count(len(found), "sync")]
-    told.append(f"{len(troubled)} to look at" if troubled else "none to look at")
+    told = [count(unread + len(found), "sync")]
+    told.append(f"{troubled} to look at" if troubled else "none to look at")
     told.append(f"{count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
     return " · ".join(told)
 
 
 def _row(of: Standing, now: datetime) -> Iterator[Content]:
     sync, queue, last = of.sync, of.queue, of.last
-    yield (
-        element("a", sync.id, href=links.sync(sync.id), class_="strong"),
-        element("small", f"{sync.config.destination} · {sync.config.object}"),
-    )
+    yield _name(sync)
     yield (badge(of.health), _progress(of))
     yield number(queue.depth if queue else None)
     yield age(queue.oldest_since if queue else None, now)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
-from ondatra_dagster.delivery.target import Shape, Standing, load_image, to_send, weight
+from ondatra_dagster.delivery.target import SentRow, Shape, Standing, load_image, to_send, weight_of
 from ondatra_dagster.store.database import Store
 
 DEAD = f"""
@@ -33,14 +33,25 @@ class DeadLetter:
     attempts: int  # 0: refused at once
     error: str
     died_at: datetime
-    sends: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now
+    sends: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or the first of it
+    rows: int  # that it would send
+    change_type: ChangeType | None  # of the last of these
     weight: int  # rows of a batch that it takes; 0: it is as it should be
 
 
 def dead_letters(
-    store: Store, shape: Shape, *, limit: int | None = None, since: datetime | None = None, offset: int = 0
+    store: Store,
+    shape: Shape,
+    *,
+    limit: int | None = None,
+    since: datetime | None = None,
+    offset: int = 0,
+    most_rows: int | None = None,
 ) -> Iterator[DeadLetter]:
-    """Oldest first; looking at them changes nothing, so a read-only store will do."""
+    """Oldest first; looking at them changes nothing, so a read-only store will do.
+
+    Each has at most so many of its rows: a whole table may be one letter.
+    """
     layouts = read_layouts(store)
     wanted = {
         "since": since.timestamp() if since else 0.0,
@@ -51,6 +62,7 @@ def dead_letters(
         standing = Standing(
             load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
         )
+        sent = to_send(standing, shape, layouts)
         yield DeadLetter(
             unit=int(unit),
             key=str(key),
@@ -58,24 +70,22 @@ def dead_letters(
             attempts=int(attempts),
             error=str(message or ""),
             died_at=datetime.fromtimestamp(float(died_at), UTC),
-            sends=_sends(standing, shape, layouts),
-            weight=weight(standing, shape, layouts),
+            sends=tuple(_named(row, layouts) for row in sent[:most_rows]),
+            rows=len(sent),
+            change_type=sent[-1].change_type if sent else None,
+            weight=weight_of(sent, shape),
         )
 
 
-def _sends(
-    standing: Standing, shape: Shape, layouts: dict[int, Layout]
-) -> tuple[tuple[ChangeType, dict[str, Json]], ...]:
-    return tuple(
-        (change_type, layouts[row.layout].row(row.payload))
-        for change_type, row in to_send(standing, shape, layouts)
-    )
+def _named(sent: SentRow, layouts: dict[int, Layout]) -> tuple[ChangeType, dict[str, Json]]:
+    change_type, row = sent
+    return change_type, layouts[row.layout].row(row.payload)
 
 
 def replay(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
     """Let dead letters go again, from what the API has to what the table has now; how many there were."""
     with queue.store.immediate():
-        letters = list(dead_letters(queue.store, queue.shape, limit=limit, since=since))
+        letters = list(dead_letters(queue.store, queue.shape, limit=limit, since=since, most_rows=0))
         for letter in letters:
             if letter.weight:
                 queue.store.run(REVIVE, (letter.weight, now, letter.unit))

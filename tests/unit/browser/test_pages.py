@@ -1,17 +1,21 @@
 """What the pages show of a project that has run, not always well."""
 
+import dataclasses
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from support.killed_push import killed_push
 from support.pages import Reader
 from support.ran_shop import DAGSTER_RUN, HOSTILE, HOSTILE_KEY, run
-from support.shop import Shop, write_contacts
+from support.shop import WHOLE, Shop, write_contacts
 
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.wording import moment
 
 SYNC = "/syncs/sync.crm"
 
@@ -54,7 +58,7 @@ def test_a_sync_shows_its_runs_the_newest_first(look: Reader, runs: list[str]) -
     assert "◌ dry 1 to create" in told.text
     assert "push__sync__crm__sensor" in told.text
     assert [f"{SYNC}/records?run={each}" for each in runs[1:]] == [
-        link for link in told.links if "records?run" in link
+        link for link in told.links if "records?run" in link and "&" not in link
     ]
 
 
@@ -63,6 +67,30 @@ def test_a_chart_is_told_in_words_too(look: Reader) -> None:
     (chart,) = look(SYNC).all("svg")
     assert "Rows of the last 3 runs: " in chart["aria-label"]
     assert "1 rejected" in chart["aria-label"]
+
+
+def test_each_of_a_few_bars_has_its_time_below(look: Reader, ran: Shop) -> None:
+    """Else one has to count bars to know which run it was; the day is told once."""
+    told, day = [], ""
+    for past in reversed(ran.workspace.history.runs("sync.crm")):
+        today, hour = moment(past.started_at).split(" ")
+        told += [hour] if today == day else [today, hour]
+        day = today
+    assert f" {' '.join(told)} " in look(SYNC).text
+
+
+def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api: DemoApi) -> None:
+    """All would stand over each other."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    (past,) = shop.workspace.history.runs("sync.crm")
+    for place in range(12):
+        later = past.started_at + timedelta(days=place + 1)
+        shop.workspace.history.finish(dataclasses.replace(past, run_id=f"r{place}", started_at=later))
+    told = Reader(ProjectReader(shop.root))(SYNC)
+    assert {"class": "span"} in told.all("div")
+    assert f" {moment(past.started_at)} {moment(past.started_at + timedelta(days=12))} " in told.text
 
 
 def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> None:
@@ -75,6 +103,46 @@ def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> N
     assert f"{SYNC}/records?run={runs[-1]}" in first.links
     newest = look(f"{SYNC}/runs/{runs[1]}")
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}" in newest.links
+
+
+def test_each_count_leads_to_just_those_records(look: Reader, runs: list[str]) -> None:
+    """Who sees a number wants to see what is behind it, and neither more nor less."""
+    followed = set()
+    for page in (SYNC, *(f"{SYNC}/runs/{each}" for each in runs)):
+        for text, link in look(page).linked:
+            if "status=" not in link:
+                continue
+            told = look(link)
+            (counted,) = re.findall(r" Records ([0-9,]+) Of run ", told.text)
+            assert (text, text) == (counted, str(len(told.all("details"))))
+            followed.add(link.partition("status=")[2])
+    of_all = {"succeeded", "rejected", "invalid"}
+    assert of_all | {f"{status}&change=insert" for status in of_all} == followed
+
+
+def test_a_change_is_asked_for_and_let_go_of(look: Reader, runs: list[str]) -> None:
+    """It stays while one turns pages, searches and downloads."""
+    asked = f"{SYNC}/records?run={runs[-1]}&status=succeeded&change=insert"
+    told = look(asked)
+    assert "Only inserts show all changes" in told.text
+    assert f"{SYNC}/records?run={runs[-1]}&status=succeeded" in told.links
+    assert f"{SYNC}/records?run={runs[-1]}&status=rejected&change=insert" in told.links
+    assert {"type": "hidden", "name": "change", "value": "insert"} in told.all("input")
+    assert f"{SYNC}/records.csv?run={runs[-1]}&status=succeeded&change=insert" in told.links
+    assert "No record is like that." in look(asked.replace("insert", "delete")).text
+    odd = look(asked.replace("insert", "inserts"))
+    assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
+
+
+def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoApi) -> None:
+    """The retention has removed them."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run(shop).summary.run_id or ""
+    shop.workspace.tracking.remove_run("sync.crm", run_id)
+    look = Reader(ProjectReader(shop.root))
+    for page in (SYNC, f"{SYNC}/runs/{run_id}"):
+        assert [] == [link for link in look(page).links if "status=" in link]
 
 
 def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
@@ -133,6 +201,35 @@ def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
     """Else one wonders why everything waits."""
     shop = Shop.at(tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'})
     assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
+
+
+def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: DemoApi) -> None:
+    """A queue that is broken, or that a newer ondatra has written, is one of many."""
+    erp = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
+    shop = Shop.at(tmp_path / "shop", url=api.url, files={"models/sync/erp.sql": erp})
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    queue = shop.workspace.sync("sync.erp").queue
+    queue.write_bytes(b"no database" * 1000)
+    told = Reader(ProjectReader(shop.root))("/")
+    assert (200, True) == (told.status, "✓ ok" in told.text)
+    assert "sync.erp Demo · Contact ✕ can't be read" in told.text
+    assert f"{queue} can't be read (file is not a database)" in told.text
+    assert "2 syncs · 1 to look at · nothing waits" in told.text
+
+
+@pytest.mark.parametrize("rows", [0, 1234])
+def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(
+    tmp_path: Path, api: DemoApi, rows: int
+) -> None:
+    """It is one letter, and may have a million."""
+    shop = Shop.at(tmp_path / "shop", url=api.url, files=WHOLE)
+    write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(rows)})
+    run(shop)
+    told = Reader(ProjectReader(shop.root))(f"{SYNC}/queue")
+    assert "(the whole table)" in told.text
+    assert min(rows, 10) == len(told.all("details"))
+    assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in told.text
 
 
 def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:

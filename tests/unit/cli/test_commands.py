@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.killed_push import killed_push
-from support.shop import Shop, write_contacts
+from support.shop import WHOLE, Shop, lay_down, write_contacts
 from support.terminal import Terminal
 
 from ondatra_dagster.cli.main import VERBS
@@ -254,6 +254,45 @@ def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: Shop, api: DemoApi, 
     for said in (ran.err, dead.out):
         assert "a·[2J1" in said
         assert [] == [letter for letter in said if not letter.isprintable() and letter != "\n"]
+
+
+def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: Shop, ondatra: Terminal) -> None:
+    """It is one letter, and may have a million."""
+    lay_down(shop.root, url="", files=WHOLE)
+    write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(1234)})
+    ondatra.run(shop)
+    for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
+        first, *rows = ondatra(*words).out.splitlines()[:12]
+        assert first.startswith("(the whole table)  ")
+        assert "after 1 attempt: " in first
+        assert ["insert"] * 10 == [line.split()[0] for line in rows[:10]]
+        assert "… and 1224 rows more, 1234 in all; --json has them" == rows[10].strip()
+        (letter,) = ondatra(*words, "--json").objects
+        assert (1234, 1234) == (letter["rows"], len(letter["sends"]))  # type: ignore[arg-type]
+
+
+def test_of_many_dead_letters_people_see_the_oldest(shop: Shop, ondatra: Terminal) -> None:
+    """After a bad day there may be a million; programs get all."""
+    write_contacts(shop.root, **{f"a{number}": "nonsense" for number in range(60)})
+    ondatra.run(shop)
+    for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
+        said = ondatra(*words)
+        assert 50 == said.out.count("refused at once")
+        assert "(the oldest 50; --limit shows more, --json all)" in said.err
+        assert 60 == len(ondatra(*words, "--json").objects)
+        for most in (3, 60):
+            said = ondatra(*words, "--limit", str(most))
+            assert (most, False) == (said.out.count("refused at once"), "the oldest" in said.err)
+            assert most == len(ondatra(*words, "--limit", str(most), "--json").objects)
+
+
+def test_of_an_empty_table_that_is_dead_a_replay_sends_that(shop: Shop, ondatra: Terminal) -> None:
+    """It has no rows, and is no nothing: what the API has would go."""
+    lay_down(shop.root, url="", files=WHOLE)
+    write_contacts(shop.root)
+    ondatra.run(shop)
+    lines = ondatra("dead", "sync.crm").out.splitlines()
+    assert "its content, which has no rows" == lines[1].strip()
 
 
 def test_a_sync_without_dead_letters_says_so(shop: Shop, ondatra: Terminal) -> None:

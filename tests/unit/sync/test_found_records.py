@@ -25,7 +25,7 @@ from ondatra_dagster.delivery.queue.settled import (
 )
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.sync.found_records import find_records
+from ondatra_dagster.sync.found_records import count_records, find_records
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.tracking.addresses import NumberedFile
 from ondatra_dagster.tracking.found import FoundRecord, Search, Stage
@@ -280,9 +280,20 @@ def test_no_end_is_missed_or_told_twice_while_runs_go_on(desk) -> None:
                 answer = sorted((record.run_id, record.status, record.identifier) for record in found)
                 moments = range(before, len(life.ended) + 1)
                 assert answer in [
-                    sorted(each for each in life.ended[:moment] if search.takes(each[2], each[1], None))
+                    sorted(each for each in life.ended[:moment] if search.takes(each[2], each[1], "", None))
                     for moment in moments
                 ], f"seed {seed}"
+
+
+def test_what_is_found_is_counted_while_a_run_goes_on(desk, life: GoingOn) -> None:
+    """In files, in the queue, and on its way from one to the other."""
+    for _ in range(STEPS):
+        life.step()
+        for search in (Search(), Search(stage=Stage.REJECTED), Search(run_id=None, change_type="insert")):
+            found = list(records_of(find_records(desk.sync, desk.tracking, search)))
+            assert len(found) == count_records(desk.sync, desk.tracking, search)
+            limited = dataclasses.replace(search, limit=1, offset=1)
+            assert len(found) == count_records(desk.sync, desk.tracking, limited)
 
 
 def test_looking_holds_nobody_up(desk) -> None:

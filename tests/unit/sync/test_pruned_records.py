@@ -114,6 +114,8 @@ def test_what_can_t_be_removed_is_told_in_a_sentence(desk, at):
     Path(oldest, "mine", "too").mkdir(parents=True)
     with pytest.raises(StateError, match=r"mine can't be removed \(Directory not empty\); see who may write"):
         prune(desk)
+    # what is left still says whose it is: of nobody's run another project takes records into its log
+    assert desk.tracking.metadata(SYNC, desk.tracking.runs(SYNC)[0]) is not None
 
 
 def test_a_part_of_a_living_writer_stays(desk, at):

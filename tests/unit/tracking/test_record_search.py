@@ -1,6 +1,7 @@
 """Searching the files of records: what is found, in which order, and how little is read for it."""
 
 import contextlib
+import dataclasses
 import random
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.found import FoundRecord, Search, Stage
 from ondatra_dagster.tracking.parts import parts_of, records_of, window
-from ondatra_dagster.tracking.record_search import RecordFiles, RunRecords, search_runs
+from ondatra_dagster.tracking.record_search import RecordFiles, RunRecords, count_runs, search_runs
 from ondatra_dagster.tracking.row_groups import found_groups
 from ondatra_dagster.tracking.store import TrackingStore
 
@@ -80,12 +81,18 @@ def test_any_search_finds_what_a_plain_filter_does(
                 search = Search(prefix=prefix, stage=stage)
                 answer = find(store, search)
                 assert plainly(search, made) == set(answer), f"seed {seed}: {search}"
+                assert len(answer) == count_runs(store, SYNC, search, runs(store))
                 assert len(answer) == len(set(answer))
                 order = [(record.run_id, record.batch_ended_at) for record in answer]
                 assert sorted(order, reverse=True) == order, f"seed {seed}: {search}"
                 first, last = sorted(chance.choices(range(len(answer) + 2), k=2))
                 page = Search(prefix=prefix, stage=stage, offset=first, limit=last - first)
                 assert answer[first:last] == find(store, page)
+                for change_type in ("insert", "delete", "nothing"):
+                    narrower = dataclasses.replace(search, change_type=change_type)
+                    expected = [record for record in answer if record.change_type == change_type]
+                    assert set(expected) == set(find(store, narrower))
+                    assert len(expected) == count_runs(store, SYNC, narrower, runs(store))
 
 
 @pytest.mark.parametrize("search", [Search(), Search(prefix="k"), Search(stage=Stage.SUCCEEDED)])
