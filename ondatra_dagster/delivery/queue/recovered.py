@@ -13,6 +13,7 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.jobs import take_out_of_jobs
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 
@@ -145,6 +146,7 @@ class Recovered:
         """Units whose newest change the API has acknowledged; others go on from what it has."""
         arrived = self._delivered.items()
         with queue.store.immediate():
+            take_out_of_jobs(queue, self._delivered.keys() | self._refused.keys())
             queue.store.run_many(DELIVERED, arrived)
             queue.store.run_many(LEFT_BEFORE, [each for each in arrived if each[0] in self._gone])
             queue.store.run_many(ARRIVED_BEFORE, [each for each in arrived if each[0] not in self._gone])

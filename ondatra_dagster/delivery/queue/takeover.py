@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.queue.removals import (
     remember_contents,
 )
 from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, OWED, Queue, dump_layout
-from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
+from ondatra_dagster.delivery.target import Standing, dump_tried, in_doubt, load_image, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
 NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN)
@@ -84,15 +84,11 @@ def _tried_by_dead_owners(queue: Queue) -> Mapping[int, str | None]:
     That is what was handed out, and not the newest target, which waits beside it.
     """
     return {
-        unit.id: _dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))
+        unit.id: dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))
         for batch in frozen_batches(queue)
         if not batch.job
         for unit in batch.units
     }
-
-
-def _dump_tried(standing: Standing) -> str | None:
-    return None if standing.tried is None else dump_image(standing.tried)
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: str = "") -> None:
@@ -189,4 +185,4 @@ def _doubted(
 ) -> tuple[str | int | None, ...]:
     known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
     known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
-    return _dump_tried(known), weight(known, queue.shape, queue.layouts), unit
+    return dump_tried(known), weight(known, queue.shape, queue.layouts), unit
