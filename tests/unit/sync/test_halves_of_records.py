@@ -61,3 +61,16 @@ def test_a_row_that_came_back_is_not_gone_because_its_delete_is_recorded(
     assert [("delete", 1), ("insert", 2)] == pairs(desk.api.take())
     desk.api = Api()
     assert [("insert", 2)] == pairs(desk.sends())
+
+
+def test_a_row_that_a_group_could_not_get_rid_of_goes_with_its_next_rewrite(tmp_path: Path) -> None:
+    """Refused deletes are published first: of the group's new rows alone all would seem well."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(z=[9])
+    desk.deliver(a=[1])
+    desk.write(a=[2])
+    desk.api = Api(lambda row: "reject: locked" if row[0] == "delete" else "ok")
+    run_to_the_half(desk)
+    desk.api = Api()
+    desk.write(a=[3])
+    assert [("delete", 1), ("delete", 2), ("insert", 3)] == pairs(desk.sends())
