@@ -71,6 +71,10 @@ class Standing(NamedTuple):
     tried: Image | None = None  # None: the base is certain
 
 
+def dump_tried(standing: Standing) -> str | None:
+    return None if standing.tried is None else dump_image(standing.tried)
+
+
 def to_send(standing: Standing, shape: Shape, layouts: Mapping[int, Layout]) -> list[SentRow]:
     """The rows that lead from base to target, in their order of going out; none when these are the same.
 

@@ -13,6 +13,7 @@ from ondatra_dagster.delivery.queue.removals import contents_of, remember_conten
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import (
+    beside_runs,
     doubt,
     end_takeover,
     frontier_of,
@@ -71,7 +72,8 @@ def _is_older(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier | None,
     if frontier is None:
         return False
     known = queue.meta("last_run") or BEFORE_ALL_RUNS
-    if known < max(frontier.run_id, newest):
+    known_beside, left_beside = beside_runs(queue, frontier)
+    if known < max(frontier.run_id, newest) or known_beside < left_beside:
         return True
     return any(_has_gone_on(queue, sync, ports, frontier, run_id) for run_id in open_runs(queue))
 

@@ -12,6 +12,7 @@ from ondatra_dagster.changes import ChangeType, InvalidRow, Layout
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.settled import DELETED, INVALID, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, Queue
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import Operation, SyncRecord
 from ondatra_dagster.tracking.store import TrackingStore
@@ -53,9 +54,10 @@ class Publisher:
             for kind, rows, oldest in publication.loose(self._queue, self._run_id)
             if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS
         }
-        if due and self._queue.replaces_rows:
+        if due and (self._queue.replaces_rows or self._queue.shape is Shape.GROUP):
             # who finds rows recorded takes the deletes before them for done that no record says otherwise of
-            due.add(DELETED)
+            while self._publish_next(DELETED):
+                pass
         for kind in sorted(due):  # deletes first
             self._publish_next(kind)
         left = publication.loose(self._queue, self._run_id)

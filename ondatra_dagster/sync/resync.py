@@ -8,15 +8,22 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from ondatra_dagster.changes import ChangeType, Segment
+from ondatra_dagster.delivery.finalizing import renew_debt
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_form
-from ondatra_dagster.delivery.queue.publication import forget_settled
 from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
-from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.queue.takeover import end_takeover, frontier_of, is_taking_over
+from ondatra_dagster.delivery.queue.tables import OWED, Queue
+from ondatra_dagster.delivery.queue.takeover import (
+    LEFT_BESIDE_RUNS,
+    beside_runs,
+    end_takeover,
+    frontier_of,
+    is_taking_over,
+    take_for_none,
+)
 from ondatra_dagster.delivery.shapes import Form
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError, StateError
@@ -64,6 +71,8 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
         source = ports.source() or source  # until the queue was ours, others may have gone on with it
+        if is_older(queue, sync, ports):
+            take_for_none(queue)
         keys = _Resync(sync, ports, queue, source).go(way)
         leave_frontier(queue, sync, ports)
         return keys
@@ -88,8 +97,6 @@ class _Resync:
 
     def go(self, way: Way) -> int:
         recovered = None if way.assume_delivered else self._recovered()
-        if way.assume_delivered and is_older(self._queue, self._sync, self._ports):
-            forget_settled(self._queue)  # others have published it, and more
         # what runs that were cut off had settled is what the API holds, too
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assume_delivered:
@@ -114,6 +121,7 @@ class _Resync:
     def _by_records(self) -> int:
         """Where only the records can tell, as far as they reach."""
         with self._queue.store.immediate():
+            self._go_on_from_frontier()
             self._leave_old_address()
             sent = self._sent()
             self._forget()
@@ -157,6 +165,7 @@ class _Resync:
     def _begin_anew(self, watermark: int, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.immediate():
             if holds is not None:
+                self._go_on_from_frontier()
                 self._leave_old_address()
                 self._forget()
                 forget_contents(self._queue)
@@ -165,18 +174,22 @@ class _Resync:
             self._queue.set_meta("table_id", self._source.table_id)
             self._queue.set_meta("base_url", self._sync.config.base_url or "")
             self._queue.set_meta("watermark", watermark)
-            if self._is_lost:
-                self._recover_set_aside()
             if self._is_another_table:
                 # the rows that were set aside beside it are others, too, and counted from its first version
                 self._queue.forget_meta("invalid_watermark")
             take_form(self._queue, self._form, named_since=self._named_since)
 
-    def _recover_set_aside(self) -> None:
-        """What is known beside a lost queue of the rows that were set aside, and have their records."""
+    def _go_on_from_frontier(self) -> None:
+        """What a lost queue has to know beside its units; these begin anew."""
+        if not self._is_lost:
+            return
         frontier = self._frontier
         if frontier:
+            self._queue.set_meta("known_since", frontier.known_since)
             self._queue.set_meta("invalid_watermark", frontier.invalid_watermark)
+            if OWED in frontier.notes and self._queue.meta(OWED) is None:
+                self._queue.set_meta(OWED, frontier.notes[OWED])
+                renew_debt(self._queue, journal=self._sync.journal)
         note_told_aside(
             self._queue,
             since=frontier.run_id if frontier else "",
@@ -207,5 +220,7 @@ def leave_frontier(queue: Queue, sync: Sync, ports: Ports) -> None:
     # what any run has recorded until now says nothing beside it
     newest = max(known, queue.meta("last_run") or "", newest_run(sync, ports))
     queue.set_meta("last_run", newest)
+    # a copy from before it has seen the same runs, and has to give way all the same
+    queue.set_meta(LEFT_BESIDE_RUNS, 1 + (max(beside_runs(queue, frontier)) if frontier else 0))
     left = frontier_of(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
     ports.tracking.write_frontier(left)

@@ -70,6 +70,15 @@ class KindTable:
             self._change(ChangeType(change_type), tuple(row))
         self.past.append(self.by_part())
 
+    def remove(self, key: str) -> None:
+        """Let a key go that its kind would keep, as a full refresh does."""
+        del self.given[key]
+        self.model.version += 1
+        for row in [row for row in self.model.rows if row[0] == key]:
+            del self.model.rows[row]
+            self._change(ChangeType.DELETE, row)
+        self.past.append(self.by_part())
+
     def retype(self, name: str, to: str) -> None:
         """Let the table call a column's type so from now on."""
         self.columns = tuple(each._replace(type=to) if each.name == name else each for each in self.columns)

@@ -5,12 +5,13 @@ where the records do: no secret leaves with a reference.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import orjson
 
-from ondatra_dagster.delivery.queue.claim import Batch, Job, frozen_batches, frozen_lines
+from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, Job, frozen_batches, frozen_lines, melt
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.target import dump_tried, in_doubt
 
 KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ? where id = ?"
 POSTPONE = "update batch set next_poll_at = ? where id = ?"
@@ -19,6 +20,8 @@ RESTORE = """
 insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at)
 values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at)
 """
+TAKE_OUT = "update unit set state = 'pending', tried = ? where id = ?"
+WORK_ON = "update batch set rows = ?, units = ? where id = ?"
 UNIT_OF_KEY = "select id from unit where key = ?"
 
 
@@ -68,3 +71,23 @@ def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
         batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
         batch["units"] = int(batch["units"]) + 1
     queue.store.run_many(RESTORE, batches.values())
+
+
+def take_out_of_jobs(queue: Queue, keys: Collection[str]) -> None:
+    """Let units go on without the jobs that they are in: these have ended as far as they are concerned.
+
+    What was handed over is what the API may have of them; the caller has the transaction.
+    """
+    for batch in frozen_batches(queue):
+        out = [unit for unit in batch.units if batch.job and unit.key in keys]
+        queue.store.run_many(TAKE_OUT, [(_tried(queue, unit), unit.id) for unit in out])
+        left = [unit for unit in batch.units if unit not in out]
+        if not left:
+            melt(queue, batch)
+        elif out:
+            lines = [line for unit in left for line in frozen_lines(unit)]
+            queue.store.run(WORK_ON, ("\n".join(lines), len(left), batch.id))
+
+
+def _tried(queue: Queue, unit: BatchUnit) -> str | None:
+    return dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))

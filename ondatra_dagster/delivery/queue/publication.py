@@ -20,7 +20,6 @@ ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
 WRITE_FILES = "update run set files = ? where run_id = ?"
 FORGET_RUN = "delete from run where run_id = ?"
-FORGET_SETTLED = "delete from settled"
 LOOSE = "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
 LOOSE_BLOBS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
 CHOOSE = "update settled set file = ? where run_id = ? and type = ? and file is null and id <= ?"
@@ -76,11 +75,6 @@ def files_begun(queue: Queue, run_id: str) -> dict[str, int]:
     """How many files of each type the run has begun to write."""
     begun: dict[str, int] = orjson.loads(str(queue.store.rows(READ_FILES, (run_id,))[0][0]))
     return begun
-
-
-def forget_settled(queue: Queue) -> None:
-    """Somebody has published all that ended in the queue, and more: those files must stay as they are."""
-    queue.store.run(FORGET_SETTLED)
 
 
 def loose(queue: Queue, run_id: str) -> list[Loose]:

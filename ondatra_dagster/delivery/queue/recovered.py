@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.changes import ChangeType, FeedPage, Segment
+from ondatra_dagster.changes import Change, ChangeType, FeedPage, Segment
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.jobs import take_out_of_jobs
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.delivery.queue.tables import Queue
 
 DELIVERED = "delete from unit where key = ? and version <= ?"
+# what comes in the version in which it goes is sent with it, but published after it
+GONE = "delete from unit where key = ? and version <= ? and (version <> ? or target = '')"
 # What arrived before the newest change was frozen in the frontier, which has it as tried. This leaves out
 # tried = '': of a delete that goes before its insert, it tells the delete and not what the insert brought.
 ARRIVED_BEFORE = """
@@ -25,7 +28,7 @@ where key = ? and version > ? and tried <> '' and state != 'claimed'
 """
 LEFT_BEFORE = """
 update unit set base = '', tried = null
-where key = ? and version > ? and tried is not null and state != 'claimed'
+where key = ? and version >= ? and (version = ? or tried is not null) and state != 'claimed'
 """
 # no insert goes before the deletes of its version have ended; a dead one has a record
 ROOM_MADE = """
@@ -36,6 +39,7 @@ REFUSED = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
 
+COMES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 NO_RUNS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -143,11 +147,14 @@ class Recovered:
 
     def drop_delivered(self, queue: Queue) -> None:
         """Units whose newest change the API has acknowledged; others go on from what it has."""
-        arrived = self._delivered.items()
+        gone = [(key, version, version) for key, version in self._delivered.items() if key in self._gone]
+        there = [each for each in self._delivered.items() if each[0] not in self._gone]
         with queue.store.immediate():
-            queue.store.run_many(DELIVERED, arrived)
-            queue.store.run_many(LEFT_BEFORE, [each for each in arrived if each[0] in self._gone])
-            queue.store.run_many(ARRIVED_BEFORE, [each for each in arrived if each[0] not in self._gone])
+            take_out_of_jobs(queue, self._delivered.keys() | self._refused.keys())
+            queue.store.run_many(DELIVERED, there)
+            queue.store.run_many(ARRIVED_BEFORE, there)
+            queue.store.run_many(GONE, gone)
+            queue.store.run_many(LEFT_BEFORE, gone)
         self.drop_replaced(queue)
 
     def drop_replaced(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
@@ -175,7 +182,10 @@ class Recovered:
         return segment._replace(pages=(self._page(page) for page in segment.pages))
 
     def _page(self, page: FeedPage) -> FeedPage:
-        arrived = self._delivered
-        return page._replace(
-            changes=[change for change in page.changes if change.version > arrived.get(change.key, -1)]
-        )
+        return page._replace(changes=[change for change in page.changes if self._is_owed(change)])
+
+    def _is_owed(self, change: Change) -> bool:
+        """Whether nobody told that it arrived: of a key that went, what came then isn't told of either."""
+        arrived = self._delivered.get(change.key, NOTHING_ENQUEUED)
+        came_with_it = change.version == arrived and change.change_type in COMES
+        return change.version > arrived or (came_with_it and change.key in self._gone)

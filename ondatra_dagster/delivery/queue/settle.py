@@ -31,6 +31,7 @@ from ondatra_dagster.delivery.target import (
     after,
     arrived,
     dump_image,
+    dump_tried,
     load_image,
     weight,
 )
@@ -228,7 +229,7 @@ class _Settlement:
             {
                 "id": unit.id,
                 "base": dump_image(known.base),
-                "tried": None if known.tried is None else dump_image(known.tried),
+                "tried": dump_tried(known),
                 "rows": self._weight(standing),
                 "phase": phase(self._queue, dump_image(target)),
                 "state": state,

@@ -20,15 +20,17 @@ from ondatra_dagster.delivery.queue.removals import (
     remember_contents,
 )
 from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, OWED, Queue, dump_layout
-from ondatra_dagster.delivery.target import Standing, dump_image, in_doubt, load_image, to_send, weight
+from ondatra_dagster.delivery.target import Standing, dump_tried, in_doubt, load_image, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
-NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN)
+LEFT_BESIDE_RUNS = "left_beside_runs"  # how many frontiers so far, as by a resync: a run's id names none
+NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN, LEFT_BESIDE_RUNS)
 CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
 # in the meta: the newest run of which frontier and records tell, until the queue knows all that they say
 TAKING_OVER = "taking_over"
 
+FORGET_META = "delete from meta where name not in ('queue_id', 'shape')"
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
 from unit order by id
@@ -84,15 +86,11 @@ def _tried_by_dead_owners(queue: Queue) -> Mapping[int, str | None]:
     That is what was handed out, and not the newest target, which waits beside it.
     """
     return {
-        unit.id: _dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))
+        unit.id: dump_tried(in_doubt(unit.standing, unit.sent, queue.shape))
         for batch in frozen_batches(queue)
         if not batch.job
         for unit in batch.units
     }
-
-
-def _dump_tried(standing: Standing) -> str | None:
-    return None if standing.tried is None else dump_image(standing.tried)
 
 
 def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: str = "") -> None:
@@ -104,9 +102,7 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: st
     in_jobs: list[tuple[str, str]] = []
     # in one transaction: a queue that has the frontier's watermark without its units has nothing to do
     with queue.store.immediate():
-        # what had settled in a copy that was put back is published, with all that came after
-        for table in ("unit", "staged", "batch", "layout", "settled"):
-            queue.store.run(f"delete from {table}")
+        _forget_units(queue)
         queue.set_meta(TAKING_OVER, max(frontier.run_id, recorded_upto))
         queue.store.run_many(ADD_LAYOUT, frontier.layouts.items())
         queue.set_meta("table_id", frontier.table_id)
@@ -123,6 +119,26 @@ def take_over(queue: Queue, frontier: Frontier, *, now: float, recorded_upto: st
         queue.reload_layouts()
         queue.store.run_many(ADD_UNIT, (_unit(queue, unit, now, in_jobs) for unit in frontier.units))
         restore_jobs(queue, in_jobs)
+
+
+def take_for_none(queue: Queue) -> None:
+    """Let the queue say nothing, as if it were lost: it is a copy of what it was once."""
+    with queue.store.immediate():
+        _forget_units(queue)
+        forget_contents(queue)
+        queue.store.run(FORGET_META)
+        queue.reload_layouts()
+
+
+def _forget_units(queue: Queue) -> None:
+    # what had settled in a copy that was put back is published, with all that came after
+    for table in ("unit", "staged", "batch", "layout", "settled"):
+        queue.store.run(f"delete from {table}")
+
+
+def beside_runs(queue: Queue, frontier: Frontier) -> tuple[int, int]:
+    """How many frontiers were left beside runs, as the queue knows and as the frontier does."""
+    return int(queue.meta(LEFT_BESIDE_RUNS) or 0), int(frontier.notes.get(LEFT_BESIDE_RUNS, 0))
 
 
 def is_taking_over(queue: Queue) -> bool:
@@ -189,4 +205,4 @@ def _doubted(
 ) -> tuple[str | int | None, ...]:
     known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
     known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
-    return _dump_tried(known), weight(known, queue.shape, queue.layouts), unit
+    return dump_tried(known), weight(known, queue.shape, queue.layouts), unit

@@ -130,16 +130,22 @@ def test_a_reader_beside_a_run_of_many_rows_sees_only_whole_files(at: Place, tmp
     assert sorted(reader.seen) == reader.seen
 
 
-def test_a_refused_delete_is_published_before_the_rows_that_came_after_it(tmp_path: Path) -> None:
-    """Who goes on from the records of a killed run takes it for done when they have only those rows."""
+@pytest.mark.parametrize("shape", [Shape.ROW, Shape.GROUP])
+@pytest.mark.parametrize("refusals", [1, FILE_ROWS + 1])
+def test_refused_deletes_are_published_before_the_rows_that_came_after_them(
+    tmp_path: Path, shape: Shape, refusals: int
+) -> None:
+    """Who goes on from the records of a killed run takes them for done when they have only those rows."""
     tracking = TrackingStore(str(tmp_path / "tracking"))
-    with open_queue(tmp_path / "queue.sqlite", shape=Shape.ROW, replaces_rows=True) as queue:
+    replaces_rows = shape is Shape.ROW
+    with open_queue(tmp_path / "queue.sqlite", shape=shape, replaces_rows=replaces_rows) as queue:
         layout = queue.layout_id(Layout((Column("id", "bigint"),)))
         publication.begin_run(queue, RUN, "{}")
         refused = SettledRow("1", 1, ChangeType.DELETE, 2, "rejected", "locked", layout, "[1]")
         came = SettledRow("2", 2, ChangeType.INSERT, 2, "succeeded", None, layout, "[2]")
-        keep_settled(queue, DELETED, [refused], ATTEMPT)
+        keep_settled(queue, DELETED, [refused] * refusals, ATTEMPT)
         keep_settled(queue, UPDATED, [came] * FILE_ROWS, ATTEMPT)
         publisher = Publisher(queue, tracking, sync_id="sync.crm", run_id=RUN, operation=Operation.UPSERT)
-        publisher.note(FILE_ROWS + 1, now=ATTEMPT.ended_at)
-    assert [(DELETED, 0), (UPDATED, 0)] == tracking.record_files("sync.crm", RUN)
+        publisher.note(FILE_ROWS + refusals, now=ATTEMPT.ended_at)
+    deleted = [(DELETED, number) for number in range(1 + refusals // FILE_ROWS)]
+    assert [*deleted, (UPDATED, 0)] == tracking.record_files("sync.crm", RUN)
