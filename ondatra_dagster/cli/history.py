@@ -33,7 +33,8 @@ SHRINKS = (Shrink("result", 12), Shrink("why", 12), Shrink("by", 12))
 def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Show the newest runs of SYNC, or of all syncs."""
     workspace = open_workspace()
-    runs = workspace.history.runs(workspace.sync(sync).id if sync else None, limit=limit, with_dry=True)
+    sync_id = None if sync is None else workspace.sync(sync).id
+    runs = workspace.history.runs(sync_id, limit=limit, with_dry=True)
     if as_json:
         for run in runs:
             put_json(_object(run))

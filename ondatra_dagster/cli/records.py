@@ -54,7 +54,7 @@ def command(
     chosen = workspace.sync(sync)
     search = Search(
         run_id=run_id,
-        stage=Stage.named(status) if status else None,
+        stage=None if status is None else Stage.named(status),
         status=status if status in INVALID else None,
         prefix=prefix,
         limit=limit,

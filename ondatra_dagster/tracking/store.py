@@ -6,6 +6,7 @@ It writes and finds files; what is in them belongs to the modules beside, when t
 import collections
 import contextlib
 import copy
+import errno
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -39,6 +40,7 @@ from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_se
 
 _PARQUET = ".parquet"
 _METADATA = "metadata.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _BROKEN = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
 
 
@@ -284,8 +286,9 @@ class TrackingStore:
                 yield file
         except OSError as error:
             reason = error.strerror or error
+            remedy = "make room there" if error.errno in _FULL else "see what is there and who may write"
             raise StateError(
-                f"{self._files.address(name)} can't be written ({reason}); make room there, and run again"
+                f"{self._files.address(name)} can't be written ({reason}); {remedy}, and run again"
             ) from error
 
     def _remove(self, name: str) -> int:

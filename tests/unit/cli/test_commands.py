@@ -219,6 +219,14 @@ def test_an_unknown_sync_is_a_wrong_invocation_that_names_the_right_one(
     assert "did you mean 'sync.crm'?" in said.err
 
 
+@pytest.mark.parametrize("words", [["history", ""], ["records", "sync.crm", "--status", ""]])
+def test_an_empty_word_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, words: list[str]) -> None:
+    """A script whose variable isn't set means something, and not everything."""
+    ondatra.run(shop)
+    said = ondatra(*words)
+    assert (2, "") == (said.code, said.out)
+
+
 def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: Terminal) -> None:
     """All that one needs to mend the row."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")

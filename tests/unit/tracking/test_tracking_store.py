@@ -1,6 +1,7 @@
 """The tracking store, in a real folder, in a bucket behind a real S3 API, and through fsspec."""
 
 import dataclasses
+import errno
 import hashlib
 import io
 import threading
@@ -485,6 +486,25 @@ def test_projects_of_one_organization_keep_each_others_facts(at: Place) -> None:
         at.table(f"metadata/1/{table}.parquet")["id"].to_pylist()
         for table in ("source_objects", "destinations", "destination_objects")
     ]
+
+
+def test_what_is_in_the_way_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    """Who makes room then has still no records."""
+    store = TrackingStore(str(tmp_path))
+    (tmp_path / "frontiers").write_text("in the way")
+    with pytest.raises(StateError, match=r"\(File exists\); see what is there and who may write, and run"):
+        store.write_frontier(a_frontier())
+
+
+def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
+    """And what to do about it."""
+
+    def records() -> Iterator[SyncRecord]:
+        yield record_stores.a_record()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StateError, match=r"\(No space left on device\); make room there, and run again"):
+        TrackingStore(str(tmp_path)).publish("sync.crm", FIRST, BatchType.UPDATED, 0, records())
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])
