@@ -18,24 +18,23 @@ from support.destinations import (
     WholeStore,
     change_of,
 )
+from support.hard_times import AsideFeed, DeadlyStore, FullDiskError, Works
 from support.kind_desk import KindDesk
 from support.kind_tables import KindTable, steps
 from support.lives import HISTORIES, WHOLE, Sink
 from support.tables import Table, histories
 
 from ondatra_dagster.changes import ChangeType
-from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.letters import hasten, replay
 from ondatra_dagster.delivery.queue.settled import SUCCEEDED
 from ondatra_dagster.errors import ResyncNeededError
-from ondatra_dagster.sync.ports import Ports
+from ondatra_dagster.sync.cross_check import key_of
+from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.metadata import RunMetadata
-from ondatra_dagster.tracking.store import TrackingStore
 
 KEYS = "abcdef"
 STEPS = 18
@@ -51,36 +50,21 @@ SINKS = [
     Sink("append", 2, 3),
 ]
 
+IN_JOBS = {("merge", 2), ("tracked", 3), ("partition", 2), ("partition", WHOLE)}
 JUDGED = ("merge", "scd2")  # kinds that insert a row once, also in a resync
-
-
-class DeadlyStore(TrackingStore):
-    """Processes end now and then before it has published, or before it has the run's frontier."""
-
-    chance: random.Random
-    is_deadly = True
-
-    def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
-        self._may_die()
-        super().finish_run(sync_id, run_id, metadata)
-
-    def write_frontier(self, frontier: Frontier) -> None:
-        self._may_die()
-        super().write_frontier(frontier)
-
-    def _may_die(self) -> None:
-        if self.is_deadly and self.chance.random() < 0.1:
-            raise KilledError
 
 
 class Life:
     """One sync's."""
+
+    runs_at_last = 4
 
     def __init__(self, sink: Sink, folder: Path, seed: int) -> None:
         self.chance = random.Random(f"{seed} {sink}")
         self.sink = sink
         self.desk = KindDesk(folder, sink.name, batch_size=sink.batch_size)
         self.table, self.store = a_table(sink)
+        self.feed = AsideFeed(self.table)
         self.destination = Destination(self.store, random.Random(f"API {seed} {sink}"))
         self.records = DeadlyStore(str(folder / "tracking"))
         self.records.chance = random.Random(f"records {seed} {sink}")
@@ -93,6 +77,8 @@ class Life:
     def live(self) -> None:
         for key, values in self.history():
             self.table.write(key, values)
+            if self.chance.random() < 0.2:
+                self.feed.set_one_aside()
             if self.table.version and self.chance.random() < 0.6:
                 if self.chance.random() < 0.3:
                     self.ask_again()
@@ -105,7 +91,7 @@ class Life:
     def run(self) -> None:
         """A run, which may be killed."""
         self.desk.now += self.chance.choice([10, 10_000, 100_000])
-        with contextlib.suppress(KilledError):
+        with contextlib.suppress(KilledError, FullDiskError):
             run_sync(self.sync, self.ports, Occasion(trigger="test"))
 
     def ask_again(self) -> None:
@@ -118,12 +104,16 @@ class Life:
     def end_well(self) -> list[object]:
         """The API recovers, and what is left goes out; what is then still in the queue."""
         self.destination.faults = self.records.is_deadly = False
-        for _ in range(4):
+        for _ in range(self.runs_at_last):
             self.run()
             self.ask_again()
         self.run()
         with self.sync.open_queue() as queue:
             return [*queue.store.rows("select * from unit"), *queue.store.rows("select * from batch")]
+
+    def told_aside(self) -> list[int]:
+        """The rows that the records tell were set aside, in order."""
+        return sorted(rowid for rowid, _ in self.records.set_aside_in(self.sync.id, since="", upto="~"))
 
     @property
     def sync(self) -> Sync:
@@ -137,21 +127,26 @@ class Life:
     def ports(self) -> Ports:
         return dataclasses.replace(
             self.desk.ports(),
-            source=self.table.source,
-            feed=self.table,
+            source=self.feed.source,
+            feed=self.feed,
             push=lambda: contextlib.nullcontext(self.destination),
             tracking=self.records,
         )
 
 
 class HardLife(Life):
-    """One in which queues are lost often, older copies of them are put back, and resyncs are asked for."""
+    """One in which queues are lost often, older copies of them are put back, and resyncs are asked for.
+
+    Time passes within a run, so that records are published in it, and other runs come in between.
+    """
 
     known: frozenset[str] = frozenset()  # rows that the records say the API has
+    meanwhile: tuple[str, list[int]] | None = None  # what changes before a run has its queue, and is seen
 
     def __init__(self, sink: Sink, folder: Path, seed: int) -> None:
         super().__init__(sink, folder, seed)
         self.is_judged = sink.name in JUDGED
+        self.hours = random.Random(f"hours {seed} {sink}")
         calls_of = self.store.calls_of
 
         def judged(rows: list[Row]) -> list[list[Row]]:
@@ -164,7 +159,7 @@ class HardLife(Life):
 
     def live(self) -> None:
         for key, values in self.history():
-            self.table.write(key, values)
+            self._change(key, values)
             for _ in range(self.chance.choice([0, 1, 1, 2, 3]) if self.table.version else 0):
                 if self.chance.random() < 0.3:
                     self.ask_again()
@@ -172,12 +167,38 @@ class HardLife(Life):
                 self.known = self._recorded()
                 if self.chance.random() < 0.12:
                     self._resync()
+                    self._suffer()
                 self.run()
                 self._suffer()
         self.desk.held, self.is_judged = None, False
 
+    def _change(self, key: str, values: list[int]) -> None:
+        if self.chance.random() < 0.2:
+            self.feed.set_one_aside()
+        if self.table.version and self.chance.random() < 0.1:
+            self.known, self.meanwhile = self._recorded(), (key, values)
+            self.run()
+        else:
+            self.table.write(key, values)
+
+    def _source(self) -> SourceState:
+        seen = self.feed.source()
+        change, self.meanwhile = self.meanwhile, None
+        if change:
+            self.table.write(*change)
+            self.run()
+        return seen
+
+    def _clock(self) -> float:
+        self.desk.now += self.hours.choice([0, 0, 0, 0, 100])
+        return self.desk.now
+
+    @property
+    def ports(self) -> Ports:
+        return dataclasses.replace(super().ports, source=self._source, clock=self._clock)
+
     def _resync(self) -> None:
-        with contextlib.suppress(KilledError, ResyncNeededError):
+        with contextlib.suppress(KilledError, FullDiskError, ResyncNeededError):
             resync(self.sync, self.ports, Way(removes=self.chance.random() < 0.5))
 
     def _suffer(self) -> None:
@@ -214,6 +235,39 @@ class HardLife(Life):
             self.store.wrongs.append(f"insert of {name}, which is recorded as there")
 
 
+class JobLife(HardLife):
+    """One whose API makes jobs of batches."""
+
+    runs_at_last = 12  # none of them waits long
+
+    def __init__(self, sink: Sink, folder: Path, seed: int) -> None:
+        super().__init__(sink, folder, seed)
+        self.works = Works(self.destination, random.Random(f"jobs {seed} {sink}"))
+
+    def run(self) -> None:
+        ends = self.records.delivered_since(self.sync.id, None)
+        self.works.ended = frozenset((end.run_id, key_of(self.sync, end), end.table_version) for end in ends)
+        super().run()
+
+    @property
+    def sync(self) -> Sync:
+        sync = super().sync
+        push = dataclasses.replace(sync.config.push, batch_mode="async", poll_timeout_seconds=200_000)
+        functions = frozenset({"push", "poll"})
+        return dataclasses.replace(
+            sync, config=dataclasses.replace(sync.config, push=push, functions=functions)
+        )
+
+    @property
+    def ports(self) -> Ports:
+        return dataclasses.replace(
+            super().ports, push=lambda: contextlib.nullcontext(self.works), sleep=self._sleep
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.desk.now += seconds
+
+
 def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
     if sink.kind.delivers_by_key and sink.name != "scd2":  # with keys that go, as by a full refresh
         by_key = Table(sink.shape)
@@ -222,9 +276,16 @@ def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
     return table, WholeStore(table) if sink.batch_size == WHOLE else RowStore(table)
 
 
-@pytest.mark.parametrize("lived", [Life, HardLife])
+LIVES = [
+    *((sink, lived) for sink in SINKS for lived in (Life, HardLife)),
+    *((sink, JobLife) for sink in SINKS if (sink.name, sink.batch_size) in IN_JOBS),
+]
+
+
 @pytest.mark.parametrize(
-    "sink", SINKS, ids=lambda sink: f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}"
+    ("sink", "lived"),
+    LIVES,
+    ids=[f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}-{lived.__name__}" for sink, lived in LIVES],
 )
 def test_any_life_ends_as_a_mirror(sink: Sink, lived: type[Life], tmp_path: Path) -> None:
     """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight.
@@ -237,3 +298,4 @@ def test_any_life_ends_as_a_mirror(sink: Sink, lived: type[Life], tmp_path: Path
         assert [] == life.end_well(), f"seed {seed}"
         assert life.store.expected() == life.store.holds, f"seed {seed}"
         assert [] == life.store.wrongs, f"seed {seed}"
+        assert [row.rowid for row in life.feed.rows] == life.told_aside(), f"seed {seed}"

@@ -1,0 +1,106 @@
+"""What whole syncs meet in random lives: records that can't be kept, rows that are set aside, jobs."""
+
+import dataclasses
+import random
+from collections.abc import Iterable, Iterator
+
+from support.destinations import Destination, KilledError
+from support.kind_tables import KindTable
+from support.tables import Table
+
+from ondatra_dagster.changes import InvalidRow, Segment
+from ondatra_dagster.delivery.frontier import Frontier
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.sync.ports import SourceState
+from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.tracking.metadata import RunMetadata
+from ondatra_dagster.tracking.record import SyncRecord
+from ondatra_dagster.tracking.store import TrackingStore
+
+End = tuple[str, str, int]  # the run that recorded it, the delivery key, the version
+
+
+class FullDiskError(StateError):
+    """There is no room for what has to be written."""
+
+
+class DeadlyStore(TrackingStore):
+    """Processes end now and then at any of its files, or it is full."""
+
+    chance: random.Random
+    is_deadly = True
+
+    def publish(
+        self, sync_id: str, run_id: str, batch_type: BatchType, number: int, records: Iterable[SyncRecord]
+    ) -> str:
+        self._may_die()
+        address = super().publish(sync_id, run_id, batch_type, number, records)
+        self._may_die()
+        return address
+
+    def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        self._may_die()
+        super().finish_run(sync_id, run_id, metadata)
+
+    def write_frontier(self, frontier: Frontier) -> None:
+        self._may_die()
+        super().write_frontier(frontier)
+
+    def _may_die(self) -> None:
+        if self.is_deadly and self.chance.random() < 0.08:
+            raise self.chance.choice([KilledError, FullDiskError])
+
+
+@dataclasses.dataclass
+class AsideFeed:
+    """A table's feed, and beside it rows that were set aside, each in a version of its own."""
+
+    table: Table | KindTable
+    rows: list[InvalidRow] = dataclasses.field(default_factory=list)
+
+    def segments(self, after: int | None, upto: int) -> Iterator[Segment]:
+        return self.table.segments(after, upto)
+
+    def invalid(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from (row for row in self.rows if after < row.version <= upto)
+
+    def set_one_aside(self) -> None:
+        version = len(self.rows)
+        self.rows.append(InvalidRow("", "NULL", version, version + 1, '{"id":null}'))
+
+    def source(self) -> SourceState:
+        there = len(self.rows)
+        return dataclasses.replace(self.table.source(), invalid_version=there - 1, set_aside=there)
+
+
+@dataclasses.dataclass
+class Works:
+    """An API that makes jobs of batches: it does them at once, and says what came of them when asked."""
+
+    destination: Destination
+    chance: random.Random
+    ended: frozenset[End] = frozenset()  # what the records tell
+    outcomes: dict[str, dict[str, Outcome]] = dataclasses.field(default_factory=dict)  # by job
+    ended_before: dict[str, frozenset[End]] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        pushed = self.destination(parcel, journal)
+        if pushed.unanswered:
+            return pushed
+        job = f'"J-{len(self.outcomes)}"'
+        self.outcomes[job], self.ended_before[job] = dict(pushed.outcomes), self.ended
+        return Pushed({}, calls=1, job=job, is_open=True)
+
+    def poll(self, parcel: Parcel, job: str) -> Pushed:
+        ended = {end[1:] for end in self.ended - self.ended_before[job]}
+        if told := ended & {(unit.key, unit.version) for unit in parcel.units}:
+            self.destination.store.wrongs.append(f"{told} asked about once more")
+        if self.destination.faults and self.chance.random() < 0.1:
+            raise KilledError
+        if self.destination.faults and self.chance.random() < 0.4:
+            return Pushed({}, calls=1, is_open=True)
+        known = self.outcomes[job]
+        return Pushed({key: known[key] for key in (*parcel.keys, NO_ROW) if key in known}, calls=1)
