@@ -24,6 +24,7 @@ from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
 RUNS_LOOKED_AT = 3 * COMPARED  # of which some only tried again what waited
+CRASHED = "its process ended without a word, as when it is killed; the next run goes on from there"
 QUOTED = re.compile(r"'[^'\n]*'")
 
 log = logging.getLogger(__name__)
@@ -55,10 +56,10 @@ class Alerts:
             self._note(lambda: self._of_run(result))
 
     def look(self) -> Done:
-        """See which syncs have been silent for too long, and send what is to be sent."""
+        """See which syncs have crashed, or been silent for too long, and send what is to be sent."""
         if not self.is_on:
             return Done(duty=ALERTS, did="none are sent: alerts.webhook isn't set")
-        self._note(self._silences)
+        self._note(lambda: [*self._crashes(), *self._silences()])
         sent = self.send()
         left, standing = self._book.outgoing(), self._book.standing()
         waits = f"; {count(len(left), 'alert')} couldn't be sent and will be at the next look" if left else ""
@@ -106,11 +107,21 @@ class Alerts:
 
     def _of_run(self, result: SyncResult) -> Iterator[Reading]:
         sync_id = result.sync.id
-        yield read_failure(SubjectType.SYNC, sync_id, [verdict.description for verdict in result.errors])
+        errors = [verdict.description for verdict in result.errors]
+        # a turn in which there was nothing to do says nothing of how the run before it ended
+        if errors or not self._workspace.history.crashed()[sync_id]:
+            yield read_failure(SubjectType.SYNC, sync_id, errors)
         if result.summary.run_id:
             runs = self._workspace.history.runs(sync_id, limit=RUNS_LOOKED_AT)
             yield from read_runs(sync_id, runs, self._settings)
         yield from self._silences([result.sync])
+
+    def _crashes(self) -> Iterator[Reading]:
+        """Of syncs whose process was killed: nobody was left to say so."""
+        crashed = self._workspace.history.crashed()
+        for sync_id in self._workspace.syncs:
+            if crashed[sync_id]:
+                yield read_failure(SubjectType.SYNC, sync_id, [CRASHED])
 
     def _silences(self, syncs: Iterable[Sync] | None = None) -> Iterator[Reading]:
         """Of these syncs, or of all."""

@@ -241,7 +241,7 @@ class History:
 
     def totals(self) -> dict[str, Totals]:
         """Of each sync that has ever run."""
-        crashed = self._crashed()
+        crashed = self.crashed()
         with self._looking() as store:
             if store is None:
                 return {}
@@ -258,8 +258,8 @@ class History:
                 for sync_id, runs, failed, last in store.rows(STANDINGS)
             }
 
-    def _crashed(self) -> collections.Counter[str]:
-        """How many runs of each sync have crashed without anybody having noted it."""
+    def crashed(self) -> collections.Counter[str]:
+        """How many runs of each sync have crashed, and no run has come since that would have noted it."""
         with self._looking() as store:
             running = store.rows(RUNNING) if store else []
         runs = [self.run(sync_id, run_id) for sync_id, run_id in running]

@@ -8,6 +8,7 @@ import dagster as dg
 import orjson
 import pytest
 from support.alert_receiver import Received, alert_receiver
+from support.killed_push import killed_push
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.cli.maintain import maintain
@@ -16,6 +17,7 @@ from ondatra_dagster.operations.alert_book import AlertBook, SubjectType
 from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.sensors import alert_sensor
+from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
@@ -105,6 +107,28 @@ def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
     left = (shop.workspace.settings.state / "alerts.sqlite").read_bytes()
     assert SECRET.encode() not in left
     assert {f"/hooks/{SECRET}"} == set(receiver.paths)
+
+
+def test_a_run_that_was_killed_fires_at_the_next_look(shop: Shop, api: DemoApi, receiver: Received) -> None:
+    """Nobody was left to say so; it is over when a run has ended well."""
+    killed_push(shop.root, api.url)
+    settings(shop, receiver.url)
+    sent = [Alerts(shop.workspace).look().counts["sent"] for _ in range(2)]
+    assert ([1, 0], [("sync.crm", "failed", "fired")]) == (sent, receiver.told())
+    assert "sync.crm: its process ended without a word" in receiver.bodies[0]["sentence"]
+    for _ in range(2):
+        assert 0 == go(shop)
+        Alerts(shop.workspace).look()
+    assert [("sync.crm", "failed", "recovered")] == receiver.told()[1:]
+
+
+def test_a_run_that_goes_on_is_no_crash(shop: Shop, api: DemoApi, receiver: Received) -> None:
+    """The sensor looks while runs go on."""
+    killed_push(shop.root, api.url)
+    settings(shop, receiver.url)
+    with FileLock(shop.workspace.sync("sync.crm").lock, purpose="delivers"):
+        Alerts(shop.workspace).look()
+    assert [] == receiver.told()
 
 
 def test_neither_secret_nor_rows_are_in_what_is_told(shop: Shop, api: DemoApi, receiver: Received) -> None:
