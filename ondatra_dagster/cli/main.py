@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ondatra_dagster.cli.error_log import open_error_log
+from ondatra_dagster.cli.output import say
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 if TYPE_CHECKING:
@@ -59,16 +60,16 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; run it again to go on from here", err=True)
+        say("interrupted; run it again to go on from here")
         return FAILED
     except SelectionError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         return WRONG_INVOCATION
     except OndatraError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         return FAILED
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
-        click.echo(_unforeseen(error), err=True)
+        say(_unforeseen(error))
         return FAILED
     return code if isinstance(code, int) else 0
 

@@ -227,6 +227,13 @@ def test_an_empty_word_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, word
     assert (2, "") == (said.code, said.out)
 
 
+def test_an_error_tells_a_terminal_nothing_to_do(shop: Shop, ondatra: Terminal) -> None:
+    """It may quote what came from a table or an API."""
+    said = ondatra("query", "x\x1b[2J.y\x07")
+    assert "x·[2J.y·" in said.err
+    assert {"\x1b", "\x07"}.isdisjoint(said.err)
+
+
 def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: Terminal) -> None:
     """All that one needs to mend the row."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
