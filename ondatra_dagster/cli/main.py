@@ -1,6 +1,7 @@
 """The command `ondatra`. Each verb is a module beside, loaded when it is called."""
 
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -57,7 +58,9 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
     try:
         code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         say("interrupted; run it again to go on from here")
