@@ -2,8 +2,9 @@
 
 import dataclasses
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from support.books import MortalStore
 from support.destinations import Destination, KilledError
 from support.kind_tables import KindTable
 from support.tables import Table
@@ -15,10 +16,7 @@ from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.ports import SourceState
-from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.metadata import RunMetadata
-from ondatra_dagster.tracking.record import SyncRecord
-from ondatra_dagster.tracking.store import TrackingStore
 
 End = tuple[str, str, int]  # the run that recorded it, the delivery key, the version
 
@@ -27,19 +25,8 @@ class FullDiskError(StateError):
     """There is no room for what has to be written."""
 
 
-class DeadlyStore(TrackingStore):
-    """Processes end now and then at any of its files, or it is full."""
-
-    chance: random.Random
-    is_deadly = True
-
-    def publish(
-        self, sync_id: str, run_id: str, batch_type: BatchType, number: int, records: Iterable[SyncRecord]
-    ) -> str:
-        self._may_die()
-        address = super().publish(sync_id, run_id, batch_type, number, records)
-        self._may_die()
-        return address
+class DeadlyStore(MortalStore):
+    """Processes end now and then at any of its files, and not those of records alone; or it is full."""
 
     def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
         self._may_die()
@@ -50,7 +37,7 @@ class DeadlyStore(TrackingStore):
         super().write_frontier(frontier)
 
     def _may_die(self) -> None:
-        if self.is_deadly and self.chance.random() < 0.08:
+        if self.faults and self.chance.random() < 0.08:
             raise self.chance.choice([KilledError, FullDiskError])
 
 

@@ -103,7 +103,7 @@ class Life:
 
     def end_well(self) -> list[object]:
         """The API recovers, and what is left goes out; what is then still in the queue."""
-        self.destination.faults = self.records.is_deadly = False
+        self.destination.faults = self.records.faults = False
         for _ in range(self.runs_at_last):
             self.run()
             self.ask_again()
