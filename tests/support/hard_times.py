@@ -1,15 +1,16 @@
 """What whole syncs meet in random lives: records that can't be kept, rows that are set aside, jobs."""
 
 import dataclasses
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from support.books import MortalStore
 from support.destinations import Destination, KilledError
 from support.kind_tables import KindTable
 from support.tables import Table
 
-from ondatra_dagster.changes import InvalidRow, Segment
+from ondatra_dagster.changes import ChangeType, InvalidRow, Segment
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
@@ -69,16 +70,19 @@ class Works:
 
     destination: Destination
     chance: random.Random
-    ended: frozenset[End] = frozenset()  # what the records tell
+    recorded: Callable[[], frozenset[End]]  # what the records tell now
+    ended: frozenset[End] = frozenset()  # what they told when the run began
+    numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # threads ask at once
     outcomes: dict[str, dict[str, Outcome]] = dataclasses.field(default_factory=dict)  # by job
     ended_before: dict[str, frozenset[End]] = dataclasses.field(default_factory=dict)
+    on_gone: Callable[[str], None] = lambda key: None  # of a key that a job has deleted
 
     def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
         pushed = self.destination(parcel, journal)
         if pushed.unanswered:
             return pushed
-        job = f'"J-{len(self.outcomes)}"'
-        self.outcomes[job], self.ended_before[job] = dict(pushed.outcomes), self.ended
+        job = f'"J-{next(self.numbers)}"'
+        self.outcomes[job], self.ended_before[job] = dict(pushed.outcomes), self.recorded()
         return Pushed({}, calls=1, job=job, is_open=True)
 
     def poll(self, parcel: Parcel, job: str) -> Pushed:
@@ -90,4 +94,8 @@ class Works:
         if self.destination.faults and self.chance.random() < 0.4:
             return Pushed({}, calls=1, is_open=True)
         known = self.outcomes[job]
+        for unit in parcel.units:
+            went = [key for key in unit.result_keys if key.endswith(f":{ChangeType.DELETE}")]
+            if went == unit.result_keys and all(known[key].is_delivered for key in went):
+                self.on_gone(unit.key)
         return Pushed({key: known[key] for key in (*parcel.keys, NO_ROW) if key in known}, calls=1)

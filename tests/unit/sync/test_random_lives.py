@@ -18,7 +18,7 @@ from support.destinations import (
     WholeStore,
     change_of,
 )
-from support.hard_times import AsideFeed, DeadlyStore, FullDiskError, Works
+from support.hard_times import AsideFeed, DeadlyStore, End, FullDiskError, Works
 from support.kind_desk import KindDesk
 from support.kind_tables import KindTable, steps
 from support.lives import HISTORIES, WHOLE, Sink
@@ -242,12 +242,20 @@ class JobLife(HardLife):
 
     def __init__(self, sink: Sink, folder: Path, seed: int) -> None:
         super().__init__(sink, folder, seed)
-        self.works = Works(self.destination, random.Random(f"jobs {seed} {sink}"))
+        chance = random.Random(f"jobs {seed} {sink}")
+        self.works = Works(self.destination, chance, self._ends, on_gone=self._forget)
+
+    def _forget(self, key: str) -> None:
+        """Its delete went in an earlier run, and has its record once the job has ended: now."""
+        self.known -= {key}
 
     def run(self) -> None:
-        ends = self.records.delivered_since(self.sync.id, None)
-        self.works.ended = frozenset((end.run_id, key_of(self.sync, end), end.table_version) for end in ends)
+        self.works.ended = self._ends()
         super().run()
+
+    def _ends(self) -> frozenset[End]:
+        ends = self.records.delivered_since(self.sync.id, None)
+        return frozenset((end.run_id, key_of(self.sync, end), end.table_version) for end in ends)
 
     @property
     def sync(self) -> Sync:
