@@ -16,6 +16,7 @@ from ondatra_dagster.wording import count
 
 FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
 RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)
+CRASHED = "its process ended without a word, as when it is killed; the next run goes on from there"
 COMPARED = 10  # runs, whose mean is what is usual
 FEWEST = 3  # of them, before anything is usual
 HOUR_SECONDS = 3600
@@ -24,6 +25,11 @@ HOUR_SECONDS = 3600
 def read_failure(subject_type: SubjectType, subject: str, errors: Sequence[str]) -> Reading:
     """Whether a run failed, and why."""
     return Reading(type=subject_type, subject=subject, rule=FAILED, sentence="; ".join(errors) or None)
+
+
+def read_crash(sync_id: str) -> Reading:
+    """What a sync's run has left that never told its end: nobody was there to say so."""
+    return read_failure(SubjectType.SYNC, sync_id, [CRASHED])
 
 
 def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:

@@ -52,7 +52,7 @@ def prune(
 def _told(pruned: _Pruned, days: int | None) -> Done:
     kept = "records are kept for ever"
     gone = f"records of {count(pruned.runs, 'run')} older than {count(days or 0, 'day')} are gone"
-    parts = f"; {count(pruned.parts, 'file')} that killed processes left half written are gone"
+    parts = f"; removed {count(pruned.parts, 'file')} that killed processes left half written"
     size = f", {count(pruned.bytes, 'byte')}" if pruned.runs or pruned.parts else ""
     busy = f"; at work, and left for the next time: {', '.join(pruned.busy)}" if pruned.busy else ""
     return Done(

@@ -10,7 +10,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http.webhook import Webhook
 from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading, SubjectType
-from ondatra_dagster.operations.alerts import COMPARED, read_failure, read_runs, read_silence
+from ondatra_dagster.operations.alerts import COMPARED, read_crash, read_failure, read_runs, read_silence
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -24,7 +24,6 @@ from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
 RUNS_LOOKED_AT = 3 * COMPARED  # of which some only tried again what waited
-CRASHED = "its process ended without a word, as when it is killed; the next run goes on from there"
 QUOTED = re.compile(r"'[^'\n]*'")
 
 log = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ class Alerts:
         crashed = self._workspace.history.crashed()
         for sync_id in self._workspace.syncs:
             if crashed[sync_id]:
-                yield read_failure(SubjectType.SYNC, sync_id, [CRASHED])
+                yield read_crash(sync_id)
 
     def _silences(self, syncs: Iterable[Sync] | None = None) -> Iterator[Reading]:
         """Of these syncs, or of all."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ondatra_dagster.collector.event_file import Waiting, event_path, events_in_file
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
-from ondatra_dagster.delivery.queue.states import QueueState, lock_of, queue_state
+from ondatra_dagster.delivery.queue.states import QueueState, file_of, lock_of, queue_state
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.operations.sync_log import SyncLog
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
@@ -66,7 +66,7 @@ class Workspace:
         state = self.settings.state
         return History(
             state / "history.sqlite",
-            is_at_work=lambda sync_id: is_held(lock_of(state / "queue" / f"{sync_id}.sqlite")),
+            is_at_work=lambda sync_id: is_held(lock_of(file_of(state, sync_id))),
         )
 
     @functools.cached_property

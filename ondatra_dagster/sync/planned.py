@@ -3,22 +3,19 @@
 from collections.abc import Mapping
 
 from ondatra_dagster.changes import ChangeType
-from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.tables import GROUP_ROWS, Queue
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.sync.summary import OPERATIONS, Operation
 from ondatra_dagster.wording import count
 
-# a row unit is one operation; a group's is as many rows as the image that tells what it becomes
+# a row unit is one operation
 _ROWS = """
 select iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')) as change, count(*)
 from unit where state in ('pending', 'claimed') and version <= :watermark and not is_context group by change
 """
-_GROUPS = """
-select change, sum(1 + length(image) - length(replace(image, char(10), ''))) from (
-    select iif(target = '', 'delete', 'insert') as change, iif(target = '', base, target) as image
-    from unit where state in ('pending', 'claimed') and version <= :watermark
-)
-group by change
+_GROUPS = f"""
+select iif(target = '', 'delete', 'insert') as change, sum({GROUP_ROWS})
+from unit where state in ('pending', 'claimed') and version <= :watermark group by change
 """
 _MIRRORS = """
 select 'insert', sum(rows) from unit

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 
 from ondatra_dagster.delivery.push.push_config import PushConfig
-from ondatra_dagster.delivery.queue.states import lock_of, pause_flag
+from ondatra_dagster.delivery.queue.states import file_of, lock_of, pause_flag
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.shapes import Form, is_by_key, is_whole, open_queue_of, shape_of
 from ondatra_dagster.delivery.target import Shape
@@ -31,7 +31,7 @@ class Sync:
 
     @property
     def queue(self) -> Path:
-        return self.state / "queue" / f"{self.id}.sqlite"
+        return file_of(self.state, self.id)
 
     @property
     def lock(self) -> Path:

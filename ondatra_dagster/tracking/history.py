@@ -230,10 +230,8 @@ class History:
 
     def has_begun(self, sync_id: str) -> bool:
         """Whether any of its runs may have sent something."""
-        if not self._path.exists():
-            return False
-        with read_only(self._path, SCHEMA) as store:
-            return bool(store.rows(HAS_TABLE) and store.rows(HAS_BEGUN, (sync_id, NEVER_BEGUN)))
+        with self._looking() as store:
+            return store is not None and bool(store.rows(HAS_BEGUN, (sync_id, NEVER_BEGUN)))
 
     def newest(self) -> dict[str, PastRun]:
         """Of each sync its newest run that wasn't dry."""

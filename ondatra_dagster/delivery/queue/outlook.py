@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.jobs import dump_jobs
 from ondatra_dagster.delivery.queue.removals import contents_of
-from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue
+from ondatra_dagster.delivery.queue.tables import HELD, IDENTIFIER, IMAGE_ROWS, Queue
 from ondatra_dagster.delivery.target import Image, Shape, load_image
 
 # what an API works on isn't sent again, whatever became of its rows since
@@ -19,11 +19,9 @@ IN_JOBS = "create temp table if not exists in_job (unit integer primary key)"
 FORGET_JOBS = "delete from in_job"
 IN_JOB = "insert into in_job values (?)"
 _GOES = "state in ('pending', 'claimed') and id not in (select unit from in_job)"
-_LINES = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
-# what is to be deleted may be there though nobody has heard so
-_HELD = "iif(base = '' and target = '', coalesce(tried, ''), base)"
 _IMAGES = (
-    f"select {{part}} as part, {_LINES.format(_HELD)} as had, {_LINES.format('target')} as has from unit"
+    f"select {{part}} as part, {IMAGE_ROWS.format(HELD)} as had, {IMAGE_ROWS.format('target')} as has"
+    " from unit"
 )
 _MOVED = """
 select coalesce(sum(max(has - had, 0)), 0), coalesce(sum(min(had, has)), 0),
@@ -36,10 +34,10 @@ from (
 # new rows stand for old ones of the same table or partition; else each unit is by itself
 _BY_PART, _BY_UNIT = _IMAGES.format(part="belongs_to"), _IMAGES.format(part="id")
 NEWS = "version > :since"
-MIRRORS = f"select key, {_LINES.format('target')} from unit where version <= :watermark and {{where}}"
+MIRRORS = f"select key, {IMAGE_ROWS.format('target')} from unit where version <= :watermark and {{where}}"
 BEHIND = f"select coalesce(sum(had - has), 0) from ({_BY_UNIT} where version <= :watermark)"
 SOME = f"""
-select {IDENTIFIER}, {_HELD}, target from unit
+select {IDENTIFIER}, {HELD}, target from unit
 where version <= :watermark and not is_context and {_GOES} order by phase, id limit :limit
 """
 

@@ -2,19 +2,17 @@
 
 from typing import NamedTuple
 
-from ondatra_dagster.delivery.queue.tables import IDENTIFIER
+from ondatra_dagster.delivery.queue.tables import GROUP_ROWS, IDENTIFIER
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store
 from ondatra_dagster.wording import count
 
 SHOWN_KEYS = 3
 
-# a group's unit is as many rows as the image that tells what it is to become
 ROWS_OF = {
     Shape.ROW: "1",
     Shape.VERSION: "1",
-    Shape.GROUP: "1 + length(iif(target = '', base, target))"
-    " - length(replace(iif(target = '', base, target), char(10), ''))",
+    Shape.GROUP: GROUP_ROWS,
     Shape.MIRROR: "rows",
 }
 DEAD = """

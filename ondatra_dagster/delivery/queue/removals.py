@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue
+from ondatra_dagster.delivery.queue.tables import HELD, IDENTIFIER, IMAGE_ROWS, Queue
 from ondatra_dagster.store.database import Store
 
 LET_THROUGH = "removals_upto"  # in the queue's meta: the version up to which removals may go
@@ -20,22 +20,20 @@ HAS_CONTENTS = "select 1 from sqlite_master where name = 'content'"
 KEEP_CONTENT = "insert into content values (?, ?) on conflict (key) do update set rows = excluded.rows"
 FORGET_CONTENTS = "delete from content"
 _CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
-_LINES = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
-_TARGET_LINES = _LINES.format("target")
-# what is to be deleted may be there though nobody has heard so; what is to come takes the place of what goes
-_BASE = "iif(base = '' and target = '', coalesce(tried, ''), base)"
+_TARGET_ROWS = IMAGE_ROWS.format("target")
+# what is to come takes the place of what goes
 ENDED = f"select count(*) from unit where target = '' and {_CHANGED}"
 # of a part of the table, or of the whole of it
 SHRUNK = f"""
 select coalesce(sum(max(fewer, 0)), 0) from (
-    select sum({_LINES.format(_BASE)} - {_TARGET_LINES}) as fewer from unit where {_CHANGED}
+    select sum({IMAGE_ROWS.format(HELD)} - {_TARGET_ROWS}) as fewer from unit where {_CHANGED}
     group by belongs_to
 )
 """
 SOME = f"""
 select {IDENTIFIER} from unit where {_CHANGED} and target = '' and not is_context order by id limit :limit
 """
-CONTENTS_CHANGED = f"select key, {_TARGET_LINES} from unit where {_CHANGED} order by id"
+CONTENTS_CHANGED = f"select key, {_TARGET_ROWS} from unit where {_CHANGED} order by id"
 # what the API has and the table hasn't, and the other way round
 DIFFERENCE = """
 select coalesce(sum(iif(target = '', {base}, 0)), 0),
@@ -43,7 +41,7 @@ select coalesce(sum(iif(target = '', {base}, 0)), 0),
 from unit where version <= :watermark
 """
 BY_KEY = DIFFERENCE.format(base="iif(base = '', 0, 1)", target="iif(target = '', 0, 1)")
-BY_ROW = DIFFERENCE.format(base=_LINES.format("base"), target=_TARGET_LINES)
+BY_ROW = DIFFERENCE.format(base=IMAGE_ROWS.format("base"), target=_TARGET_ROWS)
 
 
 class Measure(NamedTuple):

@@ -94,6 +94,11 @@ def pause_flag(queue: Path) -> Path:
     return queue.parent.parent / "paused" / queue.stem
 
 
+def file_of(state: Path, sync_id: str) -> Path:
+    """Where a sync's queue is."""
+    return state / "queue" / f"{sync_id}.sqlite"
+
+
 def lock_of(queue: Path) -> Path:
     """What the process that writes a sync's queue holds; apart from it, so that both aren't lost at once."""
     return queue.parent.parent / "locks" / queue.parent.name / f"{queue.stem}.lock"

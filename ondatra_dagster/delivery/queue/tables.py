@@ -111,6 +111,12 @@ OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/final
 
 # by what people know a unit: a version of a key by that key
 IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
+# what the API has: what is to be deleted may be there though nobody has heard so
+HELD = "iif(base = '' and target = '', coalesce(tried, ''), base)"
+# how many rows there are of an image, which has a line a row
+IMAGE_ROWS = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
+# a group's unit is as many as the image that tells what it is to become
+GROUP_ROWS = "max(1, " + IMAGE_ROWS.format("iif(target = '', base, target)") + ")"
 # only versions are looked for by their key, so only they pay for it
 INDEX_KEYS = "create index if not exists unit_of_key on unit (belongs_to)"
 READ_META = "select value from meta where name = ?"

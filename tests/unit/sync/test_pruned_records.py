@@ -92,7 +92,7 @@ def test_what_killed_processes_left_half_written_goes(desk, at):
         return  # where files are sent whole there are no parts, and nobody looks for them
     assert [] == [name for name in at.names() if name.endswith(".part")]
     assert (4, 2) == (done.counts["runs"], done.counts["parts"])
-    assert "; 2 files that killed processes left half written are gone, " in done.did
+    assert "; removed 2 files that killed processes left half written, " in done.did
 
 
 def test_where_records_are_kept_for_ever_parts_are_not(desk, at):
