@@ -27,6 +27,7 @@ from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
 from ondatra_dagster.delivery.queue.settle import Settled, settle
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.rare_collections import rare_collections
 from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
 from ondatra_dagster.delivery.runway import Flight, Runway
 from ondatra_dagster.delivery.workers import Done, Workers
@@ -101,6 +102,7 @@ class Landed(NamedTuple):
     ended_at: float
 
 
+@rare_collections()
 def deliver(
     queue: Queue,
     push: Push,

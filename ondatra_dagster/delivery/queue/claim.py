@@ -2,7 +2,7 @@
 
 import dataclasses
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -10,7 +10,16 @@ import orjson
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
 from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.target import Image, ImageRow, SentRow, Shape, Standing, load_image, to_send
+from ondatra_dagster.delivery.target import (
+    Image,
+    ImageRow,
+    SentRow,
+    Shape,
+    Standing,
+    load_image,
+    load_row,
+    to_send,
+)
 from ondatra_dagster.store.database import Row
 
 # units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
@@ -196,15 +205,18 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
     unit, key, version, base, tried, target, belongs_to, is_context, _ = row
-    sent = _to_send(queue, base, tried, load_image(target))
+    sent = _to_send(queue, base, tried, target)
     return BatchUnit(unit, key, version, base, tried, sent, _together(queue, belongs_to), bool(is_context))
 
 
-def _to_send(queue: Queue, base: str, tried: str | None, target: Image) -> list[SentRow]:
-    if not base and tried is None:
-        # what to_send says, too, but sooner: nearly all are of this kind
-        return [SentRow(ChangeType.INSERT, row) for row in target]
-    return to_send(Standing(load_image(base), target, _load_tried(tried)), queue.shape, queue.layouts)
+def _to_send(queue: Queue, base: str, tried: str | None, target: str) -> list[SentRow]:
+    if base or tried is not None:
+        standing = Standing(load_image(base), load_image(target), _load_tried(tried))
+        return to_send(standing, queue.shape, queue.layouts)
+    # what to_send says, too, but sooner: nearly all are of this kind
+    if target and "\n" not in target:
+        return [SentRow(ChangeType.INSERT, load_row(target))]
+    return [SentRow(ChangeType.INSERT, row) for row in load_image(target)]
 
 
 def _together(queue: Queue, belongs_to: str) -> str | None:
@@ -220,17 +232,18 @@ def freeze(
     queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False
 ) -> Batch:
     """Keep the units as one batch; the caller has the transaction."""
-    lines = [line for unit in units for line in frozen_lines(unit)]
-    found = queue.store.rows(FREEZE, (number, "\n".join(lines), seed, is_part, len(units)))
+    lines = "\n".join(frozen_lines(units))
+    found = queue.store.rows(FREEZE, (number, lines, seed, is_part, len(units)))
     return Batch(id=int(found[0][0]), number=number, seed=seed, units=units, is_part=is_part)
 
 
-def frozen_lines(unit: BatchUnit) -> list[str]:
-    """A unit as its batch keeps it; the first word of each line is its id."""
-    return [
-        f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
-        for change_type, (rowid, layout, payload) in unit.sent
-    ] or [f"{unit.id} {unit.version}"]
+def frozen_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
+    """Units as their batch keeps them; the first word of each line is the unit's id."""
+    for unit in units:
+        if not unit.sent:
+            yield f"{unit.id} {unit.version}"
+        for change_type, (rowid, layout, payload) in unit.sent:
+            yield f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
 
 
 def melt(queue: Queue, batch: Batch) -> None:

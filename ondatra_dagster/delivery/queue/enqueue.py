@@ -13,6 +13,7 @@ import orjson
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.queue.fold import Folded, fold
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.rare_collections import rare_collections
 from ondatra_dagster.delivery.target import Shape, Standing, load_image, weight
 
 CHUNK_KEYS = 5_000
@@ -65,6 +66,7 @@ where state in ('waiting', 'dead')
 """
 
 
+@rare_collections()
 def enqueue(
     queue: Queue, segment: Segment, *, now: float, is_held: Callable[[Folded], bool] | None = None
 ) -> int:

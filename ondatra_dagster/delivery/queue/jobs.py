@@ -50,7 +50,7 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
                 "job": batch.job.outside,
                 "submitted_at": batch.job.submitted_at,
                 "next_poll_at": batch.job.next_poll_at,
-                "lines": [line.partition(" ")[2] for line in frozen_lines(unit)],
+                "lines": [line.partition(" ")[2] for line in frozen_lines([unit])],
             }
         ).decode()
         for batch in frozen_batches(queue)
@@ -85,8 +85,7 @@ def take_out_of_jobs(queue: Queue, keys: Collection[str]) -> None:
         if not left:
             melt(queue, batch)
         elif out:
-            lines = [line for unit in left for line in frozen_lines(unit)]
-            queue.store.run(WORK_ON, ("\n".join(lines), len(left), batch.id))
+            queue.store.run(WORK_ON, ("\n".join(frozen_lines(left)), len(left), batch.id))
 
 
 def _tried(queue: Queue, unit: BatchUnit) -> str | None:

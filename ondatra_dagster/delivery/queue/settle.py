@@ -25,7 +25,7 @@ from ondatra_dagster.delivery.queue.settled import (
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.target import (
     Fate,
-    SentRow,
+    ImageRow,
     Shape,
     Standing,
     after,
@@ -107,7 +107,8 @@ class _Settlement:
         self._outcomes = outcomes
         self._attempt = attempt
         self._wait = wait
-        self._ended: dict[str, list[SettledRow]] = {}
+        self._updated: list[SettledRow] = []
+        self._deleted: list[SettledRow] = []
 
     def deliver(self, batch: Batch) -> set[int]:
         """The units whose every row arrived: nothing is left of them but their records."""
@@ -174,7 +175,7 @@ class _Settlement:
         context = context_of(self._queue.shape, has_target=bool(unit.target))
         for row in unit.sent:
             if row.change_type not in context:
-                self._count(self.settled.failed, row)
+                _count(self.settled.failed, row.change_type)
         if version != unit.version:
             self._go_on(unit, known)
         elif self._attempt.is_outage:
@@ -250,39 +251,52 @@ class _Settlement:
             self._queue.shape,
             replaces_rows=self._queue.replaces_rows,
             is_context=unit.is_context,
-            has_target=bool(unit.target),
+            has_target=lambda: bool(unit.target),
         )
-        for row in unit.sent:
-            outcome = self._outcomes[row.result_key]
-            is_told = row.change_type not in context or not outcome.is_delivered
-            if is_told and row.change_type is not ChangeType.UPDATE_PREIMAGE:
-                self._add_record(unit, row, outcome, gave_up_after)
+        for change_type, row in unit.sent:
+            outcome = self._outcomes[f"{row.rowid}:{change_type}"]
+            if change_type is ChangeType.UPDATE_PREIMAGE:
+                continue
+            if outcome.is_delivered:
+                if change_type not in context:
+                    self._add_delivered(unit, change_type, row, outcome)
+            else:
+                self._add_rejected(unit, change_type, row, outcome, gave_up_after)
 
-    def _add_record(self, unit: BatchUnit, row: SentRow, outcome: Outcome, gave_up_after: int) -> None:
+    def _add_delivered(
+        self, unit: BatchUnit, change_type: ChangeType, row: ImageRow, outcome: Outcome
+    ) -> None:
+        settled = self._ended_as(SUCCEEDED, unit, change_type, row, outcome.message or None)
+        _count(self.settled.succeeded, change_type)
+        if outcome.verdict is Verdict.WARN:
+            self.settled.warned.append(settled)
+
+    def _add_rejected(
+        self, unit: BatchUnit, change_type: ChangeType, row: ImageRow, outcome: Outcome, gave_up_after: int
+    ) -> None:
         message = outcome.message or None
         if outcome.verdict is Verdict.ERROR:
             message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
-        is_delivered = outcome is DELIVERED_OUTCOME or outcome.is_delivered
-        change_type, (rowid, layout, payload) = row
-        named_by_row = str(rowid) if self._queue.is_whole_table else unit.key
-        key = named_by_row if unit.belongs_to is None else unit.belongs_to
-        status = SUCCEEDED if is_delivered else REJECTED
-        settled = SettledRow(key, rowid, change_type, unit.version, status, message, layout, payload)
-        kind = DELETED if change_type is ChangeType.DELETE else UPDATED
-        self._ended.setdefault(kind, []).append(settled)
-        if is_delivered:
-            self._count(self.settled.succeeded, row)
-            if outcome.verdict is Verdict.WARN:
-                self.settled.warned.append(settled)
-        else:
-            self._count(self.settled.rejected, row)
-            self.settled.rejects.append(settled)
+        settled = self._ended_as(REJECTED, unit, change_type, row, message)
+        _count(self.settled.rejected, change_type)
+        self.settled.rejects.append(settled)
 
-    @staticmethod
-    def _count(cells: dict[str, int], row: SentRow) -> None:
-        cells[row.change_type] = cells.get(row.change_type, 0) + 1
+    def _ended_as(
+        self, status: str, unit: BatchUnit, change_type: ChangeType, row: ImageRow, message: str | None
+    ) -> SettledRow:
+        rowid, layout, payload = row
+        key = unit.belongs_to
+        if key is None:
+            key = str(rowid) if self._queue.is_whole_table else unit.key
+        settled = SettledRow(key, rowid, change_type, unit.version, status, message, layout, payload)
+        (self._deleted if change_type is ChangeType.DELETE else self._updated).append(settled)
+        return settled
 
     def keep_records(self) -> None:
-        for kind, rows in self._ended.items():
+        for kind, rows in ((UPDATED, self._updated), (DELETED, self._deleted)):
             self.settled.records += len(rows)
             keep_settled(self._queue, kind, rows, self._attempt)
+
+
+def _count(cells: dict[str, int], change_type: ChangeType) -> None:
+    cells[change_type] = cells.get(change_type, 0) + 1

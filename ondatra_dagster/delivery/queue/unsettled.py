@@ -106,7 +106,7 @@ class QueueLook:
             self.shape,
             replaces_rows=self.replaces_rows,
             is_context=bool(unit.is_context),
-            has_target=any(change_type is not ChangeType.DELETE for change_type, _ in sent),
+            has_target=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent),
         )
         shown = [row for row in sent if row.change_type not in context]
         # what only makes room is shown while it fails to: all that comes after it is kept waiting
