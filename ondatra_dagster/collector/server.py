@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 
 from ondatra_dagster.collector.collector import Collector
+from ondatra_dagster.collector.connections import Connection
 from ondatra_dagster.collector.door import Door
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
@@ -60,6 +61,7 @@ class CollectorServer:
         door = Door(self.collector, settings.events, self.collector.counts, token=settings.secret(TOKEN))
         config = uvicorn.Config(
             door,
+            http=Connection,
             ws="none",
             lifespan="off",
             interface="asgi3",
