@@ -93,7 +93,13 @@ class CollectorServer:
 
     async def _serve(self, started: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
-        await self.collector.start()
+        try:
+            await self.collector.start()
+            await self._serve_until_told(started)
+        finally:  # also when it couldn't start: its thread would keep the process, and knows why
+            await asyncio.to_thread(self.collector.end)
+
+    async def _serve_until_told(self, started: Callable[[], None]) -> None:
         sweeping = asyncio.create_task(self.collector.look_after())
         sweeping.add_done_callback(lambda _: self.stop())  # nobody looks after it, or it is over
         try:
@@ -102,7 +108,6 @@ class CollectorServer:
         finally:
             is_over = sweeping.done()
             sweeping.cancel()
-            await asyncio.to_thread(self.collector.end)
         if is_over:
             sweeping.result()
             raise StateError("the file of events can't be written any more; start it again")

@@ -1,0 +1,22 @@
+"""How a collector begins and ends, with its real server and file."""
+
+import pytest
+from support.collecting import EventProject
+
+from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.load import load_project
+from ondatra_dagster.store.private_folder import keep_private
+
+
+def server_of(project: EventProject) -> CollectorServer:
+    settings = project.settings
+    keep_private(settings.state)
+    return CollectorServer(load_project(project.root, settings), listen(LOOPBACK, 0, token=None))
+
+
+def test_tables_that_can_not_be_looked_at_are_told_at_the_start(project: EventProject) -> None:
+    """Who starts it wants to know what to do, not that it has ended."""
+    (project.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehouse = "hdfs://there/is/none"\n')
+    with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
+        server_of(project).run()
