@@ -78,7 +78,7 @@ class CollectorServer:
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until stop(), SIGTERM or SIGINT; raises StateError when the file can't be had."""
-        handlers = _deaf_to_signals() if _is_main_thread() else {}
+        handlers = self._hear_signals() if _is_main_thread() else {}
         try:
             factory = self._config.get_loop_factory()
             with asyncio.Runner(loop_factory=factory) as runner:
@@ -90,6 +90,10 @@ class CollectorServer:
 
     def stop(self) -> None:
         self._server.should_exit = True
+
+    def _hear_signals(self) -> dict[int, Any]:
+        """Also before uvicorn does, which hands on what it heard when it has ended: nobody may die of it."""
+        return {each: signal.signal(each, lambda *_: self.stop()) for each in (signal.SIGINT, signal.SIGTERM)}
 
     async def _serve(self, started: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
@@ -115,8 +119,3 @@ class CollectorServer:
 
 def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-def _deaf_to_signals() -> dict[int, Any]:
-    """uvicorn hears them while it serves, and hands them on when it has ended: then nobody may die of it."""
-    return {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}

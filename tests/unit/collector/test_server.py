@@ -1,5 +1,8 @@
 """How a collector begins and ends, with its real server and file."""
 
+import signal
+import threading
+
 import pytest
 from support.collecting import EventProject
 
@@ -20,3 +23,14 @@ def test_tables_that_can_not_be_looked_at_are_told_at_the_start(project: EventPr
     (project.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehouse = "hdfs://there/is/none"\n')
     with pytest.raises(WarehouseError, match="can't be looked at without Spark"):
         server_of(project).run()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_while_it_starts_ends_it(project: EventProject, number: signal.Signals) -> None:
+    """A deployment that is taken back at once must not wait until it is killed."""
+    server = server_of(project)
+    at_last = threading.Timer(10, server.stop)
+    at_last.start()
+    server.run(lambda: signal.raise_signal(number))
+    assert at_last.is_alive()
+    at_last.cancel()
