@@ -1,11 +1,13 @@
 """How a collector begins and ends, with its real server and file."""
 
 import signal
+import socket
 import threading
 
 import pytest
-from support.collecting import EventProject
+from support.collecting import PATH, EventProject
 
+from ondatra_dagster.collector import server
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.load import load_project
@@ -28,9 +30,25 @@ def test_tables_that_can_not_be_looked_at_are_told_at_the_start(project: EventPr
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_while_it_starts_ends_it(project: EventProject, number: signal.Signals) -> None:
     """A deployment that is taken back at once must not wait until it is killed."""
-    server = server_of(project)
-    at_last = threading.Timer(10, server.stop)
+    collector = server_of(project)
+    at_last = threading.Timer(10, collector.stop)
     at_last.start()
-    server.run(lambda: signal.raise_signal(number))
+    collector.run(lambda: signal.raise_signal(number))
     assert at_last.is_alive()
     at_last.cancel()
+
+
+def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
+    project: EventProject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no fault of the collector's, and none to be looked for in a trace."""
+    monkeypatch.setattr(server, "ENDING_SECONDS", 0)
+    with project.serving() as serving, socket.create_connection((LOOPBACK, serving.port), timeout=30) as raw:
+        raw.sendall(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % PATH.encode())
+        raw.sendall(b'content-length: 100\r\n\r\n{"page"')
+        serving.send("GET", "/health")  # it has been there by now
+        serving.server.stop()
+        answer = raw.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert answer.endswith(b'{"error":"the collector is ending; send it again"}')
+    assert "Traceback" not in caplog.text
