@@ -14,7 +14,7 @@ from ondatra_dagster.collector.group_commit import GroupCommit
 from ondatra_dagster.collector.limits import Limits
 from ondatra_dagster.collector.metrics import Counts, Gauges, metrics_text
 from ondatra_dagster.collector.ways import ModelFiles, Ways, ways_of
-from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError
+from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.delta_log import last_transaction, warehouse_path
 from ondatra_dagster.project.project import Project
 
@@ -141,7 +141,11 @@ class Collector:
         """Up to which number each table has what came for it."""
         found = {}
         for model in [model for model, events in self._events.items() if events]:
-            upto = last_transaction(warehouse_path(self._settings, model), numbering)
+            try:
+                upto = last_transaction(warehouse_path(self._settings, model), numbering)
+            except (WarehouseError, OSError, ValueError) as error:  # of a log that isn't whole, or another's
+                log.warning("what the table of %s has can't be dropped: %s", model, error)
+                continue
             if upto:
                 found[model] = upto
         return found

@@ -4,11 +4,13 @@ import signal
 import socket
 import threading
 
+import orjson
 import pytest
 from support.collecting import PATH, EventProject
 
 from ondatra_dagster.collector import server
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.load import load_project
 from ondatra_dagster.store.private_folder import keep_private
@@ -52,3 +54,22 @@ def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
     assert answer.startswith(b"HTTP/1.1 503")
     assert answer.endswith(b'{"error":"the collector is ending; send it again"}')
     assert "Traceback" not in caplog.text
+
+
+def test_a_table_that_can_not_be_read_ends_no_collector(project: EventProject) -> None:
+    """Events can be taken without it; those that it has are dropped when it can be read again."""
+    log = project.settings.state / "warehouse" / "events" / "views" / "_delta_log"
+    with project.serving() as serving:
+        assert 202 == serving.send.post({"page": "/a"}).status
+        log.mkdir(parents=True)
+        commit = log / f"{0:020}.json"
+        commit.write_text('{"txn": {"app')
+        serving.sweep()
+        commit.unlink()
+        commit.mkdir()
+        serving.sweep()
+        commit.rmdir()
+        numbering = ModelEvents(project.settings, project.model()).numbering
+        commit.write_bytes(orjson.dumps({"txn": {"appId": numbering, "version": 1}}))
+        serving.sweep()
+        assert {"status": "ok", "waiting": 0} == serving.send("GET", "/health").body
