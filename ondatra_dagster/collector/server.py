@@ -16,6 +16,7 @@ from ondatra_dagster.collector.door import Door
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.event_settings import TOKEN
+from ondatra_dagster.project.settings.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512
@@ -38,6 +39,11 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
         raise StateError(f"{host}:{port} can't be listened at ({error}); choose another --port") from error
 
 
+def token_of(settings: Settings) -> str | None:
+    """What senders have to show; a secret that comes from a file may have the end of its line with it."""
+    return (settings.secret(TOKEN) or "").strip() or None
+
+
 def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -58,7 +64,7 @@ class CollectorServer:
             project, purpose=f"ondatra events at {self.url}", more_metrics=more_metrics
         )
         settings = project.settings
-        door = Door(self.collector, settings.events, self.collector.counts, token=settings.secret(TOKEN))
+        door = Door(self.collector, settings.events, self.collector.counts, token=token_of(settings))
         config = uvicorn.Config(
             door,
             http=Connection,

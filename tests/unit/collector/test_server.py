@@ -9,10 +9,12 @@ import pytest
 from support.collecting import PATH, EventProject
 
 from ondatra_dagster.collector import server
-from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, token_of
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.settings.event_settings import TOKEN
+from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.store.private_folder import keep_private
 
 
@@ -73,3 +75,13 @@ def test_a_table_that_can_not_be_read_ends_no_collector(project: EventProject) -
         commit.write_bytes(orjson.dumps({"txn": {"appId": numbering, "version": 1}}))
         serving.sweep()
         assert {"status": "ok", "waiting": 0} == serving.send("GET", "/health").body
+
+
+@pytest.mark.parametrize(
+    ("given", "token"), [("s3cret", "s3cret"), (" s3cret\n", "s3cret"), (" \n", None), ("", None)]
+)
+def test_a_token_is_read_without_what_nobody_can_send(
+    project: EventProject, given: str, token: str | None
+) -> None:
+    """A header has no blanks at its end: each sender would be refused, with a blank token at any host."""
+    assert token == token_of(read_settings(project.root, {TOKEN: given}))
