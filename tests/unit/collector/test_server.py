@@ -6,9 +6,10 @@ import threading
 
 import orjson
 import pytest
-from support.collecting import PATH, EventProject
+from support.collecting import PATH, VIEWS, EventProject
 
 from ondatra_dagster.collector import server
+from ondatra_dagster.collector.event_file import event_path, events_in_file
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, token_of
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.errors import WarehouseError
@@ -75,6 +76,25 @@ def test_a_table_that_can_not_be_read_ends_no_collector(project: EventProject) -
         commit.write_bytes(orjson.dumps({"txn": {"appId": numbering, "version": 1}}))
         serving.sweep()
         assert {"status": "ok", "waiting": 0} == serving.send("GET", "/health").body
+
+
+def test_a_model_that_comes_back_beside_an_older_file_loses_no_event(project: EventProject) -> None:
+    """Its table knows numbers that the file hasn't given yet: no event may be taken for an older one."""
+    log = project.settings.state / "warehouse" / "events" / "clicks" / "_delta_log"
+    log.mkdir(parents=True)
+    commit = log / f"{0:020}.json"
+    with project.serving() as serving:
+        numbering = ModelEvents(project.settings, project.model()).numbering
+        commit.mkdir()  # nobody can read it yet
+        (project.root / "models" / "events" / "clicks.sql").write_text(VIEWS)
+        serving.sweep()
+        assert 404 == serving.send.post({"page": "/a"}, "/collect/events/clicks").status
+        commit.rmdir()
+        commit.write_bytes(orjson.dumps({"txn": {"appId": numbering, "version": 100}}))
+        serving.sweep()
+        assert 202 == serving.send.post({"page": "/a"}, "/collect/events/clicks").status
+        serving.sweep()
+    assert {"events.clicks": 1} == events_in_file(event_path(project.settings))
 
 
 @pytest.mark.parametrize(
