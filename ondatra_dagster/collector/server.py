@@ -36,7 +36,9 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise StateError(f"{host}:{port} can't be listened at ({error}); choose another --port") from error
+        raise StateError(
+            f"{host}:{port} can't be listened at ({error}); choose another --port or --host"
+        ) from error
 
 
 def token_of(settings: Settings) -> str | None:
