@@ -9,11 +9,10 @@ import click
 
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
-from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen
+from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, token_of
 from ondatra_dagster.orchestration.measures import project_metrics
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.project.load import load_project
-from ondatra_dagster.project.settings.event_settings import TOKEN
 from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.store.private_folder import keep_private
 
@@ -37,7 +36,7 @@ def command(port: int, host: str) -> int:
     project = load_project(root, settings)
     keep_private(settings.state)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    with listen(host, port, token=settings.secret(TOKEN)) as listener:
+    with listen(host, port, token=token_of(settings)) as listener:
         server = CollectorServer(project, listener, more_metrics=_metrics_of(root))
         names = ", ".join(model.name for model in server.collector.ways.models.values())
         told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"

@@ -14,13 +14,14 @@ from ondatra_dagster.collector.group_commit import GroupCommit
 from ondatra_dagster.collector.limits import Limits
 from ondatra_dagster.collector.metrics import Counts, Gauges, metrics_text
 from ondatra_dagster.collector.ways import ModelFiles, Ways, ways_of
-from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError
+from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.delta_log import last_transaction, warehouse_path
 from ondatra_dagster.project.project import Project
 
 SWEEP_SECONDS = 5.0  # between two looks at tables and models
 FLUSH_SECONDS = 3.0  # that a flush may have the file for, where no collector was
 KEY_SECONDS = 24 * 3600  # for which the key of a request is known
+TABLE_FAULTS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Collector:
         more_metrics: Callable[[], str] = str,
     ) -> None:
         self.ways: Ways = ways_of(project)
+        self._coming: Ways | None = None  # to be gone over to
         self.counts = Counts()
         self._settings = project.settings
         self._clock = clock
@@ -54,17 +56,20 @@ class Collector:
     async def start(self) -> None:
         """Take the file; raises BusyError when another collector has it."""
         self._commits.start(asyncio.get_running_loop())
-        await self._commits.do(self._begin)
+        self._events.update(await self._commits.do(EventFile.events))
+        await self._take_for(self.ways)
         await self.sweep()
 
-    def _begin(self, file: EventFile) -> None:
-        """No number may come twice, also where an older copy of the file was put back."""
-        numbering = file.numbering
-        last = [
-            last_transaction(warehouse_path(self._settings, model), numbering) for model in self.ways.models
-        ]
-        file.number_from(max((number for number in last if number), default=0))
-        self._events.update(file.events())
+    async def _take_for(self, ways: Ways) -> None:
+        """No number may come twice for a model, also where an older copy of the file was put back."""
+        numbering = await self._commits.do(lambda file: file.numbering)
+        last = await asyncio.to_thread(self._last_number, ways, numbering)
+        await self._commits.do(functools.partial(EventFile.number_from, last=last))
+        self.ways = ways
+
+    def _last_number(self, ways: Ways, numbering: str) -> int:
+        last = [last_transaction(warehouse_path(self._settings, model), numbering) for model in ways.models]
+        return max((number for number in last if number), default=0)
 
     def end(self) -> None:
         """Let go of the file, with all that is in hand committed."""
@@ -124,7 +129,8 @@ class Collector:
             await self._forget()
         except OndatraError as error:
             log.warning("what the tables have can't be dropped: %s", error)
-        await asyncio.to_thread(self._read_models)
+        if ways := await asyncio.to_thread(self._read_models):
+            await self._go_over_to(ways)
 
     async def _forget(self) -> None:
         numbering = await self._commits.do(lambda file: file.numbering)
@@ -141,18 +147,33 @@ class Collector:
         """Up to which number each table has what came for it."""
         found = {}
         for model in [model for model, events in self._events.items() if events]:
-            upto = last_transaction(warehouse_path(self._settings, model), numbering)
+            try:
+                upto = last_transaction(warehouse_path(self._settings, model), numbering)
+            except TABLE_FAULTS as error:
+                log.warning("what the table of %s has can't be dropped: %s", model, error)
+                continue
             if upto:
                 found[model] = upto
         return found
 
-    def _read_models(self) -> None:
+    def _read_models(self) -> Ways | None:
+        """What has changed, or could not be gone over to yet."""
         try:
             if project := self._files.changed():
-                self.ways = ways_of(project)
-                log.warning("models were read anew: %s", ", ".join(m.name for m in self.ways.models.values()))
+                self._coming = ways_of(project)
         except (ProjectError, SelectionError) as error:
+            self._coming = None
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
+        return self._coming
+
+    async def _go_over_to(self, ways: Ways) -> None:
+        try:
+            await self._take_for(ways)
+        except TABLE_FAULTS as error:
+            log.warning("the models have changed and a table can't be read, so the old ones go on: %s", error)
+            return
+        self._coming = None
+        log.warning("models were read anew: %s", ", ".join(m.name for m in ways.models.values()))
 
     def _events_waiting(self) -> int:
         return self._events.total()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.collector.packing import packed, unpacked
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.database import Schema, Store, connect, read_only
 from ondatra_dagster.store.lock import FileLock
@@ -165,7 +166,8 @@ class EventFile:
         return {model: rows[0][0] / 1e6 for model, rows in found.items() if rows}
 
     def close(self) -> None:
-        self._store.checkpoint()
+        with contextlib.suppress(StateError):  # a disk that is full: what was taken is in the log beside it
+            self._store.checkpoint()
         self._store.close()
 
 

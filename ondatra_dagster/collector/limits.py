@@ -1,5 +1,6 @@
 """When the collector takes nothing for a while: too many at once, too many that wait, no room on the disk."""
 
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from ondatra_dagster.collector.answers import Answer, too_many
 from ondatra_dagster.project.settings.event_settings import EventSettings
 
 LOOK_SECONDS = 1.0  # between two looks at the disk
-SOON_SECONDS, LATER_SECONDS = 1, 30
+LATER_SECONDS = 30
 
 
 class Limits:
@@ -34,9 +35,11 @@ class Limits:
 
     def refusal(self) -> Answer | None:
         """Why nothing is taken now; None when something is."""
-        if self._settings.per_second and self._grown_allowance() <= 0:
-            sentence = f"more than {self._settings.per_second} events a second; slow down"
-            return too_many("rate", sentence, SOON_SECONDS)
+        per_second = self._settings.per_second
+        if per_second and (allowance := self._grown_allowance()) <= 0:
+            until_made_up_for = math.floor(-allowance / per_second) + 1
+            sentence = f"more than {per_second} events a second; slow down"
+            return too_many("rate", sentence, until_made_up_for)
         return self.lasting_refusal()
 
     def lasting_refusal(self) -> Answer | None:

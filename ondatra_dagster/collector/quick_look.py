@@ -5,6 +5,7 @@ A yes is sure: event_reader would find nothing either. A no only means that it h
 
 import datetime
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +19,7 @@ from ondatra_dagster.project.model import EventColumn, EventType
 EDGES = {datetime.MINYEAR, datetime.MAXYEAR}
 TIMES = {"timestamp", "timestamp_ntz"}
 UNREAD = Any  # what only the reader of its column can judge
+PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # which stands in JSON as it is: msgspec knows no other fields
 
 
 class _Field(NamedTuple):
@@ -43,7 +45,8 @@ class QuickLook:
             _Field(f"column_{place}", column.name, _type(column.of), column.name in required)
             for place, column in enumerate(columns)
         ]
-        event = _object(fields)
+        self._is_able = _are_plain([column.name for column in columns])
+        event = _object(fields if self._is_able else ())
         self._one = msgspec.json.Decoder(event)
         self._many = msgspec.json.Decoder(GenericAlias(list, event))
         self._times = [
@@ -59,6 +62,8 @@ class QuickLook:
 
     def events(self, body: bytes, *, is_batch: bool) -> int | None:
         """How many the body holds, when each of them surely fits."""
+        if not self._is_able:
+            return None
         try:
             came = self._many.decode(body) if is_batch else [self._one.decode(body)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -156,7 +161,12 @@ def _fields(of: EventType) -> Any:
         _Field(f"field_{place}", name, _inner(part), is_required=False)
         for place, (name, part) in enumerate(zip(of.fields, of.parts, strict=True))
     ]
-    return UNREAD if UNREAD in [field.type for field in fields] else _object(fields)
+    is_unread = not _are_plain(of.fields) or UNREAD in [field.type for field in fields]
+    return UNREAD if is_unread else _object(fields)
+
+
+def _are_plain(names: Sequence[str]) -> bool:
+    return all(PLAIN_NAME.fullmatch(name) for name in names)
 
 
 def _inner(of: EventType) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from ondatra_dagster.collector.answers import CLOSE, Answer, Headers, refused
+from ondatra_dagster.collector.group_commit import GONE
 from ondatra_dagster.project.settings.event_settings import EventSettings
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -64,6 +65,13 @@ def key_of(headers: RequestHeaders) -> str | None:
 
 async def body_of(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
     """The whole body; None when who sends it is gone."""
+    try:
+        return await _whole_body(headers, receive, settings)
+    except asyncio.CancelledError:  # the server waits for it no longer, and nothing of it was taken
+        raise RefusedError(refused(503, "ending", GONE, CLOSE)) from None
+
+
+async def _whole_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > settings.max_bytes:
         await _let_pass(receive)

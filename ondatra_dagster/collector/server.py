@@ -11,10 +11,12 @@ from typing import Any
 import uvicorn
 
 from ondatra_dagster.collector.collector import Collector
+from ondatra_dagster.collector.connections import Connection
 from ondatra_dagster.collector.door import Door
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.event_settings import TOKEN
+from ondatra_dagster.project.settings.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512
@@ -34,7 +36,14 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise StateError(f"{host}:{port} can't be listened at ({error}); choose another --port") from error
+        raise StateError(
+            f"{host}:{port} can't be listened at ({error}); choose another --port or --host"
+        ) from error
+
+
+def token_of(settings: Settings) -> str | None:
+    """What senders have to show; a secret that comes from a file may have the end of its line with it."""
+    return (settings.secret(TOKEN) or "").strip() or None
 
 
 def is_loopback(host: str) -> bool:
@@ -57,9 +66,10 @@ class CollectorServer:
             project, purpose=f"ondatra events at {self.url}", more_metrics=more_metrics
         )
         settings = project.settings
-        door = Door(self.collector, settings.events, self.collector.counts, token=settings.secret(TOKEN))
+        door = Door(self.collector, settings.events, self.collector.counts, token=token_of(settings))
         config = uvicorn.Config(
             door,
+            http=Connection,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -76,7 +86,7 @@ class CollectorServer:
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until stop(), SIGTERM or SIGINT; raises StateError when the file can't be had."""
-        handlers = _deaf_to_signals() if _is_main_thread() else {}
+        handlers = self._hear_signals() if _is_main_thread() else {}
         try:
             factory = self._config.get_loop_factory()
             with asyncio.Runner(loop_factory=factory) as runner:
@@ -89,9 +99,19 @@ class CollectorServer:
     def stop(self) -> None:
         self._server.should_exit = True
 
+    def _hear_signals(self) -> dict[int, Any]:
+        """Also before uvicorn does, which hands on what it heard when it has ended: nobody may die of it."""
+        return {each: signal.signal(each, lambda *_: self.stop()) for each in (signal.SIGINT, signal.SIGTERM)}
+
     async def _serve(self, started: Callable[[], None]) -> None:
         self.loop = asyncio.get_running_loop()
-        await self.collector.start()
+        try:
+            await self.collector.start()
+            await self._serve_until_told(started)
+        finally:  # also when it couldn't start: its thread would keep the process, and knows why
+            await asyncio.to_thread(self.collector.end)
+
+    async def _serve_until_told(self, started: Callable[[], None]) -> None:
         sweeping = asyncio.create_task(self.collector.look_after())
         sweeping.add_done_callback(lambda _: self.stop())  # nobody looks after it, or it is over
         try:
@@ -100,7 +120,6 @@ class CollectorServer:
         finally:
             is_over = sweeping.done()
             sweeping.cancel()
-            await asyncio.to_thread(self.collector.end)
         if is_over:
             sweeping.result()
             raise StateError("the file of events can't be written any more; start it again")
@@ -108,8 +127,3 @@ class CollectorServer:
 
 def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-def _deaf_to_signals() -> dict[int, Any]:
-    """uvicorn hears them while it serves, and hands them on when it has ended: then nobody may die of it."""
-    return {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}

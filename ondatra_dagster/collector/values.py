@@ -15,7 +15,7 @@ from ondatra_dagster.project.model import EventType
 
 INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
 LARGEST_FLOAT = 3.4028234663852886e38
-EXACT_FLOAT = 2**53  # up to here each whole number is one of its own
+EXACT_FLOAT = 2**53  # below it each whole number is one of its own
 SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 WHOLE = re.compile(r"-?[0-9]{1,30}")
@@ -76,7 +76,7 @@ def _integer(of: EventType) -> Reader:
         if (
             type(value) is float
             and value.is_integer()
-            and abs(value) <= EXACT_FLOAT
+            and abs(value) < EXACT_FLOAT
             and least <= value <= most
         ):
             return int(value)
@@ -111,7 +111,7 @@ def _decimal(of: EventType) -> Reader:
         text = _digits(value)
         if text is None:
             return _refuse(value, path, notes, of)
-        if type(value) is float and len(re.sub(r"[eE].*|[-.]", "", text).strip("0")) > SAFE_DIGITS:
+        if type(value) is float and not _is_safe(value, text):
             return notes.problem(
                 path, f"has more than {SAFE_DIGITS} digits, which only a text keeps; write it as one"
             )
@@ -123,6 +123,12 @@ def _decimal(of: EventType) -> Reader:
             )
 
     return read
+
+
+def _is_safe(value: float, text: str) -> bool:
+    """Whether it is what was sent: of more digits, those that were lost may have left few."""
+    digits = re.sub(r"[eE].*|[-.]", "", text).strip("0")
+    return len(digits) <= SAFE_DIGITS and abs(value) < 10**SAFE_DIGITS
 
 
 def _digits(value: Any) -> str | None:

@@ -84,7 +84,9 @@ class ModelFiles:
 
     def _state(self) -> Mapping[Path, tuple[int, int]]:
         states = {}
-        for path in (self._settings.root / "models").rglob("*.sql"):
+        for path in (self._settings.root / "models").rglob("*"):
+            if path.suffix.casefold() != ".sql":
+                continue
             try:
                 state = path.stat()
             except FileNotFoundError:

@@ -125,8 +125,13 @@ class Store:
         self._connection.executemany(statement, parameters)
 
     def checkpoint(self) -> None:
-        """Empty the write-ahead log into the file, as far as readers let it."""
-        self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        """Empty the write-ahead log into the file, as far as readers let it; StateError is the disk's."""
+        try:
+            self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        except sqlite3.Error as error:
+            if fault := self._disk_fault(error):
+                raise fault from error
+            raise
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -133,7 +133,7 @@ def test_a_port_that_is_taken_is_a_sentence(
     monkeypatch.chdir(other.root)
     with project.serving() as serving:
         said = ondatra("events", "--port", str(serving.port))
-        assert (1, True) == (said.code, "can't be listened at" in said.err)
+        assert (1, True) == (said.code, "choose another --port or --host" in said.err)
 
 
 def test_a_project_without_events_says_how_to_begin(

@@ -289,6 +289,14 @@ def test_a_model_that_changes_is_read_anew_and_a_broken_one_is_not(project: Even
         assert 202 == serving.send.post({**GOOD, "seconds": 1}).status
 
 
+def test_a_model_that_is_added_is_taken_for_however_its_file_is_spelled(project: EventProject) -> None:
+    """As it is when the collector starts."""
+    with project.serving() as serving:
+        (project.root / "models" / "events" / "Clicks.SQL").write_text(VIEWS)
+        serving.sweep()
+        assert 202 == serving.send.post(GOOD, "/collect/events/clicks").status
+
+
 def test_the_metrics_tell_what_was_taken_and_what_waits(project: EventProject) -> None:
     """An operator sees from them that senders send and runs take."""
     with project.serving() as serving:

@@ -1,6 +1,7 @@
 """The file of events: what is taken stays, numbers never come twice, one process writes."""
 
 import random
+import resource
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,18 @@ def test_a_full_disk_keeps_what_was_taken_and_takes_the_rest_later(
         file.take([an_intake(body=random.Random(1).randbytes(100_000))])
     assert [1] == numbers(settings)
     assert [Taken.NEW] == file.take([an_intake()])
+
+
+def test_a_file_that_can_not_grow_is_let_go_with_all_that_was_taken(settings: Settings) -> None:
+    """The log holds it until there is room: a collector that is told to end on a full disk ends well."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with held_file(settings, "a test") as file:
+            file.take([an_intake(body=random.Random(1).randbytes(100_000)) for _ in range(3)])
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [1, 2, 3] == numbers(settings)
 
 
 def test_commits_wait_for_the_disk(file: EventFile) -> None:

@@ -136,3 +136,18 @@ def test_what_is_nested_without_end_is_left_to_the_reader() -> None:
     """It must end neither the collector nor the thread."""
     for name in ("a", "g", "l", "m"):
         assert not is_let_in(b'[{"a": "x", "%s": %s1%s}]' % (name.encode(), b"[" * 100_000, b"]" * 100_000))
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb"])
+def test_names_that_json_writes_otherwise_are_left_to_the_reader(name: str) -> None:
+    """A column may be called so, and so may a struct's field; a collector must not end by it."""
+    for columns, event in (
+        (f"`{name}` INT, b INT", {name: 1, "b": 2}),
+        (f"b STRUCT<`{name}`: INT>", {"b": {name: 1}}),
+    ):
+        reader, reading = EventReader(read_event_columns(columns)), Reading()
+        body = orjson.dumps(event)
+        assert reader.quick_look(body, is_batch=False) in (None, 1)
+        assert [*event.values(), None] == reader.read(orjson.loads(body), reading)
+        assert [] == reading.problems
+        assert reader.quick_look(orjson.dumps({**event, "b": "x"}), is_batch=False) is None

@@ -38,6 +38,8 @@ def read(of: str, text: str) -> tuple[Any, list[tuple[str, str]], Any]:
         ("DECIMAL(10, 2)", "-7", Decimal("-7.00")),
         ("DECIMAL(10, 2)", '"12345678.900"', Decimal("12345678.90")),
         ("DECIMAL(38, 0)", '"99999999999999999999999999999999999999"', Decimal("9" * 38)),
+        ("DECIMAL(38, 0)", "9223372036854775807", Decimal(2**63 - 1)),
+        ("DECIMAL(38, 0)", "999999999999999.0", Decimal(10**15 - 1)),
         ("DECIMAL", "12", Decimal(12)),
         ("DATE", '"0001-01-01"', datetime.date(1, 1, 1)),
         ("TIMESTAMP", '"2026-11-18T12:00:00Z"', datetime.datetime(2026, 11, 18, 12, tzinfo=UTC)),
@@ -89,6 +91,17 @@ def test_a_type_takes(of: str, text: str, value: Any) -> None:
             "1234567890.1234567",
             "has more than 15 digits, which only a text keeps; write it as one",
         ),
+        (
+            "DECIMAL(38, 0)",
+            "100000000000000000001",  # which JSON's readers take for one of a single digit
+            "has more than 15 digits, which only a text keeps; write it as one",
+        ),
+        (
+            "DECIMAL(38, 0)",
+            "1000000000000000000.1",
+            "has more than 15 digits, which only a text keeps; write it as one",
+        ),
+        ("BIGINT", "9007199254740993.0", f"is out of range; BIGINT is {-(2**63)} to {2**63 - 1}"),
         ("DATE", '"20260101"', "is no date; write it as 2026-11-18"),
         ("DATE", '"2026-02-30"', "is no date; write it as 2026-11-18"),
         ("DATE", '"2026-W01-1"', "is no date; write it as 2026-11-18"),
