@@ -49,6 +49,8 @@ HOMES = {
     "click": {"cli", "testing"},
     "starlette": {"browser", "testing"},
     "uvicorn": {"browser", "collector", "testing"},
+    "httptools": {"collector.connections"},
+    "msgspec": {"collector.quick_look"},
     "sqlglot": {"project"},
     "dotenv": {"project.settings.setting_places"},
 }
