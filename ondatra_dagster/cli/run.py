@@ -128,7 +128,7 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) 
         put_json({"run": None, "ok": True, "reason": "nothing to do"})
     say(f"nothing to do: {models} and {syncs} have nothing new")
     for step in plan.syncs if not is_dry else ():
-        queue = workspace.queue(step.sync_id)
+        queue = workspace.queue_seen(step.sync_id).state
         if held := hold(workspace.syncs[step.sync_id], workspace.settings):
             say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
         elif queue and queue.next_due_at:

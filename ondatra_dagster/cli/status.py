@@ -49,20 +49,21 @@ SYNCS = {
     "as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector."
 )
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show how models and syncs stand, and what a run would do."""
+    """Show how models and syncs stand, and what a run would do; 1 when a sync's queue can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics(workspace), nl=False)
         return 0
     lines = list(_lines(workspace))
+    code = 1 if any(line.get("error") for line in lines) else 0
     if as_json:
         for line in lines:
             put_json(line)
-        return 0
+        return code
     _show(workspace, lines)
     for name, waiting in workspace.homeless_events().items():
         say(f"{count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
-    return 0
+    return code
 
 
 def _lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
@@ -121,23 +122,24 @@ def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
 
 
 def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
-    queue, now = workspace.queue(step.sync_id), workspace.clock()
-    sync = workspace.syncs[step.sync_id]
+    (queue, unread), now = workspace.queue_seen(step.sync_id), workspace.clock()
+    sync, nothing = workspace.syncs[step.sync_id], None if unread else 0
     return {
         "sync": step.sync_id,
         "model": step.model.name,
-        "waiting": queue.depth if queue else 0,
+        "waiting": queue.depth if queue else nothing,
         "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
-        "open_jobs": queue.open_jobs if queue else 0,
-        "dead": queue.dead if queue else 0,
+        "open_jobs": queue.open_jobs if queue else nothing,
+        "dead": queue.dead if queue else nothing,
         "paused": sync.pause.exists(),
         "held": hold(sync, workspace.settings),
         "last_run": last.run_id if last else None,
         "last_run_at": moment(last.started_at) if last else None,
         "result": last.result.value if last else None,
         "will_run": step.will_run,
-        "plan": step.reason,
+        "plan": unread or step.reason,
+        "error": unread,
     }
 
 

@@ -165,12 +165,17 @@ class Alerts:
 
 
 def waiting_since(workspace: Workspace, sync: Sync) -> float | None:
-    """Since when there is something to send, in seconds since 1970; None when there isn't, or nothing may."""
+    """Since when there is something to send, in seconds since 1970.
+
+    None when there isn't, when nothing may, or when nobody knows.
+    """
     settings = workspace.settings
     table = read_table_state(table_path(settings, sync.model.id))
     if settings.sinks == "off" or hold(sync, settings) or table is None:
         return None
-    queue = workspace.queue(sync.id)
+    queue, unread = workspace.queue_seen(sync.id)
+    if unread:
+        return None  # its runs fail for it
     moments = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:
