@@ -19,7 +19,7 @@ from ondatra_dagster.planning.table_past import written_at
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.history import Totals
+from ondatra_dagster.tracking.history import Result, Totals
 from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
@@ -107,13 +107,25 @@ class Alerts:
     def _of_run(self, result: SyncResult) -> Iterator[Reading]:
         sync_id = result.sync.id
         errors = [verdict.description for verdict in result.errors]
-        # a turn in which there was nothing to do says nothing of how the run before it ended
-        if errors or not self._workspace.history.crashed()[sync_id]:
+        if errors or self._ended_well(result):
             yield read_failure(SubjectType.SYNC, sync_id, errors)
         if result.summary.run_id:
             runs = self._workspace.history.runs(sync_id, limit=RUNS_LOOKED_AT)
             yield from read_runs(sync_id, runs, self._settings)
         yield from self._silences([result.sync])
+
+    def _ended_well(self, result: SyncResult) -> bool:
+        """Whether what was amiss is over, after a turn without errors.
+
+        One in which there was nothing to do says nothing of a run that crashed, or failed and left rows.
+        """
+        if result.summary.run_id:
+            return True
+        history, sync_id = self._workspace.history, result.sync.id
+        if history.crashed()[sync_id]:
+            return False
+        left = result.summary.queue and result.summary.queue.depth
+        return not left or all(run.result is not Result.FAILED for run in history.runs(sync_id, limit=1))
 
     def _crashes(self) -> Iterator[Reading]:
         """Of syncs whose process was killed: nobody was left to say so."""

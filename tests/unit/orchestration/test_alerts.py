@@ -84,6 +84,26 @@ def test_a_failing_sync_fires_once_and_recovers_once(shop: Shop, api: DemoApi, r
     assert [body["id"] for body in receiver.bodies] == [each["idempotency-key"] for each in receiver.headers]
 
 
+def test_a_turn_with_nothing_due_ends_no_failure(
+    shop: Shop,
+    api: DemoApi,
+    receiver: Received,
+    materialize: Callable[..., dg.ExecuteInProcessResult],
+) -> None:
+    """A schedule comes more often than rows are tried again: each turn between would tell of a recovery."""
+    go(shop)
+    for number in range(2):
+        api.fail(status=503, times=100, path="/crm/*")
+        change(shop, f"ada{number}")
+        assert 1 == go(shop)
+        assert materialize(shop).success  # the row waits for its minute
+    assert [("sync.crm", "failed", "fired")] == receiver.told()
+    api.recover()
+    change(shop, "ann")
+    assert 0 == go(shop)
+    assert [("sync.crm", "failed", "recovered")] == receiver.told()[1:]
+
+
 def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
     shop: Shop, api: DemoApi, receiver: Received, said: Callable[[], str]
 ) -> None:
