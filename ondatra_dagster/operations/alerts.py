@@ -52,10 +52,9 @@ def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) ->
 
 
 def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
-    """A run that only tries again what waited says nothing of how much there usually is."""
-    counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if run.mode is Mode.INCREMENTAL]
+    counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if _says_how_much(run)]
     newest, before = counts[:1], counts[1 : COMPARED + 1]
-    is_of_newest = ended[0].mode is Mode.INCREMENTAL
+    is_of_newest = _says_how_much(ended[0])
     if settings.deviation is None or not is_of_newest or len(before) < FEWEST or not fmean(before):
         return
     mean = fmean(before)
@@ -67,6 +66,16 @@ def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) 
         sentence=f"{told}: over {settings.deviation:.0%}" if deviates > settings.deviation else None,
         numbers={"rows": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
     )
+
+
+def _says_how_much(run: PastRun) -> bool:
+    """Whether its rows are as many as there were to send.
+
+    Not when it only tried again what waited, was refused before it looked, or was held before it sent.
+    """
+    grid = _grid(run)
+    was_held = grid.count(Cell.PLANNED) > 0 and not grid.count(Cell.ATTEMPTED)
+    return run.mode is Mode.INCREMENTAL and "grid" in run.counts and not was_held
 
 
 def read_silence(

@@ -18,7 +18,7 @@ from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.sensors import alert_sensor
 from ondatra_dagster.store.lock import FileLock
-from ondatra_dagster.sync.hold import pause
+from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 SECRET = "T0KEN/abcdef-123456"
@@ -245,6 +245,30 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.told()
     numbers = receiver.bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
+
+
+def test_runs_that_were_held_or_refused_are_of_no_size(
+    shop: Shop, api: DemoApi, receiver: Received
+) -> None:
+    """What wasn't sent for a pause, a guard or another address is no upstream that lost its rows."""
+    settings(shop, receiver.url, deviation="50%")
+    for number in range(5):
+        write_contacts(shop.root, **{f"c{n}": f"x{number}@example.com" for n in range(10)})
+        assert 0 == go(shop)
+    pause(shop.workspace.syncs["sync.crm"])
+    write_contacts(shop.root, **{f"c{n}": "paused@example.com" for n in range(10)})
+    assert 0 == go(shop)
+    resume(shop.workspace.syncs["sync.crm"])
+    assert 0 == go(shop)
+    assert [] == receiver.told()
+    library = shop.root / "lib" / "crm_push.star"
+    ours = library.read_text()
+    library.write_text(ours.replace(api.url, "http://127.0.0.1:9"))
+    write_contacts(shop.root, **{f"c{n}": "refused@example.com" for n in range(10)})
+    assert {1} == {go(shop) for _ in range(8)}
+    library.write_text(ours)
+    assert 0 == go(shop)
+    assert {"failed"} == {rule for _, rule, _ in receiver.told()}
 
 
 def test_without_a_webhook_nothing_is_kept(
