@@ -8,7 +8,8 @@ import click
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import harmless, put_json, put_table, say
-from ondatra_dagster.operations.alert_book import AlertBook, Standing
+from ondatra_dagster.operations.alert_book import Standing
+from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.measures import disk_totals, project_metrics
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import table_path
@@ -68,7 +69,7 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
 
 def _lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
     """Models first, then syncs."""
-    plan, amiss = workspace.plan(), AlertBook(workspace.settings.state / "alerts.sqlite").standing()
+    plan, amiss = workspace.plan(), Alerts(workspace).standing()
     unchanged, newest = workspace.noop_cache.read(), workspace.history.newest()
     for model in plan.models:
         seen = unchanged.get(model.model.id)
@@ -89,7 +90,7 @@ def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
     totals = disk_totals(workspace)
     if totals:
         click.echo("\non disk: " + ", ".join(f"{name} {size_of(size)}" for name, size in totals.items()))
-    for each in AlertBook(workspace.settings.state / "alerts.sqlite").standing():
+    for each in Alerts(workspace).standing():
         since = moment(datetime.fromisoformat(each.since))
         click.echo(f"amiss since {since}: {each.subject}: {harmless(each.sentence)}")
 

@@ -22,6 +22,16 @@ FEWEST = 3  # of them, before anything is usual
 HOUR_SECONDS = 3600
 
 
+def is_judged(rule: str, settings: AlertSettings) -> bool:
+    """Whether the settings ask for that rule."""
+    limits = {
+        REJECTS: settings.rejects,
+        DEVIATION: settings.deviation,
+        NO_SUCCESS: settings.no_success_hours,
+    }
+    return rule == FAILED or limits.get(rule) is not None
+
+
 def read_failure(subject_type: SubjectType, subject: str, errors: Sequence[str]) -> Reading:
     """Whether a run failed, and why."""
     return Reading(type=subject_type, subject=subject, rule=FAILED, sentence="; ".join(errors) or None)

@@ -419,6 +419,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
 def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal) -> None:
     """One screen for who looks in the morning."""
     ondatra.run(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
         [Reading(subject="sync.crm", rule="failed", sentence="the API is down")],
         lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
@@ -437,6 +438,7 @@ def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
 ) -> None:
     """An alert quotes it, and stands there each morning until it is over."""
     ondatra.run(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
         [Reading(subject="sync.crm", rule="failed", sentence="it says \x1b[2J\x1b]0;title\x07no\x9b31m\rOK")],
         lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),

@@ -247,9 +247,7 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
 
 
-def test_runs_that_were_held_or_refused_are_of_no_size(
-    shop: Shop, api: DemoApi, receiver: Received
-) -> None:
+def test_runs_that_were_held_or_refused_are_of_no_size(shop: Shop, api: DemoApi, receiver: Received) -> None:
     """What wasn't sent for a pause, a guard or another address is no upstream that lost its rows."""
     settings(shop, receiver.url, deviation="50%")
     for number in range(5):
@@ -269,6 +267,52 @@ def test_runs_that_were_held_or_refused_are_of_no_size(
     library.write_text(ours)
     assert 0 == go(shop)
     assert {"failed"} == {rule for _, rule, _ in receiver.told()}
+
+
+@pytest.mark.parametrize("gone", ["the sink", "the rule"])
+def test_what_is_gone_is_over(shop: Shop, api: DemoApi, receiver: Received, gone: str) -> None:
+    """A sync without its sink never runs again, and a rule that is off says nothing: nobody would end it."""
+    settings(shop, receiver.url, no_success_hours="1")
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    workspace = shop.workspace
+    later = workspace.clock() + 30 * HOUR
+    assert 2 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["standing"]
+    if gone == "the sink":
+        model = shop.root / "models" / "sync" / "crm.sql"
+        model.write_text(model.read_text().replace("-- @sink: crm_push\n", ""))
+    else:
+        settings(shop, receiver.url, no_success_hours="off")
+    over = {"failed", "no_success"} if gone == "the sink" else {"no_success"}
+    left = 2 - len(over)
+    for _ in range(2):
+        assert 0 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    assert left == len(book(shop).standing())
+    assert over == {rule for _, rule, state in receiver.told() if state == "recovered"}
+
+
+def test_a_sensor_that_read_the_project_long_ago_ends_nothing_as_gone(
+    shop: Shop, api: DemoApi, receiver: Received
+) -> None:
+    """`dagster dev` goes on with the models that it started with, while a shell runs newer ones."""
+    model = shop.root / "models" / "sync" / "crm.sql"
+    ours = model.read_text()
+    model.write_text(ours.replace("-- @sink: crm_push\n", ""))
+    before = shop.workspace
+    model.write_text(ours)
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    Alerts(before).look()
+    assert [("sync.crm", "failed", "fired")] == receiver.told()
+
+
+def test_without_a_webhook_nothing_is_shown_as_amiss(shop: Shop, api: DemoApi) -> None:
+    """Nobody looks any more whether it still is."""
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    assert ["failed"] == [each.rule for each in Alerts(shop.workspace).standing()]
+    (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
+    assert [] == Alerts(shop.workspace).standing()
 
 
 def test_without_a_webhook_nothing_is_kept(
