@@ -151,14 +151,15 @@ def _of(amiss: Iterable[Standing], subject_type: str, name: str) -> list[Json]:
 def _cell(line: Mapping[str, Json], name: str) -> object:
     """A part of a line as people read it."""
     if name in ("oldest", "next_retry"):
-        return _age(line[f"{name}_seconds"])
+        return _time(line[f"{name}_seconds"], over="due" if name == "next_retry" else duration(0))
     if name == "disk":
         size = line["disk_bytes"]
         return size_of(size) if isinstance(size, int) and size else ""
     return line.get(name)
 
 
-def _age(seconds: Json) -> str:
+def _time(seconds: Json, *, over: str) -> str:
+    """How long, and what is said when that is no time at all."""
     if not isinstance(seconds, int | float):
         return ""
-    return duration(seconds) if seconds > 0 else "due"
+    return duration(seconds) if seconds > 0 else over

@@ -15,6 +15,7 @@ from support.terminal import Terminal
 from ondatra_dagster.cli.main import VERBS
 from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading
 from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.sync.hold import pause
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
@@ -150,6 +151,15 @@ def test_status_of_waiting_rows_says_when_they_go_again(shop: Shop, api: DemoApi
     assert 1 == sync["waiting"]
     assert 40 <= int(str(sync["next_retry_seconds"])) <= 75
     assert "next retry" in ondatra("status").out
+
+
+def test_what_came_just_now_is_not_due(shop: Shop, ondatra: Terminal) -> None:
+    """That is said of retries; the oldest row has waited for no time."""
+    pause(shop.workspace.syncs["sync.crm"])
+    ondatra.run(shop)
+    shown = ondatra("status").out
+    assert "2 pending" in shown
+    assert "due" not in shown
 
 
 def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
