@@ -89,10 +89,10 @@ def test_a_version_whose_run_came_to_nothing_is_found(shop: Shop, instance: dg.D
     assert [] == keys_of(first)  # the other sensor's turn
     assert [] == keys_of(ticks(shop, instance, cursor=first.cursor, now=1010))
     second = ticks(shop, instance, cursor=first.cursor, now=1060)
-    assert ["sync.crm:id-of-crm@0/-1#1"] == keys_of(second)
+    assert ["sync.crm:id-of-crm@0/-1#1@1060"] == keys_of(second)
     assert [] == keys_of(ticks(shop, instance, cursor=second.cursor, now=1110))
     third = ticks(shop, instance, cursor=second.cursor, now=1120)
-    assert ["sync.crm:id-of-crm@0/-1#2"] == keys_of(third)
+    assert ["sync.crm:id-of-crm@0/-1#2@1120"] == keys_of(third)
 
 
 def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
