@@ -508,3 +508,17 @@ def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: Shop, o
     assert 1 == said.code
     assert "the table of raw.contacts was made by a newer ondatra than this" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("left", ['{"commitInfo"', '{"add":{"path":', '{"metaData":'])
+def test_a_damaged_commit_ends_a_command_with_a_sentence(shop: Shop, ondatra: Terminal, left: str) -> None:
+    """A machine that loses power may leave a part; who reads of it wants to know of which file."""
+    ondatra.run(shop)
+    table = shop.tables.table("raw.contacts")
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    commit.write_text(f"{commit.read_text()}\n{left}" if "add" not in left else left)
+    said = ondatra("status")
+    assert 1 == said.code
+    assert "/raw/contacts/_delta_log" in said.err
+    assert "restore it, or remove" in said.err
+    assert "trace" not in said.err
