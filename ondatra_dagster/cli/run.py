@@ -133,4 +133,6 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) 
             say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
         elif queue and queue.next_due_at:
             due_in = duration(max(queue.next_due_at - time.time(), 0))
-            say(f"{step.sync_id}: {count(queue.waiting, 'key')} to be tried again in {due_in}")
+            told = {"to be tried again": queue.waiting, "in open jobs to be asked about": queue.in_jobs}
+            parts = [f"{count(keys, 'key')} {what}" for what, keys in told.items() if keys]
+            say(f"{step.sync_id}: {' and '.join(parts)} in {due_in}")
