@@ -128,9 +128,11 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) 
         put_json({"run": None, "ok": True, "reason": "nothing to do"})
     say(f"nothing to do: {models} and {syncs} have nothing new")
     for step in plan.syncs if not is_dry else ():
-        queue = workspace.queue(step.sync_id)
+        queue = workspace.queue_seen(step.sync_id).state
         if held := hold(workspace.syncs[step.sync_id], workspace.settings):
             say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
         elif queue and queue.next_due_at:
             due_in = duration(max(queue.next_due_at - time.time(), 0))
-            say(f"{step.sync_id}: {count(queue.waiting, 'key')} to be tried again in {due_in}")
+            told = {"to be tried again": queue.waiting, "in open jobs to be asked about": queue.in_jobs}
+            parts = [f"{count(keys, 'key')} {what}" for what, keys in told.items() if keys]
+            say(f"{step.sync_id}: {' and '.join(parts)} in {due_in}")

@@ -8,7 +8,8 @@ import click
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import harmless, put_json, put_table, say
-from ondatra_dagster.operations.alert_book import AlertBook, Standing
+from ondatra_dagster.operations.alert_book import Standing
+from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.measures import disk_totals, project_metrics
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import table_path
@@ -49,25 +50,26 @@ SYNCS = {
     "as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector."
 )
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show how models and syncs stand, and what a run would do."""
+    """Show how models and syncs stand, and what a run would do; 1 when a sync's queue can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics(workspace), nl=False)
         return 0
     lines = list(_lines(workspace))
+    code = 1 if any(line.get("error") for line in lines) else 0
     if as_json:
         for line in lines:
             put_json(line)
-        return 0
+        return code
     _show(workspace, lines)
     for name, waiting in workspace.homeless_events().items():
         say(f"{count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
-    return 0
+    return code
 
 
 def _lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
     """Models first, then syncs."""
-    plan, amiss = workspace.plan(), AlertBook(workspace.settings.state / "alerts.sqlite").standing()
+    plan, amiss = workspace.plan(), Alerts(workspace).standing()
     unchanged, newest = workspace.noop_cache.read(), workspace.history.newest()
     for model in plan.models:
         seen = unchanged.get(model.model.id)
@@ -88,7 +90,7 @@ def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
     totals = disk_totals(workspace)
     if totals:
         click.echo("\non disk: " + ", ".join(f"{name} {size_of(size)}" for name, size in totals.items()))
-    for each in AlertBook(workspace.settings.state / "alerts.sqlite").standing():
+    for each in Alerts(workspace).standing():
         since = moment(datetime.fromisoformat(each.since))
         click.echo(f"amiss since {since}: {each.subject}: {harmless(each.sentence)}")
 
@@ -121,23 +123,24 @@ def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
 
 
 def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
-    queue, now = workspace.queue(step.sync_id), workspace.clock()
-    sync = workspace.syncs[step.sync_id]
+    (queue, unread), now = workspace.queue_seen(step.sync_id), workspace.clock()
+    sync, nothing = workspace.syncs[step.sync_id], None if unread else 0
     return {
         "sync": step.sync_id,
         "model": step.model.name,
-        "waiting": queue.depth if queue else 0,
+        "waiting": queue.depth if queue else nothing,
         "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
         "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
-        "open_jobs": queue.open_jobs if queue else 0,
-        "dead": queue.dead if queue else 0,
+        "open_jobs": queue.open_jobs if queue else nothing,
+        "dead": queue.dead if queue else nothing,
         "paused": sync.pause.exists(),
         "held": hold(sync, workspace.settings),
         "last_run": last.run_id if last else None,
         "last_run_at": moment(last.started_at) if last else None,
         "result": last.result.value if last else None,
         "will_run": step.will_run,
-        "plan": step.reason,
+        "plan": unread or step.reason,
+        "error": unread,
     }
 
 
@@ -148,14 +151,15 @@ def _of(amiss: Iterable[Standing], subject_type: str, name: str) -> list[Json]:
 def _cell(line: Mapping[str, Json], name: str) -> object:
     """A part of a line as people read it."""
     if name in ("oldest", "next_retry"):
-        return _age(line[f"{name}_seconds"])
+        return _time(line[f"{name}_seconds"], over="due" if name == "next_retry" else duration(0))
     if name == "disk":
         size = line["disk_bytes"]
         return size_of(size) if isinstance(size, int) and size else ""
     return line.get(name)
 
 
-def _age(seconds: Json) -> str:
+def _time(seconds: Json, *, over: str) -> str:
+    """How long, and what is said when that is no time at all."""
     if not isinstance(seconds, int | float):
         return ""
-    return duration(seconds) if seconds > 0 else "due"
+    return duration(seconds) if seconds > 0 else over

@@ -22,6 +22,16 @@ FEWEST = 3  # of them, before anything is usual
 HOUR_SECONDS = 3600
 
 
+def is_judged(rule: str, settings: AlertSettings) -> bool:
+    """Whether the settings ask for that rule."""
+    limits = {
+        REJECTS: settings.rejects,
+        DEVIATION: settings.deviation,
+        NO_SUCCESS: settings.no_success_hours,
+    }
+    return rule == FAILED or limits.get(rule) is not None
+
+
 def read_failure(subject_type: SubjectType, subject: str, errors: Sequence[str]) -> Reading:
     """Whether a run failed, and why."""
     return Reading(type=subject_type, subject=subject, rule=FAILED, sentence="; ".join(errors) or None)
@@ -52,10 +62,9 @@ def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) ->
 
 
 def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
-    """A run that only tries again what waited says nothing of how much there usually is."""
-    counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if run.mode is Mode.INCREMENTAL]
+    counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if _says_how_much(run)]
     newest, before = counts[:1], counts[1 : COMPARED + 1]
-    is_of_newest = ended[0].mode is Mode.INCREMENTAL
+    is_of_newest = _says_how_much(ended[0])
     if settings.deviation is None or not is_of_newest or len(before) < FEWEST or not fmean(before):
         return
     mean = fmean(before)
@@ -67,6 +76,16 @@ def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) 
         sentence=f"{told}: over {settings.deviation:.0%}" if deviates > settings.deviation else None,
         numbers={"rows": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
     )
+
+
+def _says_how_much(run: PastRun) -> bool:
+    """Whether its rows are as many as there were to send.
+
+    Not when it only tried again what waited, was refused before it looked, or was held before it sent.
+    """
+    grid = _grid(run)
+    was_held = grid.count(Cell.PLANNED) > 0 and not grid.count(Cell.ATTEMPTED)
+    return run.mode is Mode.INCREMENTAL and "grid" in run.counts and not was_held
 
 
 def read_silence(

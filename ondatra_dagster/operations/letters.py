@@ -1,6 +1,6 @@
 """The duty that says how many dead letters there are, and since when: nobody else comes back to old ones."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.operations.maintain import Done
@@ -10,8 +10,13 @@ DEAD_LETTERS = "dead_letters"
 DAY_SECONDS = 86_400
 
 
-def report_dead_letters(queues: Mapping[str, QueueState | None], *, now: float) -> Done:
-    """Tell of each sync that has some how many, and how old the oldest is. Nothing goes."""
+def report_dead_letters(
+    queues: Mapping[str, QueueState | None], *, unread: Collection[str] = (), now: float
+) -> Done:
+    """Tell of each sync that has some how many, and how old the oldest is. Nothing goes.
+
+    Of those whose queue can't be read nobody knows.
+    """
     each = {
         sync_id: (queue.dead, int((now - (queue.dead_since or now)) / DAY_SECONDS))
         for sync_id, queue in queues.items()
@@ -20,11 +25,13 @@ def report_dead_letters(queues: Mapping[str, QueueState | None], *, now: float) 
     total = sum(dead for dead, _ in each.values())
     oldest = max((days for _, days in each.values()), default=0)
     told = f"{count(total, 'dead letter')} of {', '.join(each)}, the oldest of {count(oldest, 'day')}"
+    unknown = f"; of {', '.join(unread)} nobody knows, for its queue can't be read" if unread else ""
     return Done(
         duty=DEAD_LETTERS,
-        did=f"{told}: see `ondatra dead SYNC`" if each else "there are none",
+        did=(f"{told}: see `ondatra dead SYNC`" if each else "there are none") + unknown,
         counts={"dead": total, "oldest_days": oldest},
         each=tuple(
             {"sync": sync_id, "dead": dead, "oldest_days": days} for sync_id, (dead, days) in each.items()
         ),
+        is_good=not unread,
     )

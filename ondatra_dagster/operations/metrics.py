@@ -16,10 +16,10 @@ class SyncMeasures:
     """One sync; None is what nobody knows, or isn't there."""
 
     sync: str
-    depth: int = 0
+    depth: int | None = 0
     oldest_seconds: float | None = None
-    dead: int = 0
-    open_jobs: int = 0
+    dead: int | None = 0
+    open_jobs: int | None = 0
     next_due_at: float | None = None  # seconds since 1970
     is_held: bool = False
     rows: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what became of them

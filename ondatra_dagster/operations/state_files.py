@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.states import lock_of
-from ondatra_dagster.errors import BusyError
+from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.store.database import compact
 from ondatra_dagster.store.lock import FileLock
@@ -42,8 +42,8 @@ def _lock(state: Path, path: Path) -> Path:
 
 
 def compact_files(files: Iterable[StateFile]) -> Done:
-    """Empty their write-ahead logs, and give back what they no longer use."""
-    freed, done, busy = 0, 0, []
+    """Empty their write-ahead logs, and give back what they no longer use; one that can't stops no other."""
+    freed, done, busy, failed = 0, 0, [], []
     for file in files:
         try:
             with FileLock(file.lock, purpose="makes files smaller"):
@@ -51,11 +51,14 @@ def compact_files(files: Iterable[StateFile]) -> Done:
                 done += 1
         except BusyError:
             busy.append(file.name)
+        except StateError as error:
+            failed.append(f"; {error}")
     left = f"; at work, and left for the next time: {', '.join(busy)}" if busy else ""
     return Done(
         duty=DATABASES,
-        did=f"{count(done, 'SQLite file')} looked after, {size_of(freed)} freed{left}",
+        did=f"{count(done, 'SQLite file')} looked after, {size_of(freed)} freed{left}{''.join(failed)}",
         counts={"files": done, "bytes": freed, "busy": len(busy)},
+        is_good=not failed,
     )
 
 

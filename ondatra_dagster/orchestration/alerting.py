@@ -9,8 +9,15 @@ from datetime import UTC, datetime
 from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http.webhook import Webhook
 from ondatra_dagster.errors import BusyError, OndatraError
-from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading, SubjectType
-from ondatra_dagster.operations.alerts import COMPARED, read_crash, read_failure, read_runs, read_silence
+from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading, Standing, SubjectType
+from ondatra_dagster.operations.alerts import (
+    COMPARED,
+    is_judged,
+    read_crash,
+    read_failure,
+    read_runs,
+    read_silence,
+)
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -19,7 +26,7 @@ from ondatra_dagster.planning.table_past import written_at
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.tracking.history import Totals
+from ondatra_dagster.tracking.history import Result, Totals
 from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
@@ -54,11 +61,14 @@ class Alerts:
         if result.errors or result.summary.queue:
             self._note(lambda: self._of_run(result))
 
-    def look(self) -> Done:
-        """See which syncs have crashed, or been silent for too long, and send what is to be sent."""
+    def look(self, *, with_gone: bool = False) -> Done:
+        """See which syncs have crashed, or been silent for too long, and send what is to be sent.
+
+        With what is gone, too, for who has just read the project: a sensor may have done so days ago.
+        """
         if not self.is_on:
             return Done(duty=ALERTS, did="none are sent: alerts.webhook isn't set")
-        self._note(lambda: [*self._crashes(), *self._silences()])
+        self._note(lambda: [*(self._gone() if with_gone else ()), *self._crashes(), *self._silences()])
         sent = self.send()
         left, standing = self._book.outgoing(), self._book.standing()
         waits = f"; {count(len(left), 'alert')} couldn't be sent and will be at the next look" if left else ""
@@ -70,6 +80,10 @@ class Alerts:
                 {each.type: each.subject, "rule": each.rule, "since": each.since} for each in standing
             ),
         )
+
+    def standing(self) -> list[Standing]:
+        """What is amiss, the oldest first; nothing while nobody looks whether it still is."""
+        return self._book.standing() if self.is_on else []
 
     def send(self) -> int:
         """Send what is noted, the oldest first, until one isn't taken; how many were."""
@@ -107,13 +121,34 @@ class Alerts:
     def _of_run(self, result: SyncResult) -> Iterator[Reading]:
         sync_id = result.sync.id
         errors = [verdict.description for verdict in result.errors]
-        # a turn in which there was nothing to do says nothing of how the run before it ended
-        if errors or not self._workspace.history.crashed()[sync_id]:
+        if errors or self._ended_well(result):
             yield read_failure(SubjectType.SYNC, sync_id, errors)
         if result.summary.run_id:
             runs = self._workspace.history.runs(sync_id, limit=RUNS_LOOKED_AT)
             yield from read_runs(sync_id, runs, self._settings)
         yield from self._silences([result.sync])
+
+    def _ended_well(self, result: SyncResult) -> bool:
+        """Whether what was amiss is over, after a turn without errors.
+
+        One in which there was nothing to do says nothing of a run that crashed, or failed and left rows.
+        """
+        if result.summary.run_id:
+            return True
+        history, sync_id = self._workspace.history, result.sync.id
+        if history.crashed()[sync_id]:
+            return False
+        left = result.summary.queue and result.summary.queue.depth
+        return not left or all(run.result is not Result.FAILED for run in history.runs(sync_id, limit=1))
+
+    def _gone(self) -> Iterator[Reading]:
+        """Of what nobody will ever call well: the project no longer has it, or its rule is off."""
+        models = {model.name for model in self._workspace.project.models.values()}
+        known = {SubjectType.SYNC: set(self._workspace.syncs), SubjectType.MODEL: models}
+        for each in self._book.standing():
+            of_type = SubjectType(each.type)
+            if each.subject not in known[of_type] or not is_judged(each.rule, self._settings):
+                yield Reading(type=of_type, subject=each.subject, rule=each.rule, sentence=None)
 
     def _crashes(self) -> Iterator[Reading]:
         """Of syncs whose process was killed: nobody was left to say so."""
@@ -165,12 +200,17 @@ class Alerts:
 
 
 def waiting_since(workspace: Workspace, sync: Sync) -> float | None:
-    """Since when there is something to send, in seconds since 1970; None when there isn't, or nothing may."""
+    """Since when there is something to send, in seconds since 1970.
+
+    None when there isn't, when nothing may, or when nobody knows.
+    """
     settings = workspace.settings
     table = read_table_state(table_path(settings, sync.model.id))
     if settings.sinks == "off" or hold(sync, settings) or table is None:
         return None
-    queue = workspace.queue(sync.id)
+    queue, unread = workspace.queue_seen(sync.id)
+    if unread:
+        return None  # its runs fail for it
     moments = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:

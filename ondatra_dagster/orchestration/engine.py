@@ -300,7 +300,12 @@ class Engine:
 
     def maintain(self) -> Iterator[Done]:
         """Do what has to be done from time to time, and tell of each duty when it has ended."""
-        return maintain([*duties(self.workspace, self.tables), Duty(name=ALERTS, do=self.alerts.look)])
+        return maintain(
+            [
+                *duties(self.workspace, self.tables),
+                Duty(name=ALERTS, do=lambda: self.alerts.look(with_gone=True)),
+            ]
+        )
 
     def refresh_fact_tables(self) -> Done:
         return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())

@@ -38,9 +38,7 @@ def duties(workspace: Workspace, warehouse: Tables) -> list[Duty]:
             workspace.tracking, workspace.syncs.values()
         ),
         tables.TABLES: lambda: _upkeep(workspace, warehouse),
-        letters.DEAD_LETTERS: lambda: letters.report_dead_letters(
-            {sync_id: workspace.queue(sync_id) for sync_id in workspace.syncs}, now=workspace.clock()
-        ),
+        letters.DEAD_LETTERS: lambda: _report_dead_letters(workspace),
         state_files.DATABASES: lambda: state_files.compact_files(
             state_files.state_files(workspace.settings.state)
         ),
@@ -50,14 +48,26 @@ def duties(workspace: Workspace, warehouse: Tables) -> list[Duty]:
 
 
 def _behind(workspace: Workspace, warehouse: Tables) -> Mapping[str, feeds.TakeIn]:
-    """The syncs that have versions to take in; none when sinks are off: then nothing of them runs."""
+    """The syncs that have versions to take in, and those that nobody can tell of: to take in says why.
+
+    None when sinks are off: then nothing of them runs.
+    """
     behind = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
-        queue, source = workspace.queue(sync.id), sync_runs.source_state(workspace, sync)
-        if queue and source and source.version > queue.watermark:
+        (queue, unread), source = workspace.queue_seen(sync.id), sync_runs.source_state(workspace, sync)
+        if unread or (queue and source and source.version > queue.watermark):
             ports = sync_runs.ports(workspace, sync, warehouse.feed(sync))
             behind[sync.id] = functools.partial(take_in_changes, sync, ports)
     return behind
+
+
+def _report_dead_letters(workspace: Workspace) -> Done:
+    seen = {sync_id: workspace.queue_seen(sync_id) for sync_id in workspace.syncs}
+    return letters.report_dead_letters(
+        {sync_id: queue.state for sync_id, queue in seen.items()},
+        unread=[sync_id for sync_id, queue in seen.items() if queue.unread],
+        now=workspace.clock(),
+    )
 
 
 def _prune(workspace: Workspace) -> Done:

@@ -52,16 +52,17 @@ def disk_totals(workspace: Workspace) -> Mapping[str, int]:
 def _of_sync(
     workspace: Workspace, sync_id: str, totals: Totals | None, newest: PastRun | None
 ) -> SyncMeasures:
-    queue, now = workspace.queue(sync_id), workspace.clock()
+    (queue, unread), now = workspace.queue_seen(sync_id), workspace.clock()
+    nothing = None if unread else 0
     oldest = queue.oldest_since if queue else None
     last = totals.last_success if totals else None
     ended = newest.ended_at if newest else None
     return SyncMeasures(
         sync=sync_id,
-        depth=queue.depth if queue else 0,
+        depth=queue.depth if queue else nothing,
         oldest_seconds=None if oldest is None else round(now - oldest, 3),
-        dead=queue.dead if queue else 0,
-        open_jobs=queue.open_jobs if queue else 0,
+        dead=queue.dead if queue else nothing,
+        open_jobs=queue.open_jobs if queue else nothing,
         next_due_at=queue.next_due_at if queue else None,
         is_held=hold(workspace.syncs[sync_id], workspace.settings) is not None,
         rows=totals.rows if totals else {},

@@ -126,6 +126,15 @@ def dump_wakes(wakes: Mapping[str, Wake]) -> str:
 def keys_on_their_way(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
     """Those that a run which hasn't ended has among its own."""
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=ON_ITS_WAY)) if not is_dry(run.tags)]
-    if any(run.asset_selection is None for run in runs):
-        return set(keys)
-    return {key for key in keys for run in runs if key in (run.asset_selection or ())}
+    return {key for run in runs for key in _keys_among(instance, run, keys)}
+
+
+def _keys_among(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Sequence[dg.AssetKey]
+) -> Iterator[dg.AssetKey]:
+    """Those that a run makes; one without a selection runs a whole job, which may be of no assets at all."""
+    if run.asset_selection is not None or run.job_snapshot_id is None:
+        yield from (key for key in keys if run.asset_selection is None or key in run.asset_selection)
+        return
+    ops = instance.get_job_snapshot(run.job_snapshot_id).node_names
+    yield from (key for key in keys if op_name(key) in ops)

@@ -59,7 +59,11 @@ def _write_facts(workspace: Workspace) -> tuple[str, ...]:
 
 def _failed(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
     """A run that ended early: the checks see what was there before, and why nothing came of it."""
-    summary = dataclasses.replace(_standing(workspace, sync), run_id=None, message=message)
+    try:
+        standing = _standing(workspace, sync)
+    except StateError:  # which may be why it ended
+        standing = _nothing(sync, message)
+    summary = dataclasses.replace(standing, run_id=None, message=message)
     return SyncResult(sync=sync, summary=summary, verdicts=_refusing(judge(summary, sync.limits), message))
 
 
@@ -111,7 +115,7 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
 
 def activity(workspace: Workspace, sync: Sync) -> str:
     """How much is still to be sent."""
-    queue = workspace.queue(sync.id)
+    queue = workspace.queue_seen(sync.id).state
     if queue is None:
         return ""
     told = {"to go": count(queue.pending, "key"), "open": count(queue.open_jobs, "job")}

@@ -27,8 +27,8 @@ class Wake:
         return self.at + wait_seconds(self.tries, uniform=lambda *_: 1.0)
 
     def run_key(self, sync_id: str) -> str:
-        """Dagster starts one run for each."""
-        return f"{sync_id}:{self.work}#{self.tries}"
+        """Dagster starts one run for each, ever: work that comes back as it once was is asked for anew."""
+        return f"{sync_id}:{self.work}#{self.tries}@{self.at:.0f}"
 
 
 def next_wake(work: str, before: Wake | None, *, now: float, is_new: bool = False) -> Wake | None:

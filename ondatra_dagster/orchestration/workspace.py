@@ -14,7 +14,7 @@ from ondatra_dagster.collector.event_file import Waiting, event_path, events_in_
 from ondatra_dagster.collector.waiting import ModelEvents
 from ondatra_dagster.delivery.push.library_check import LibraryCheck, check_library, check_use
 from ondatra_dagster.delivery.queue.states import QueueState, file_of, lock_of, queue_state
-from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
+from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError, StateError
 from ondatra_dagster.operations.sync_log import SyncLog
 from ondatra_dagster.planning.delta_log import TableState, invalid_path, read_table_state, table_path
 from ondatra_dagster.planning.known_columns import known_columns
@@ -32,6 +32,13 @@ from ondatra_dagster.store.lock import is_held
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
+
+
+class QueueSeen(NamedTuple):
+    """How a sync's queue stands, as far as it can be read."""
+
+    state: QueueState | None  # None: it never ran, or nobody knows
+    unread: str | None = None  # why nobody does, and what to do
 
 
 class SyncWork(NamedTuple):
@@ -92,8 +99,15 @@ class Workspace:
         return NoopCache(self.settings.state / "cache.sqlite")
 
     def queue(self, sync_id: str) -> QueueState | None:
-        """How the sync's queue stands; None when it never ran."""
+        """How the sync's queue stands; None when it never ran. StateError: it can't be read."""
         return queue_state(self.syncs[sync_id].queue, now=self.clock())
+
+    def queue_seen(self, sync_id: str) -> QueueSeen:
+        """The same for who looks at all syncs: one whose queue can't be read hides no other."""
+        try:
+            return QueueSeen(self.queue(sync_id))
+        except StateError as error:
+            return QueueSeen(None, unread=str(error))
 
     def invalid_version(self, model_id: str) -> int:
         """The version of the table of the model's rows that were set aside."""
@@ -136,7 +150,7 @@ class Workspace:
         """What the sync has to do now, when its model isn't computed first."""
         look = self.look()
         step = self._step(sync, look)
-        table, queue = look.tables(sync.model.id), look.queues(sync.id)
+        table, queue = look.tables(sync.model.id), self.queue_seen(sync.id).state
         version = table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
         name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")

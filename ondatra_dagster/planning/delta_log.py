@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import orjson
 
@@ -153,7 +153,7 @@ def last_transaction(table: str | Path, numbering: str) -> int | None:
         if checkpoint and version <= checkpoint.version:
             break
         for line in _lines(log, version):
-            if TRANSACTION.match(line) and (txn := orjson.loads(line)["txn"])["appId"] == numbering:
+            if TRANSACTION.match(line) and (txn := _action(log, version, line)["txn"])["appId"] == numbering:
                 return int(txn["version"])
     if checkpoint is None:
         return None
@@ -218,7 +218,7 @@ def file_actions(log: LogFiles, version: int) -> Iterator[tuple[str, Action]]:
     """The files that a commit added, took out, or wrote for the feed."""
     for line in _lines(log, version):
         if FEED_ACTION.match(line):
-            yield from orjson.loads(line).items()
+            yield from _action(log, version, line).items()
 
 
 def is_of_feed(kind: str, action: Action) -> bool:
@@ -233,6 +233,16 @@ def _lines(log: LogFiles, version: int) -> list[bytes]:
         return []  # cleaned away: what it said is in a checkpoint
 
 
+def _action(log: LogFiles, version: int, line: bytes) -> Action:
+    """What a line of a commit says; raises WarehouseError for one that was cut off."""
+    try:
+        return cast("Action", orjson.loads(line))
+    except orjson.JSONDecodeError as error:
+        raise WarehouseError(
+            f"{log}/{version:020}.json is damaged ({error}): restore it, or remove the table's folder"
+        ) from error
+
+
 def read_commit(log: LogFiles, version: int) -> Action:
     """A commit's own actions, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
     found: Action = {"changes_rows": False}
@@ -241,7 +251,7 @@ def read_commit(log: LogFiles, version: int) -> Action:
             if not found["changes_rows"]:  # a large commit is read no further than need be
                 found["changes_rows"] = CHANGES_ROWS.search(line) is not None
         elif OTHER_ACTION.match(line):
-            found |= orjson.loads(line)
+            found |= _action(log, version, line)
     return found
 
 

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
-from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.errors import SelectionError, StateError
 from ondatra_dagster.planning.commit_note import CommitNote, newer
 from ondatra_dagster.planning.delta_log import TableState
 from ondatra_dagster.planning.noop_cache import Unchanged
@@ -240,7 +240,10 @@ def plan_sync(
     """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
     if project.settings.sinks == "off":
         return SyncStep(sync_id=sink.sync_id, model=model, need=Need.NONE, reason="sinks are off")
-    queue = look.queues(sink.sync_id)
+    try:
+        queue = look.queues(sink.sync_id)
+    except StateError as error:  # a run of just this sync fails for it, and says so
+        return SyncStep(sync_id=sink.sync_id, model=model, need=Need.SURE, reason=str(error))
     news = next(_news(model, look, queue), None)
     backlog = _backlog(queue) if queue and queue.can_send else None
     held = _held(project, queue)

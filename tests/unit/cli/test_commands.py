@@ -15,6 +15,7 @@ from support.terminal import Terminal
 from ondatra_dagster.cli.main import VERBS
 from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading
 from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.sync.hold import pause
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
@@ -150,6 +151,15 @@ def test_status_of_waiting_rows_says_when_they_go_again(shop: Shop, api: DemoApi
     assert 1 == sync["waiting"]
     assert 40 <= int(str(sync["next_retry_seconds"])) <= 75
     assert "next retry" in ondatra("status").out
+
+
+def test_what_came_just_now_is_not_due(shop: Shop, ondatra: Terminal) -> None:
+    """That is said of retries; the oldest row has waited for no time."""
+    pause(shop.workspace.syncs["sync.crm"])
+    ondatra.run(shop)
+    shown = ondatra("status").out
+    assert "2 pending" in shown
+    assert "due" not in shown
 
 
 def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
@@ -419,6 +429,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
 def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal) -> None:
     """One screen for who looks in the morning."""
     ondatra.run(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
         [Reading(subject="sync.crm", rule="failed", sentence="the API is down")],
         lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
@@ -437,6 +448,7 @@ def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
 ) -> None:
     """An alert quotes it, and stands there each morning until it is over."""
     ondatra.run(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertBook(shop.workspace.settings.state / "alerts.sqlite").note(
         [Reading(subject="sync.crm", rule="failed", sentence="it says \x1b[2J\x1b]0;title\x07no\x9b31m\rOK")],
         lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
@@ -477,9 +489,10 @@ def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: Shop, ond
             connection.execute("update _written_by set version = '9.1'")
         said = ondatra("status")
         assert 1 == said.code
-        assert "was written by ondatra 9.1 (it has later)" in said.err
-        assert "use ondatra 9.1 or a newer one" in said.err
-        assert "Traceback" not in said.err
+        told = said.out + said.err  # of a queue in the line of its sync
+        assert "was written by ondatra 9.1 (it has later)" in told
+        assert "use ondatra 9.1 or a newer one" in told
+        assert "Traceback" not in told
         path.write_bytes(kept)
         for beside in path.parent.glob(f"{path.name}-*"):
             beside.unlink()
@@ -495,3 +508,17 @@ def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: Shop, o
     assert 1 == said.code
     assert "the table of raw.contacts was made by a newer ondatra than this" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("left", ['{"commitInfo"', '{"add":{"path":', '{"metaData":'])
+def test_a_damaged_commit_ends_a_command_with_a_sentence(shop: Shop, ondatra: Terminal, left: str) -> None:
+    """A machine that loses power may leave a part; who reads of it wants to know of which file."""
+    ondatra.run(shop)
+    table = shop.tables.table("raw.contacts")
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    commit.write_text(f"{commit.read_text()}\n{left}" if "add" not in left else left)
+    said = ondatra("status")
+    assert 1 == said.code
+    assert "/raw/contacts/_delta_log" in said.err
+    assert "restore it, or remove" in said.err
+    assert "trace" not in said.err

@@ -69,6 +69,30 @@ def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
     assert "sync.crm: 1 key to be tried again in" in ondatra("run").err
 
 
+JOBS = """
+API = {
+    "base_url": "BASE", "auth": {"env": "DEMO_API_KEY"},
+    "push": {"batch_mode": "async", "poll_interval": "5m"},
+}
+
+def push(rows):
+    return {"id": http.post("/crm/jobs", json={"operations": []}).json["id"]}
+
+def poll(job_ref):
+    return {"done": False}
+"""
+
+
+def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """Their rows aren't tried again, they are asked about."""
+    (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
+    ondatra.run(shop)
+    (told,) = [line for line in ondatra("run").err.splitlines() if line.startswith("sync.crm")]
+    assert "sync.crm: 2 keys in open jobs to be asked about in 5 min" == told
+
+
 def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
     """And nothing else on stdout."""
     contacts, crm, sync, end = ondatra.run(shop, as_json=True).objects

@@ -18,7 +18,7 @@ from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.sensors import alert_sensor
 from ondatra_dagster.store.lock import FileLock
-from ondatra_dagster.sync.hold import pause
+from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 SECRET = "T0KEN/abcdef-123456"
@@ -82,6 +82,26 @@ def test_a_failing_sync_fires_once_and_recovers_once(shop: Shop, api: DemoApi, r
     assert "sync.crm: the API is down" in fired["sentence"]
     assert "sync.crm: failed is over" == recovered["sentence"]
     assert [body["id"] for body in receiver.bodies] == [each["idempotency-key"] for each in receiver.headers]
+
+
+def test_a_turn_with_nothing_due_ends_no_failure(
+    shop: Shop,
+    api: DemoApi,
+    receiver: Received,
+    materialize: Callable[..., dg.ExecuteInProcessResult],
+) -> None:
+    """A schedule comes more often than rows are tried again: each turn between would tell of a recovery."""
+    go(shop)
+    for number in range(2):
+        api.fail(status=503, times=100, path="/crm/*")
+        change(shop, f"ada{number}")
+        assert 1 == go(shop)
+        assert materialize(shop).success  # the row waits for its minute
+    assert [("sync.crm", "failed", "fired")] == receiver.told()
+    api.recover()
+    change(shop, "ann")
+    assert 0 == go(shop)
+    assert [("sync.crm", "failed", "recovered")] == receiver.told()[1:]
 
 
 def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
@@ -225,6 +245,74 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.told()
     numbers = receiver.bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
+
+
+def test_runs_that_were_held_or_refused_are_of_no_size(shop: Shop, api: DemoApi, receiver: Received) -> None:
+    """What wasn't sent for a pause, a guard or another address is no upstream that lost its rows."""
+    settings(shop, receiver.url, deviation="50%")
+    for number in range(5):
+        write_contacts(shop.root, **{f"c{n}": f"x{number}@example.com" for n in range(10)})
+        assert 0 == go(shop)
+    pause(shop.workspace.syncs["sync.crm"])
+    write_contacts(shop.root, **{f"c{n}": "paused@example.com" for n in range(10)})
+    assert 0 == go(shop)
+    resume(shop.workspace.syncs["sync.crm"])
+    assert 0 == go(shop)
+    assert [] == receiver.told()
+    library = shop.root / "lib" / "crm_push.star"
+    ours = library.read_text()
+    library.write_text(ours.replace(api.url, "http://127.0.0.1:9"))
+    write_contacts(shop.root, **{f"c{n}": "refused@example.com" for n in range(10)})
+    assert {1} == {go(shop) for _ in range(8)}
+    library.write_text(ours)
+    assert 0 == go(shop)
+    assert {"failed"} == {rule for _, rule, _ in receiver.told()}
+
+
+@pytest.mark.parametrize("gone", ["the sink", "the rule"])
+def test_what_is_gone_is_over(shop: Shop, api: DemoApi, receiver: Received, gone: str) -> None:
+    """A sync without its sink never runs again, and a rule that is off says nothing: nobody would end it."""
+    settings(shop, receiver.url, no_success_hours="1")
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    workspace = shop.workspace
+    later = workspace.clock() + 30 * HOUR
+    assert 2 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["standing"]
+    if gone == "the sink":
+        model = shop.root / "models" / "sync" / "crm.sql"
+        model.write_text(model.read_text().replace("-- @sink: crm_push\n", ""))
+    else:
+        settings(shop, receiver.url, no_success_hours="off")
+    over = {"failed", "no_success"} if gone == "the sink" else {"no_success"}
+    left = 2 - len(over)
+    for _ in range(2):
+        assert 0 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    assert left == len(book(shop).standing())
+    assert over == {rule for _, rule, state in receiver.told() if state == "recovered"}
+
+
+def test_a_sensor_that_read_the_project_long_ago_ends_nothing_as_gone(
+    shop: Shop, api: DemoApi, receiver: Received
+) -> None:
+    """`dagster dev` goes on with the models that it started with, while a shell runs newer ones."""
+    model = shop.root / "models" / "sync" / "crm.sql"
+    ours = model.read_text()
+    model.write_text(ours.replace("-- @sink: crm_push\n", ""))
+    before = shop.workspace
+    model.write_text(ours)
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    Alerts(before).look()
+    assert [("sync.crm", "failed", "fired")] == receiver.told()
+
+
+def test_without_a_webhook_nothing_is_shown_as_amiss(shop: Shop, api: DemoApi) -> None:
+    """Nobody looks any more whether it still is."""
+    api.fail(status=503, times=100, path="/crm/*")
+    assert 1 == go(shop)
+    assert ["failed"] == [each.rule for each in Alerts(shop.workspace).standing()]
+    (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
+    assert [] == Alerts(shop.workspace).standing()
 
 
 def test_without_a_webhook_nothing_is_kept(

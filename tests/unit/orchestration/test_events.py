@@ -105,11 +105,11 @@ def test_events_that_have_waited_long_enough_ask_for_one_run(
     assert [] == asked(ticks(shop, instance, now=1059))  # a run a minute is enough
     first = ticks(shop, instance, now=1060)
     numbering = shop.workspace.events(shop.workspace.project.model(MODEL)).numbering  # type: ignore[union-attr]
-    assert [(f"{MODEL}:{numbering}@1#1", [VIEWS])] == asked(first)
+    assert [(f"{MODEL}:{numbering}@1#1@1060", [VIEWS])] == asked(first)
     take(shop, "/b", at=1061)
     assert [] == asked(ticks(shop, instance, now=1075, cursor=first.cursor))
     second = ticks(shop, instance, now=1120, cursor=first.cursor)  # that run came to nothing
-    assert [(f"{MODEL}:{numbering}@1#2", [VIEWS])] == asked(second)
+    assert [(f"{MODEL}:{numbering}@1#2@1120", [VIEWS])] == asked(second)
 
 
 def test_a_run_that_is_on_its_way_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:

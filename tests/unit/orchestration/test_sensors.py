@@ -3,9 +3,11 @@
 import dataclasses
 
 import dagster as dg
+import pytest
 from support.shop import Shop, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.schedules import fact_tables_job, maintain_job
 from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
@@ -87,10 +89,10 @@ def test_a_version_whose_run_came_to_nothing_is_found(shop: Shop, instance: dg.D
     assert [] == keys_of(first)  # the other sensor's turn
     assert [] == keys_of(ticks(shop, instance, cursor=first.cursor, now=1010))
     second = ticks(shop, instance, cursor=first.cursor, now=1060)
-    assert ["sync.crm:id-of-crm@0/-1#1"] == keys_of(second)
+    assert ["sync.crm:id-of-crm@0/-1#1@1060"] == keys_of(second)
     assert [] == keys_of(ticks(shop, instance, cursor=second.cursor, now=1110))
     third = ticks(shop, instance, cursor=second.cursor, now=1120)
-    assert ["sync.crm:id-of-crm@0/-1#2"] == keys_of(third)
+    assert ["sync.crm:id-of-crm@0/-1#2@1120"] == keys_of(third)
 
 
 def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -108,6 +110,34 @@ def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterI
     instance.report_run_failed(run)
     assert [] == keys_of(first)
     assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
+
+
+@dg.op
+def listen() -> None:
+    """Something of the user's that never ends."""
+
+
+@dg.job
+def users_job() -> None:
+    listen()
+
+
+@pytest.mark.parametrize("job", [maintain_job, fact_tables_job, users_job])
+def test_a_job_without_assets_keeps_no_sync_waiting(
+    shop: Shop, instance: dg.DagsterInstance, job: dg.JobDefinition
+) -> None:
+    """It may take hours, and pushes nothing."""
+    run_models(shop, instance)
+    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
+
+
+def test_a_run_of_all_assets_is_waited_for(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """It selects none, for it runs its whole job."""
+    run_models(shop, instance)
+    job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
+    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert [dg.SkipReason] == [type(answer) for answer in hears(shop, instance)]
 
 
 def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg.DagsterInstance) -> None:

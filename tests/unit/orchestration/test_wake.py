@@ -23,7 +23,17 @@ def test_the_same_work_is_asked_for_ever_less_often() -> None:
 def test_each_try_has_a_run_key_of_its_own() -> None:
     """Dagster never starts a second run for a key: a failed first one would be the last."""
     keys = {Wake(work="t@1", tries=tries, at=0).run_key("crm") for tries in (1, 2, 3)}
-    assert {"crm:t@1#1", "crm:t@1#2", "crm:t@1#3"} == keys
+    assert {"crm:t@1#1@0", "crm:t@1#2@0", "crm:t@1#3@0"} == keys
+
+
+def test_work_that_comes_back_has_another_run_key() -> None:
+    """A file that is put back, a definition that is undone: the old run's key would keep it waiting."""
+    first = next_wake("a", None, now=0)
+    second = next_wake("b", first, now=100)
+    third = next_wake("a", second, now=200)
+    assert first
+    assert third
+    assert ("crm:a#1@0", "crm:a#1@200") == (first.run_key("crm"), third.run_key("crm"))
 
 
 def test_what_is_new_is_left_to_the_sensor_that_hears_of_it() -> None:
