@@ -3,6 +3,8 @@
 Which files a path means is by the same rules for Spark and for the plan: it is resolved before Spark sees it.
 """
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame, SparkSession
 
 from ondatra_dagster.errors import WarehouseError
@@ -13,6 +15,7 @@ from ondatra_dagster.project.inputs.sources import is_there, remedy_of
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path
 from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.warehouse.csv_headers import comparing_names
 
 
 def check_files(settings: Settings, model: Model) -> None:
@@ -36,7 +39,9 @@ def _check_not_empty(settings: Settings, source: FileInput) -> None:
 
 
 def read_files(session: SparkSession, settings: Settings, source: FileInput) -> DataFrame:
-    options = {name: value for name, value in source.options if name.casefold() != SCHEMA}
+    options: Mapping[str, str] = {name: value for name, value in source.options if name.casefold() != SCHEMA}
+    if source.format == "csv":
+        options = comparing_names(options)
     reader = session.read.format(source.format).options(**options)
     schema = _schema(source)
     if schema:

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.warehouse.csv_headers import said_of_header
 
 CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
 TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
@@ -47,6 +48,8 @@ def said_by(error: Exception) -> str:
 
 def sentence(text: str) -> str:
     """What Spark says, without its class, its codes, its plans and frames."""
+    if said := said_of_header(text):
+        return said
     said = TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
     cause = re.search(r"Caused by: (\S+?): (\[[A-Z_.0-9]+\] .+)", text)
     if cause and not CLASS.match(said):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from support.model_tables import ModelTables, a_model
 
 from ondatra_dagster.errors import WarehouseError
@@ -107,3 +108,45 @@ def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(lake: ModelTable
         lake.write_frame(model, frame)
     assert "\n" not in str(failure.value)
     assert before == lake.state(model)
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("at,id", "x.csv has the columns at, id, where id, at are read; name them as the file does, or "),
+        ("id,when", "x.csv has the columns id, when, where id, at are read; "),
+        ("id", "x.csv has 1 column, where 2 are read; "),
+        ("id,at,more", "x.csv has 3 columns, where 2 are read; "),
+    ],
+)
+def test_a_header_that_says_otherwise_than_the_schema_is_refused(
+    lake: ModelTables, header: str, told: str
+) -> None:
+    """Spark goes by position: it would take each column for another, or for null where types differ."""
+    a_file(lake, "x.csv", f"{header}\n1,2026-01-02\n")
+    model = reading("x.csv", header="true", schema="id BIGINT, at DATE")
+    with pytest.raises(WarehouseError) as failure:
+        lake.write(model)
+    assert str(failure.value).startswith(f"models/mart/things.sql:3: {told}")
+
+
+def test_the_files_of_a_folder_have_their_columns_in_one_order(lake: ModelTables) -> None:
+    a_file(lake, "in/a.csv", "id,name\n1,x\n")
+    a_file(lake, "in/b.csv", "name,id\ny,2\n")
+    with pytest.raises(WarehouseError, match=r"b\.csv has the columns name, id, where id, name are read"):
+        lake.write(reading("in", header="true"))
+
+
+def test_a_header_is_looked_at_whole_by_who_reads_one_column(lake: ModelTables) -> None:
+    a_file(lake, "x.csv", "at,id\n1,2026-01-02\n")
+    model = reading("x.csv", header="true", schema="id STRING, at STRING")
+    with pytest.raises(Py4JJavaError, match="CSV header does not conform"):
+        evaluate(lake.warehouse, model, {}).select("id").collect()
+
+
+@pytest.mark.parametrize("option", ["enforceSchema", "ENFORCESCHEMA"])
+def test_columns_go_by_position_where_a_model_says_so(lake: ModelTables, option: str) -> None:
+    """So they can be called otherwise than in the file."""
+    a_file(lake, "x.csv", "Customer No.,When\n1,2026-01-02\n")
+    model = reading("x.csv", header="true", schema="id BIGINT, at DATE", **{option: "true"})
+    assert [(1, "2026-01-02")] == [(id_, str(at)) for id_, at in rows(lake, model)]
