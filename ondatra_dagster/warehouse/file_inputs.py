@@ -12,7 +12,7 @@ from ondatra_dagster.planning.file_versions import bytes_here
 from ondatra_dagster.project.inputs.file_options import SCHEMA
 from ondatra_dagster.project.inputs.file_patterns import escaped, matches
 from ondatra_dagster.project.inputs.sources import is_there, remedy_of
-from ondatra_dagster.project.model import FileInput, Model, ModelInput
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.warehouse.csv_headers import comparing_names
@@ -25,15 +25,23 @@ def check_files(settings: Settings, model: Model) -> None:
             continue
         if not is_there(source, settings):
             what = source.path if isinstance(source, FileInput) else source.name
-            raise WarehouseError(f"{what} isn't there; {remedy_of(source, settings)}")
+            raise WarehouseError(
+                f"{_place(model, source)}: {what} isn't there; {remedy_of(source, settings)}"
+            )
         if isinstance(source, FileInput) and source.format != "parquet" and not _schema(source):
-            _check_not_empty(settings, source)
+            _check_not_empty(settings, model, source)
 
 
-def _check_not_empty(settings: Settings, source: FileInput) -> None:
+def _place(model: Model, source: Input) -> str:
+    """The first line that names it."""
+    first = min((each.start for each in model.references if each.input == source), default=0)
+    return f"{model.file}:{model.sql_line + model.sql.count(chr(10), 0, first)}"
+
+
+def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> None:
     if bytes_here(settings, source.path) == 0:
         raise WarehouseError(
-            f"{source.path} is empty, and nothing else tells its columns;"
+            f"{_place(model, source)}: {source.path} is empty, and nothing else tells its columns;"
             " add 'schema' = 'id INT, name STRING' to its WITH (…)"
         )
 

@@ -73,8 +73,8 @@ def evaluate(
 
     For a full refresh an incremental query begins at its beginning.
     """
+    check_files(warehouse.settings, model)
     with explained(model):
-        check_files(warehouse.settings, model)
         for source in model.inputs:
             if isinstance(source, ModelInput):
                 mend(warehouse, source.model)

@@ -1,9 +1,11 @@
 """Files are read as they are, with their options; which files a path means is known before Spark is asked."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from support.model_tables import ModelTables, a_model
 
 from ondatra_dagster.errors import WarehouseError
@@ -97,6 +99,13 @@ def test_a_lost_file_says_what_to_do(lake: ModelTables) -> None:
         rows(lake, reading("in/*.csv"))
 
 
+def test_a_lost_file_is_told_at_the_line_that_names_it(lake: ModelTables) -> None:
+    lost = reading("in/x.csv")
+    model = dataclasses.replace(lost, sql=lost.sql.replace(" from ", "\nfrom "))
+    with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:4: in/x\.csv isn't there"):
+        evaluate(lake.warehouse, model, {})
+
+
 def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(lake: ModelTables) -> None:
     file = a_file(lake, "x.csv", "id\n1\n")
     model = reading("x.csv", header="true")
@@ -140,7 +149,7 @@ def test_the_files_of_a_folder_have_their_columns_in_one_order(lake: ModelTables
 def test_a_header_is_looked_at_whole_by_who_reads_one_column(lake: ModelTables) -> None:
     a_file(lake, "x.csv", "at,id\n1,2026-01-02\n")
     model = reading("x.csv", header="true", schema="id STRING, at STRING")
-    with pytest.raises(Py4JJavaError, match="CSV header does not conform"):
+    with pytest.raises((Py4JError, PySparkException), match="CSV header does not conform"):
         evaluate(lake.warehouse, model, {}).select("id").collect()
 
 
