@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.commands import CannotRunError, RunProject, bare_seconds
 from bench.intake import CONNECTIONS
-from bench.peer_python import MissingPeerError, dlt_python
+from bench.peer_python import DLT, DRT, MissingPeerError, peer_python
 from bench.records import RECORDS, RUNS, Searched
 from bench.server import serving
 from bench.table import Figure, Group, page
@@ -22,8 +22,12 @@ ROWS = {100: 150_000, 1000: 150_000, 1: 3_000}
 STORED_ROWS = 200_000
 MEMORY_ROWS = (100_000, 1_000_000)
 MODELS = (10, 500)
+LARGE_BATCH = 10_000  # what drt takes at once, where it makes many calls of it with one client
 EVENTS = {1: 30_000, 100: 1_000_000}
-DLT = "dlt 1.31, custom destination"
+DLT_WHOLE = "dlt 1.31, custom destination"
+DLT_LOAD = "dlt 1.31, its load step alone"
+DRT_PLAIN = "drt 1.2, a batch a call"
+DRT_LARGE = f"drt 1.2, batches of {LARGE_BATCH:,}"
 
 Numbers = Mapping[str, float]
 Contest = Mapping[str, Callable[[], Numbers]]
@@ -69,36 +73,42 @@ def _figures(contest: Contest, number: str) -> list[Figure]:
 
 
 def _delivery(url: str) -> list[Group]:
-    try:
-        dlt: Path | None = dlt_python()
-        why_not = ""
-    except MissingPeerError as error:
-        dlt, why_not = None, str(error)
-    return [_delivery_group(url, size, rows, dlt, why_not) for size, rows in ROWS.items()]
+    return [_delivery_group(url, size, rows) for size, rows in ROWS.items()]
 
 
-def _delivery_group(url: str, size: int, rows: int, dlt: Path | None, why_not: str) -> Group:
+def _delivery_group(url: str, size: int, rows: int) -> Group:
     title = f"{rows:,} rows, {size} a call" if size > 1 else f"{rows:,} rows, one call a row"
     print(title, file=sys.stderr)
+    peers, missing = _peers(url, size, rows)
     found = _in_turns(
         {
             "http.client loop: nothing tracked": _ours("loop", "http.client", url, rows, size),
             "httpx loop, one client": _ours("loop", "httpx", url, rows, size),
             "requests loop, one session": _ours("loop", "requests", url, rows, size),
-            **({DLT: partial(_child, dlt, "bench.dlt_peer", url, rows, size)} if dlt else {}),
+            **peers,
             "ondatra, feed → queue → API → record files": _ours("whole", url, rows, size),
             "**ondatra, queued → settled and recorded**": _ours("deliver", url, rows, size),
         }
     )
-    figures = [_rate(what, numbers, "rate") for what, numbers in found.items() if what != DLT]
-    if dlt:
-        peer = [
-            _rate(DLT, found[DLT], "rate"),
-            _rate("dlt 1.31, its load step alone", found[DLT], "load_rate"),
-        ]
-    else:
-        peer = [Figure(DLT, why_not=why_not)]
-    return Group(title=title, unit="rows/s", figures=[*figures[:3], *peer, *figures[3:]], peer=DLT)
+    figures = [_rate(what, numbers, "rate") for what, numbers in found.items()]
+    if DLT_WHOLE in found:
+        load = _rate(DLT_LOAD, found[DLT_WHOLE], "load_rate")
+        figures.insert(list(found).index(DLT_WHOLE) + 1, load)
+    return Group(title=title, unit="rows/s", figures=[*figures[:3], *missing, *figures[3:]], peer=DLT_WHOLE)
+
+
+def _peers(url: str, size: int, rows: int) -> tuple[Contest, list[Figure]]:
+    """Those that can be had here, and a line for each that can't."""
+    peers: dict[str, Callable[[], Numbers]] = {}
+    missing = []
+    plain = {DRT_PLAIN: (DRT, "bench.drt_peer", size)} if size > 1 else {}
+    wanted = {DLT_WHOLE: (DLT, "bench.dlt_peer"), **plain, DRT_LARGE: (DRT, "bench.drt_peer", LARGE_BATCH)}
+    for what, (requirement, module, *more) in wanted.items():
+        try:
+            peers[what] = partial(_child, peer_python(requirement), module, url, rows, size, *more)
+        except MissingPeerError as error:
+            missing.append(Figure(what, why_not=str(error)))
+    return peers, missing
 
 
 def _rate(what: str, numbers: Sequence[Numbers], name: str) -> Figure:

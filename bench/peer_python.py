@@ -1,4 +1,4 @@
-"""A Python of its own for dlt, whose dependencies aren't ours: made once, in the user's cache."""
+"""A Python of its own for each peer, whose dependencies aren't ours: made once, in the user's cache."""
 
 import os
 import subprocess
@@ -6,31 +6,33 @@ import sys
 import venv
 from pathlib import Path
 
-REQUIREMENT = "dlt==1.31.*"
+DLT = "dlt==1.31.*"
+DRT = "drt-core==1.2.*"
 
 
 class MissingPeerError(Exception):
     """The peer can't be had here; the text says why."""
 
 
-def dlt_python() -> Path:
-    """The Python that has dlt, or MissingPeerError."""
+def peer_python(requirement: str) -> Path:
+    """The Python that has that package, or MissingPeerError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "ondatra" / "bench" / f"dlt-1.31-py{sys.version_info.major}.{sys.version_info.minor}"
+    name = requirement.replace("==", "-").removesuffix(".*")
+    folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
     made = folder / "made"  # written last: a folder that was begun only is made anew
     if not made.exists():
         venv.create(folder, clear=True, with_pip=True)
-        _install(python)
+        _install(python, requirement)
         made.touch()
     return python
 
 
-def _install(python: Path) -> None:
-    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", REQUIREMENT]
+def _install(python: Path, requirement: str) -> None:
+    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise MissingPeerError(
-            f"pip can't install {REQUIREMENT}: {lines[0] if lines else done.stderr[-200:]}"
+            f"pip can't install {requirement}: {lines[0] if lines else done.stderr[-200:]}"
         )

@@ -63,6 +63,8 @@ Medians of {repetitions}, taken in turns, each in a process of its own.
 Rows have five columns and go to a loopback server in another process.
 Times depend on the machine and on what else it does: only the ratios within one group mean something.
 The first line of a group is its floor: what would have to be done anyway, with nothing tracked.
+Of a row that was sent the peers keep nothing.
+drt opens a client for each of its batches: where these are large it is a loop over one client.
 
 | | | | |
 |---|---:|---:|---:|
