@@ -113,6 +113,22 @@ def test_a_failed_sync_is_exit_code_one_and_says_why(shop: Shop, api: DemoApi, o
     api.recover()
 
 
+def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_none_of_it(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """Nobody has asked the API again: it may be up by now, and who reads "FAILED" looks for a reason."""
+    api.fail(status=503, times=None, path="/crm/*")
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    calls = len(api.calls)
+    said = ondatra.run(shop)
+    assert (0, calls) == (said.code, len(api.calls))
+    (told,) = [line for line in said.err.splitlines() if "the API" in line]
+    assert "warning: the API was down at the newest try; 2 keys to be tried again in " in told
+    assert "ended well" in said.err
+    api.recover()
+
+
 def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
     """No trace on the screen."""
     shop.tables.broken.add("sync.crm")
