@@ -12,6 +12,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.removals import Removals
+from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import SAMPLES, Cell, RunSummary
 from ondatra_dagster.wording import count, duration, set_aside
@@ -101,13 +102,13 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     Of a run that has passed only rows that are too old are an ERROR.
     """
     queue = run.queue
-    waiting, in_jobs = (queue.depth, queue.in_jobs) if queue else (0, 0)
+    waiting = queue.depth if queue else 0
     oldest = queue.oldest_since if queue else None
     now = (run.seen_at or run.ended_at).timestamp()
     age = now - oldest if oldest is not None else 0.0
     counts: dict[str, Json] = {
         "waiting": waiting,
-        "in_jobs": in_jobs,
+        "in_jobs": queue.in_jobs if queue else 0,
         "failed": run.grid.count(Cell.FAILED),
         "gave_up": run.died,
         "oldest_seconds": round(age),
@@ -116,7 +117,7 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     late = _told_lag(age) if age > limits.max_lag_seconds else None
     is_owed = queue is not None and queue.can_finalize
     calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
-    calm = _told(waiting - in_jobs, in_jobs, _due_in(run, now)) if waiting else calm
+    calm = _told(queue, _due_in(run, now)) if queue and waiting else calm
     said = [found, late or calm] if run.is_past else [found or late or calm]
     is_error = late or (found and not run.is_past)
     is_amiss = found or waiting or is_owed
@@ -129,9 +130,13 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     )
 
 
-def _told(to_be_tried: int, in_jobs: int, due_in: str) -> str:
-    parts = [f"{count(to_be_tried, 'key')} to be tried again{due_in}"] if to_be_tried else []
-    return " and ".join([*parts, f"{count(in_jobs, 'key')} in open jobs"] if in_jobs else parts)
+def _told(queue: QueueState, due_in: str) -> str:
+    parts = {
+        "to go": queue.pending,
+        f"to be tried again{due_in}": queue.waiting,
+        "in open jobs": queue.in_jobs,
+    }
+    return " and ".join(f"{count(keys, 'key')} {what}" for what, keys in parts.items() if keys)
 
 
 def _due_in(run: RunSummary, now: float) -> str:
