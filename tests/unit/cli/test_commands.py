@@ -364,6 +364,19 @@ def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: 
     assert 1 == said.code  # refused again, and nothing else was attempted
 
 
+def test_a_replay_tells_of_keys_that_go_beside(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """A resync was cut off, say, or the sync was paused: what was still to go is more than what comes back."""
+    ondatra.run(shop)
+    ondatra("pause", "sync.crm")
+    write_contacts(shop.root, a1="new@example.com", b2="new@example.com")
+    ondatra.run(shop)
+    ondatra("resume", "sync.crm")
+    said = ondatra("replay", "sync.crm")
+    told = "0 dead letters and 0 waiting keys of sync.crm go again, and 2 keys that were still to go"
+    assert (0, told) == (said.code, said.err.partition("\n")[0])
+    assert "delivered 2 updates" in said.err
+
+
 def test_a_replay_needs_no_model_to_be_fit_to_run(shop: Shop, ondatra: Terminal) -> None:
     """The table of one that its model reads may be gone: what is sent again is in the queue."""
     a_shop_with_a_dead_letter(shop, ondatra)
