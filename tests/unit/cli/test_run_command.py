@@ -138,6 +138,18 @@ def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
     assert "Traceback" not in said.err
 
 
+def test_what_ends_a_sync_is_said_once(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that isn't set: the sentence is the line of the sync, and needs no second below."""
+    monkeypatch.delenv("DEMO_API_KEY", raising=False)
+    (shop.root / ".env").unlink()
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    after = said.err.partition("✗ sync.crm")[2]
+    assert 1 == after.count("DEMO_API_KEY")
+
+
 def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> None:
     """The first question is which, the second why."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense", nobody="x@example.com")
