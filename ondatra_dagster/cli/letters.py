@@ -9,7 +9,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.output import as_cell, harmless, put_json, say, terminal_width
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.letters import DeadLetter
-from ondatra_dagster.sync.dead_letters import dead_letters, name_of
+from ondatra_dagster.sync.dead_letters import dead_letters, name_of, refusal
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count, moment
 
@@ -48,6 +48,7 @@ def _object(letter: DeadLetter) -> dict[str, Json]:
         "version": letter.version,
         "error": letter.error,
         "attempts": letter.attempts,
+        "refused": letter.was_refused,
         "died_at": letter.died_at.isoformat(),
         "rows": letter.rows,
         "sends": [{"change_type": str(change), "row": row} for change, row in letter.sends],
@@ -56,7 +57,7 @@ def _object(letter: DeadLetter) -> dict[str, Json]:
 
 def _put_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
     """Whether something of its rows was cut off."""
-    tried = "refused at once" if not letter.attempts else f"after {count(letter.attempts, 'attempt')}"
+    tried = refusal(letter) or f"after {count(letter.attempts, 'attempt')}"
     key = as_cell(name_of(letter, sync))
     click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
     lines = [f"    {change}  {as_cell(row)}" for change, row in letter.sends]

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import click
 
@@ -10,6 +11,7 @@ from ondatra_dagster.cli.letters import show_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
+from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.sync.form_check import refuse_another_form
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count
@@ -38,15 +40,30 @@ def command(
         if not show_letters(chosen, as_json=as_json, limit=limit, since=died_since):
             say("there are no such dead letters" if since else "there are no dead letters")
         return 0
-    revived, hastened = _revive(chosen, limit, died_since)
-    say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")
+    again = _revive(chosen, limit, died_since)
+    beside = f", and {count(again.pending, 'key')} that {_were(again.pending)} still to go"
+    letters, keys = count(again.letters, "dead letter"), count(again.waiting, "waiting key")
+    say(f"{letters} and {keys} of {chosen.id} go again{beside if again.pending else ''}")
     return run(workspace, workspace.sync_plan(chosen), as_json=as_json, trigger="ondatra replay")
 
 
-def _revive(sync: Sync, limit: int | None, since: datetime | None) -> tuple[int, int]:
-    """How many dead letters and waiting keys are pending now."""
+class _Again(NamedTuple):
+    """What is pending now, by what it was before."""
+
+    letters: int
+    waiting: int
+    pending: int
+
+
+def _revive(sync: Sync, limit: int | None, since: datetime | None) -> _Again:
     if not sync.queue.exists():
-        return 0, 0
+        return _Again(0, 0, 0)
     with sync.open_queue() as queue:
         refuse_another_form(queue, sync)
-        return replay(queue, now=time.time(), limit=limit, since=since), hasten(queue)
+        now = time.time()
+        pending = look(queue.store, now=now).pending
+        return _Again(replay(queue, now=now, limit=limit, since=since), hasten(queue), pending)
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

@@ -91,7 +91,7 @@ class TextProgress:
             self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
         self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED))
         self._reasons(summary.warnings, of=summary.warned)
-        for error in summary.errors[:SHOWN_REASONS]:
+        for error in [error for error in summary.errors if error != summary.message][:SHOWN_REASONS]:
             self._line(" ", "", error)
 
     def _reasons(self, reasons: Sequence[Reason], *, of: int) -> None:

@@ -69,7 +69,7 @@ def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) 
         return
     mean = fmean(before)
     deviates = abs(newest[0] - mean) / mean
-    told = f"{count(newest[0], 'row')} sent, and {mean:.0f} in the mean of {len(before)} runs before"
+    told = f"{count(newest[0], 'row')} attempted, and {mean:.0f} in the mean of {len(before)} runs before"
     yield Reading(
         subject=sync_id,
         rule=DEVIATION,

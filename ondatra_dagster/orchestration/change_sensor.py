@@ -22,6 +22,7 @@ from ondatra_dagster.planning.plan import ModelStep, Need, plan_model
 from ondatra_dagster.planning.versions import MISSING, NOT_THERE
 from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.wording import duration
 
 NAME = "run_on_change"
 WORK_SHOWN = 16  # letters of a digest that tell what there is to do
@@ -42,10 +43,11 @@ def change_sensor(workspace: Workspace) -> dg.SensorDefinition:
         close_abandoned_runs(context.instance, workspace.settings.state)
         before = load_wakes(context.cursor)
         busy = keys_on_their_way(context.instance, _keys(models))
-        wakes, asked = _choose(_steps(workspace), before, busy, now=workspace.clock())
+        steps, now = _steps(workspace), workspace.clock()
+        wakes, asked = _choose(steps, before, busy, now=now)
         news = {name: wake for name, wake in wakes.items() if wake != before.get(name)}
         requests = [_request(news, asked)] if asked else []
-        nothing = None if asked else "nothing that they read has changed"
+        nothing = None if asked else _why_not([step.model for step in steps], wakes, busy, now=now)
         return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_wakes(wakes))
 
     return sensor
@@ -91,6 +93,21 @@ def _choose(
         if wake or follows:
             chosen[name] = step.model
     return _Choice(wakes, list(chosen.values()))
+
+
+def _why_not(
+    models: Sequence[Model], wakes: Mapping[str, Wake], busy: Collection[dg.AssetKey], *, now: float
+) -> str:
+    """Why none of these, which have work, is asked for now."""
+    on_their_way = [model.name for model in models if model_key(model) in busy]
+    asked = [model for model in models if model.name not in on_their_way and model.id in wakes]
+    if on_their_way:
+        return f"a run of {', '.join(on_their_way)} is on its way"
+    if asked:
+        again_in = duration(max(min(wakes[model.id].next_at for model in asked) - now, 0))
+        names = ", ".join(model.name for model in asked)
+        return f"nothing has changed since a run of {names} was asked for; it is again in {again_in}"
+    return "what they read has still to be made" if models else "nothing that they read has changed"
 
 
 def _work(step: ModelStep) -> str:

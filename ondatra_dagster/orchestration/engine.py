@@ -145,6 +145,7 @@ class Engine:
         self._clock = clock
         self._written: dict[str, Written] = {}
         self._verdicts: dict[str, tuple[CheckVerdict, ...]] = {}
+        self._pushed: dict[str, tuple[CheckVerdict, ...]] = {}  # by sync, what its turn was judged
 
     def start_early(self, models: Iterable[Model]) -> None:
         """Let what takes long to start come up, fit for these models, while something else is being done."""
@@ -276,6 +277,7 @@ class Engine:
         """Bring the sync's destination as far as it goes now."""
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
         result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
+        self._pushed[sync.id] = result.verdicts
         self._progress.sync_ended(result)
         self.alerts.sync_ended(result)
         return result
@@ -324,8 +326,8 @@ class Engine:
         )
 
     def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
-        """What the sync's checks say now, of its last run and its queue as it stands."""
-        return sync_runs.standing_verdicts(self.workspace, sync)
+        """What the sync's checks say: of its turn in this run, else of its newest one and its queue now."""
+        return self._pushed.get(sync.id) or sync_runs.standing_verdicts(self.workspace, sync)
 
     def waits(self, message: str) -> None:
         """Tell that nothing goes on for now, and why."""

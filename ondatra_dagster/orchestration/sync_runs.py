@@ -39,13 +39,17 @@ def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> Sy
     """Run the sync, where the settings let it."""
     if workspace.settings.sinks == "off":
         summary = _nothing(sync, "sinks are off: nothing was sent")
-        return SyncResult(sync=sync, summary=summary, verdicts=())
+        return SyncResult(sync=sync, summary=summary, verdicts=_told_only(workspace, sync))
     try:
         summary = run_sync(sync, ports(workspace, sync, feed), occasion)
     except OndatraError as error:
         return _failed(workspace, sync, str(error))
-    warnings = _write_facts(workspace) if summary.has_done_something else ()
-    return SyncResult(sync=sync, summary=summary, verdicts=judge(summary, sync.limits), warnings=warnings)
+    if summary.has_done_something:
+        verdicts = judge(summary, sync.limits)
+        return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=_write_facts(workspace))
+    # a run that had the queue in its hands answers for what is in it; else another one does, or nobody yet
+    tell = standing_verdicts if summary.queue else _told_only
+    return SyncResult(sync=sync, summary=summary, verdicts=tell(workspace, sync))
 
 
 def _write_facts(workspace: Workspace) -> tuple[str, ...]:
@@ -147,6 +151,20 @@ def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
 def standing_verdicts(workspace: Workspace, sync: Sync) -> tuple[CheckVerdict, ...]:
     """What the checks say of the newest run, with the queue and the dead letters as they are now."""
     return judge(_standing(workspace, sync), sync.limits)
+
+
+def _told_only(workspace: Workspace, sync: Sync) -> tuple[CheckVerdict, ...]:
+    """The same of a run that has no say in it, and so doesn't fail for it; nothing where nobody knows."""
+    try:
+        standing = standing_verdicts(workspace, sync)
+    except StateError:
+        return ()
+    return tuple(
+        dataclasses.replace(verdict, severity=Severity.WARN)
+        if verdict.severity is Severity.ERROR
+        else verdict
+        for verdict in standing
+    )
 
 
 def _standing(workspace: Workspace, sync: Sync) -> RunSummary:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ondatra_dagster.project.header_values import BadHeaderError
+from ondatra_dagster.project.suggestions import nearest
 
 ON_CHANGE = "on change"  # of what the model reads, which a sensor looks for
 NICKNAMES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
@@ -22,25 +23,30 @@ FIELDS = (
 PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
+LIKENESS = 0.7  # to "on change", of what is meant for it; no time comes near
 
 
 def read_schedule(value: str) -> str:
     """A time that comes again, or ON_CHANGE; raises BadHeaderError."""
     text = " ".join(value.casefold().split())
-    return text if text == ON_CHANGE else read_cron(text)
+    if text == ON_CHANGE:
+        return text
+    if nearest(text, [ON_CHANGE], likeness=LIKENESS):
+        raise BadHeaderError(f"{value!r} is no time", f"did you mean {ON_CHANGE!r}?")
+    return read_cron(text, remedy=f"{REMEDY}; or write {ON_CHANGE}")
 
 
-def read_cron(value: str) -> str:
+def read_cron(value: str, *, remedy: str = REMEDY) -> str:
     """The five fields of a time that comes again; raises BadHeaderError."""
     text = " ".join(value.casefold().split())
     if text in NICKNAMES:
         return text
     fields = text.split(" ")
     if len(fields) != len(FIELDS):
-        raise BadHeaderError(f"{value!r} is no time", REMEDY)
+        raise BadHeaderError(f"{value!r} is no time", remedy)
     for field, (name, numbers, names) in zip(fields, FIELDS, strict=True):
         if not all(_is_part(part, numbers, names) for part in field.split(",")):
-            raise BadHeaderError(f"a schedule has no {name} {field!r}", REMEDY)
+            raise BadHeaderError(f"a schedule has no {name} {field!r}", remedy)
     if not _has_a_day(fields[2], fields[3]):  # to Dagster not even on a weekday
         raise BadHeaderError(f"{value!r} never comes", "no such month has such a day")
     return text

@@ -39,6 +39,13 @@ def why_dead(sync: Sync, *, limit: int) -> tuple[Reason, ...]:
         return dead_reasons(store, shape, limit=limit) if store and shape else ()
 
 
+def refusal(letter: DeadLetter) -> str | None:
+    """When it was refused, in words; None where it was tried often enough."""
+    if not letter.was_refused:
+        return None
+    return "refused at once" if letter.attempts == 1 else f"refused at attempt {letter.attempts}"
+
+
 def name_of(letter: DeadLetter, sync: Sync) -> str:
     """What it is called among people; the one unit of a table that goes out whole has no key."""
     return "(the whole table)" if not letter.key and sync.is_whole_table else letter.key

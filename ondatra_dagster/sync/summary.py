@@ -125,7 +125,7 @@ class RunSummary:
     removals: Removals | None = None  # what of the change is to be looked at; None: nothing was
     waiting: tuple[Waiting, ...] = ()  # some of the rows that are still to be delivered
     message: str = ""  # what a person should know, in a sentence
-    seen_at: datetime | None = None  # when `queue` was looked at, where that isn't the run's end
+    seen_at: datetime | None = None  # when `queue` was looked at, where the run had ended before
 
     @classmethod
     def of_nothing(cls, sync_id: str, message: str, *, at: datetime) -> Self:
@@ -145,6 +145,11 @@ class RunSummary:
     @property
     def has_done_something(self) -> bool:
         return self.run_id is not None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether somebody looks back at the run: what it found of the API may be so no more."""
+        return self.seen_at is not None
 
     def counts(self) -> dict[str, Json]:
         return self.grid.to_json()

@@ -1,4 +1,8 @@
-"""What the checks of a sink say of a run and of the queue that it left; how it is shown: orchestration."""
+"""What the checks of a sink say of a run and of the queue that it left; how it is shown: orchestration.
+
+What a run found when it sent something is an ERROR of that run. Who looks later, a run that has nothing to
+send among them, has asked no API: to him it is a warning, and an ERROR is what the queue itself shows.
+"""
 
 import dataclasses
 import enum
@@ -8,9 +12,10 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.removals import Removals
+from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.summary import SAMPLES, Cell, RunSummary
-from ondatra_dagster.wording import count, set_aside
+from ondatra_dagster.wording import count, duration, set_aside
 
 HOUR_SECONDS = 3600.0
 DEFAULT_MAX_LAG_SECONDS = 24 * HOUR_SECONDS
@@ -54,7 +59,10 @@ class Limits:
 
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
-    """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many."""
+    """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many.
+
+    Of a run that has passed all of it is a WARN.
+    """
     rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
     dead = run.queue.dead if run.queue else 0
     samples = told_reasons((*run.rejects, *run.warnings)[:SAMPLES])
@@ -70,13 +78,14 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
             check="rejects", severity=severity, description=description, counts=counts, samples=samples
         )
 
-    if rejected and rejected == attempted:
+    if rejected and rejected == attempted and not run.is_past:
         return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
-    if limits.has_too_many_rejects(rejected, attempted=attempted):
+    if limits.has_too_many_rejects(rejected, attempted=attempted) and not run.is_past:
         return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
-        now = f"{count(rejected, 'row')} rejected now" if rejected else ""
+        when = "by the newest run" if run.is_past else "now"
+        now = f"{count(rejected, 'row')} rejected {when}" if rejected else ""
         warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
         return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
     return verdict(Severity.PASS, "no row was rejected")
@@ -88,64 +97,89 @@ def told_reasons(reasons: Iterable[Reason]) -> tuple[Mapping[str, Json], ...]:
 
 
 def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
-    """WARN while rows wait; ERROR when the API is down, nothing arrived, rows were given up or too old."""
+    """WARN while rows wait; ERROR when the API is down, nothing arrived, rows were given up or too old.
+
+    Of a run that has passed only rows that are too old are an ERROR.
+    """
     queue = run.queue
-    waiting, in_jobs = (queue.depth, queue.in_jobs) if queue else (0, 0)
+    waiting = queue.depth if queue else 0
     oldest = queue.oldest_since if queue else None
-    age = (run.seen_at or run.ended_at).timestamp() - oldest if oldest is not None else 0.0
+    now = (run.seen_at or run.ended_at).timestamp()
+    age = now - oldest if oldest is not None else 0.0
     counts: dict[str, Json] = {
         "waiting": waiting,
-        "in_jobs": in_jobs,
+        "in_jobs": queue.in_jobs if queue else 0,
         "failed": run.grid.count(Cell.FAILED),
         "gave_up": run.died,
         "oldest_seconds": round(age),
     }
-    problem = next(filter(None, (find(run, age, limits) for find in _PROBLEMS)), None)
+    found = next(filter(None, (find(run) for find in _FOUND)), None)
+    late = _told_lag(age) if age > limits.max_lag_seconds else None
     is_owed = queue is not None and queue.can_finalize
-    severity = Severity.ERROR if problem else Severity.WARN if waiting or is_owed else Severity.PASS
     calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
-    calm = _told(waiting - in_jobs, in_jobs) if waiting else calm
+    calm = _told(queue, _due_in(run, now)) if queue and waiting else calm
+    said = [found, late or calm] if run.is_past else [found or late or calm]
+    is_error = late or (found and not run.is_past)
+    is_amiss = found or waiting or is_owed
     return CheckVerdict(
         check="undelivered",
-        severity=severity,
-        description=problem or calm,
+        severity=Severity.ERROR if is_error else Severity.WARN if is_amiss else Severity.PASS,
+        description="; ".join(filter(None, said)),
         counts=counts,
         samples=tuple(map(_waits, run.waiting)) or tuple({"error": error} for error in run.errors),
     )
 
 
-def _told(to_be_tried: int, in_jobs: int) -> str:
-    parts = [f"{count(to_be_tried, 'key')} to be tried again"] if to_be_tried else []
-    return " and ".join([*parts, f"{count(in_jobs, 'key')} in open jobs"] if in_jobs else parts)
+def _told(queue: QueueState, due_in: str) -> str:
+    parts = {
+        "to go": queue.pending,
+        f"to be tried again{due_in}": queue.waiting,
+        "in open jobs": queue.in_jobs,
+    }
+    return " and ".join(f"{count(keys, 'key')} {what}" for what, keys in parts.items() if keys)
+
+
+def _due_in(run: RunSummary, now: float) -> str:
+    """When a try comes next, for who looks between two; nobody knows which of jobs and rows is next."""
+    due = run.queue.next_due_at if run.queue and run.is_past and not run.queue.in_jobs else None
+    return f" in {duration(due - now)}" if due and due > now else ""
 
 
 def _waits(row: Waiting) -> Mapping[str, Json]:
     return {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
 
 
-def _is_down(run: RunSummary, _age: float, _limits: Limits) -> str | None:
-    return "the API is down: the rows wait for a later run" if run.is_outage else None
-
-
-def _got_nowhere(run: RunSummary, _age: float, _limits: Limits) -> str | None:
-    if run.grid.count(Cell.SUCCEEDED) or not run.grid.count(Cell.FAILED):
+def _is_down(run: RunSummary) -> str | None:
+    if not run.is_outage or _is_over(run):
         return None
-    return f"nothing was delivered of {count(run.grid.count(Cell.ATTEMPTED), 'attempted row')}"
+    if run.is_past:
+        return "the API was down at the newest try"
+    return "the API is down: the rows wait for a later run"
 
 
-def _gave_up(run: RunSummary, _age: float, _limits: Limits) -> str | None:
-    if not run.died:
+def _got_nowhere(run: RunSummary) -> str | None:
+    if run.grid.count(Cell.SUCCEEDED) or not run.grid.count(Cell.FAILED) or _is_over(run):
+        return None
+    when = " by the newest run" if run.is_past else ""
+    return f"nothing was delivered{when} of {count(run.grid.count(Cell.ATTEMPTED), 'attempted row')}"
+
+
+def _is_over(run: RunSummary) -> bool:
+    """Whether nothing is left by now of what a run couldn't deliver."""
+    return run.is_past and not (run.queue and run.queue.depth)
+
+
+def _gave_up(run: RunSummary) -> str | None:
+    if not run.died or (run.is_past and not (run.queue and run.queue.dead)):
         return None
     return f"{count(run.died, 'key')} given up after too many tries: see `ondatra dead {run.sync_id}`"
 
 
-def _is_late(_run: RunSummary, age: float, limits: Limits) -> str | None:
-    if age <= limits.max_lag_seconds:
-        return None
+_FOUND = (_is_down, _got_nowhere, _gave_up)  # what a run finds when it sends something
+
+
+def _told_lag(age: float) -> str:
     return f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag"
-
-
-_PROBLEMS = (_is_down, _got_nowhere, _gave_up, _is_late)
 
 
 def judge_invalid(run: RunSummary, limits: Limits) -> CheckVerdict:

@@ -14,7 +14,7 @@ from ondatra_dagster.browser.told import age, count_of, message, number, time_of
 from ondatra_dagster.browser.ways import crumbs
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.states import QueueState
-from ondatra_dagster.sync.dead_letters import dead_letters, name_of
+from ondatra_dagster.sync.dead_letters import dead_letters, name_of, refusal
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Stage
@@ -104,7 +104,7 @@ def _command(sync: Sync) -> Html:
 def _row(letter: DeadLetter, sync: Sync) -> Iterator[Content]:
     yield element("code", name_of(letter, sync) or "(none)")
     yield time_of(letter.died_at)
-    yield number(letter.attempts) if letter.attempts else "refused at once"
+    yield refusal(letter) or number(letter.attempts)
     yield message(letter.error)
     yield _sends(letter)
 

@@ -10,7 +10,8 @@ from ondatra_dagster.delivery.target import SentRow, Shape, Standing, load_image
 from ondatra_dagster.store.database import Store
 
 DEAD = f"""
-select id, {IDENTIFIER}, version, base, tried, target, attempts, message, died_at from unit
+select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
+from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
 REVIVE = """
@@ -30,7 +31,8 @@ class DeadLetter:
     unit: int
     key: str
     version: int
-    attempts: int  # 0: refused at once
+    attempts: int  # the last among them; of one that was refused at least so many, where nobody knows
+    was_refused: bool  # or else it was tried often enough
     error: str
     died_at: datetime
     sends: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or the first of it
@@ -58,7 +60,9 @@ def dead_letters(
         "limit": ALL if limit is None else limit,
         "offset": offset,
     }
-    for unit, key, version, base, tried, target, attempts, message, died_at in store.rows(DEAD, wanted):
+    for unit, key, version, base, tried, target, attempts, refused_at, message, died_at in store.rows(
+        DEAD, wanted
+    ):
         standing = Standing(
             load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
         )
@@ -67,7 +71,8 @@ def dead_letters(
             unit=int(unit),
             key=str(key),
             version=int(version),
-            attempts=int(attempts),
+            attempts=int(attempts or refused_at or 1),
+            was_refused=not attempts,
             error=str(message or ""),
             died_at=datetime.fromtimestamp(float(died_at), UTC),
             sends=tuple(_named(row, layouts) for row in sent[:most_rows]),

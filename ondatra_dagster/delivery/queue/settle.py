@@ -42,7 +42,8 @@ NOW_OF = "select version, target, attempts, outages from unit where id = ?"
 DROP = "delete from unit where id = ?"
 MOVE = """
 update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, state = :state,
-    attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at
+    attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at,
+    refused_at = :refused_at
 where id = :id
 """
 
@@ -185,13 +186,14 @@ class _Settlement:
 
     def _bury(self, unit: BatchUnit, known: Standing, *, attempts: int) -> None:
         """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""
-        version, target, _, _ = self._now_of(unit)
+        version, target, tried, _ = self._now_of(unit)
         standing = known._replace(target=load_image(target))
         if version != unit.version or not self._weight(standing):
             self._go_on(unit, known)
         else:
-            verdict = Verdict.ERROR if attempts else Verdict.REJECT
-            self._move(unit, known, "dead", attempts, 0, self._message(unit, verdict), died=True)
+            message = self._message(unit, Verdict.ERROR if attempts else Verdict.REJECT)
+            refused_at = None if attempts else tried + 1
+            self._move(unit, known, "dead", attempts, 0, message, died=True, refused_at=refused_at)
 
     def _go_on(self, unit: BatchUnit, known: Standing) -> None:
         """The key's newer change takes over from what is known now, with fresh attempts."""
@@ -222,6 +224,7 @@ class _Settlement:
         *,
         wait: float | None = None,
         died: bool = False,
+        refused_at: int | None = None,
     ) -> None:
         target = load_image(self._now_of(unit)[1])
         standing = known._replace(target=target)
@@ -239,6 +242,7 @@ class _Settlement:
                 "due_at": None if wait is None else self._attempt.ended_at + wait,
                 "message": message,
                 "died_at": self._attempt.ended_at if died else None,
+                "refused_at": refused_at,
             },
         )
 

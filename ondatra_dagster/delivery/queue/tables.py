@@ -102,6 +102,13 @@ SCHEMA = Schema(
             delete from meta where name = 'contents'
             """,
         ),
+        (
+            "at which try units were refused",
+            """
+            -- a dead unit without attempts was refused: at this try, or null where nobody has kept which
+            alter table unit add column refused_at integer
+            """,
+        ),
     ),
 )
 

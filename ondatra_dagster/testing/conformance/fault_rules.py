@@ -60,7 +60,7 @@ def _write_until_call(play: Play, case: PushCase, number: int, fault: Fault) -> 
 
 def _not_made_good(play: Play, expected: Content) -> str:
     if dead := play.dead:
-        if dead[0].attempts:
+        if not dead[0].was_refused:
             return f"{dead[0].key} is tried again until it is given up: {dead[0].error}"
         return f"{dead[0].key} is rejected ({dead[0].error}); what may go well later is an error"
     if play.state.depth:

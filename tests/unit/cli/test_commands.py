@@ -250,7 +250,7 @@ def test_dead_letters_have_key_payload_error_and_attempts(shop: Shop, ondatra: T
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     ondatra.run(shop)
     (letter,) = ondatra("dead", "sync.crm", "--json").objects
-    assert ("b2", 0) == (letter["key"], letter["attempts"])
+    assert ("b2", 1, True) == (letter["key"], letter["attempts"], letter["refused"])
     assert "nonsense" in str(letter["error"])
     assert [{"change_type": "insert", "row": {"id": "b2", "email": "nonsense"}}] == letter["sends"]
     assert "refused at once" in ondatra("dead", "sync.crm").out
@@ -295,6 +295,20 @@ def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: Shop, onda
         assert "… and 1224 rows more, 1234 in all; --json has them" == rows[10].strip()
         (letter,) = ondatra(*words, "--json").objects
         assert (1234, 1234) == (letter["rows"], len(letter["sends"]))  # type: ignore[arg-type]
+        assert (1, False) == (letter["attempts"], letter["refused"])
+
+
+def test_a_letter_that_was_refused_later_tells_all_its_attempts(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """The tries that failed before it are tries, too."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    api.fail(status=400, times=2, path="/crm/*")
+    ondatra.run(shop)
+    ondatra("replay", "sync.crm")
+    (letter,) = ondatra("dead", "sync.crm", "--json").objects
+    assert ("b2", 2, True) == (letter["key"], letter["attempts"], letter["refused"])
+    assert "refused at attempt 2: " in ondatra("dead", "sync.crm").out
 
 
 def test_of_many_dead_letters_people_see_the_oldest(shop: Shop, ondatra: Terminal) -> None:
@@ -362,6 +376,19 @@ def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: 
     assert "1 dead letter and 0 waiting keys of sync.crm go again" in said.err
     assert calls + 1 == len(api.calls)
     assert 1 == said.code  # refused again, and nothing else was attempted
+
+
+def test_a_replay_tells_of_keys_that_go_beside(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+    """A resync was cut off, say, or the sync was paused: what was still to go isn't what comes back."""
+    ondatra.run(shop)
+    ondatra("pause", "sync.crm")
+    write_contacts(shop.root, a1="new@example.com", b2="new@example.com")
+    ondatra.run(shop)
+    ondatra("resume", "sync.crm")
+    said = ondatra("replay", "sync.crm")
+    told = "0 dead letters and 0 waiting keys of sync.crm go again, and 2 keys that were still to go"
+    assert (0, told) == (said.code, said.err.partition("\n")[0])
+    assert "delivered 2 updates" in said.err
 
 
 def test_a_replay_needs_no_model_to_be_fit_to_run(shop: Shop, ondatra: Terminal) -> None:

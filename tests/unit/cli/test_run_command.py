@@ -113,6 +113,22 @@ def test_a_failed_sync_is_exit_code_one_and_says_why(shop: Shop, api: DemoApi, o
     api.recover()
 
 
+def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_none_of_it(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """Nobody has asked the API again: it may be up by now, and who reads "FAILED" looks for a reason."""
+    api.fail(status=503, times=None, path="/crm/*")
+    ondatra.run(shop)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
+    calls = len(api.calls)
+    said = ondatra.run(shop)
+    assert (0, calls) == (said.code, len(api.calls))
+    (told,) = [line for line in said.err.splitlines() if "the API" in line]
+    assert "warning: the API was down at the newest try; 2 keys to be tried again in " in told
+    assert "ended well" in said.err
+    api.recover()
+
+
 def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
     """No trace on the screen."""
     shop.tables.broken.add("sync.crm")
@@ -120,6 +136,18 @@ def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
     assert 1 == said.code
     assert "sync.crm can't be computed; look at it" in said.err
     assert "Traceback" not in said.err
+
+
+def test_what_ends_a_sync_is_said_once(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that isn't set: the sentence is the line of the sync, and needs no second below."""
+    monkeypatch.delenv("DEMO_API_KEY", raising=False)
+    (shop.root / ".env").unlink()
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    after = said.err.partition("✗ sync.crm")[2]
+    assert 1 == after.count("DEMO_API_KEY")
 
 
 def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> None:

@@ -245,6 +245,8 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.told()
     numbers = receiver.bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
+    told = "sync.crm: 1 row attempted, and 10 in the mean of 4 runs before: over 50%"
+    assert told == receiver.bodies[0]["sentence"]  # whether it arrived is another matter
 
 
 def test_runs_that_were_held_or_refused_are_of_no_size(shop: Shop, api: DemoApi, receiver: Received) -> None:

@@ -98,6 +98,27 @@ def test_a_run_that_fails_is_asked_for_ever_less_often(shop: Shop, instance: dg.
     assert [[RAW, CRM, PUSH]] == asked(ticks(shop, instance, cursor=second.cursor, now=1061))
 
 
+def why_not(answer: dg.SensorResult) -> str | None:
+    assert answer.skip_reason
+    return answer.skip_reason.skip_message
+
+
+def test_the_sensor_says_why_it_asks_for_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Who waits for a change that is there isn't helped by hearing that there is none."""
+    assert "nothing that they read has changed" == why_not(ticks(shop, instance))
+    write_contacts(shop.root, a1="ada@example.com")
+    shop.tables.broken.add("raw.contacts")
+    cursor = run_what_is_asked(shop, instance)
+    told = "nothing has changed since a run of raw.contacts, sync.crm was asked for; it is again in 20 s"
+    assert told == why_not(ticks(shop, instance, cursor=cursor, now=1040))
+    job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
+    keys = frozenset({RAW, CRM, PUSH})
+    started = instance.create_run_for_job(job, asset_selection=keys, status=dg.DagsterRunStatus.STARTED)
+    told = why_not(ticks(shop, instance, cursor=cursor, now=2000))
+    instance.report_run_failed(started)
+    assert "a run of raw.contacts, sync.crm is on its way" == told
+
+
 def test_what_is_below_a_model_that_fails_is_not_asked_for_without_it(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

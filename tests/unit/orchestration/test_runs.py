@@ -31,6 +31,20 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     return {check.check_name: (check.passed, check.severity.value) for check in found}
 
 
+@pytest.fixture
+def alone(shop: Shop, instance: dg.DagsterInstance) -> Callable[[str], dg.AssetCheckEvaluation]:
+    """Runs a check of the sink and nothing else."""
+
+    def run(check: str) -> dg.AssetCheckEvaluation:
+        definitions = definitions_of(shop.workspace, opened=shop.opened)
+        job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, check)))
+        resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
+        (found,) = resolved.execute_in_process(instance=instance).get_asset_check_evaluations()
+        return found
+
+    return run
+
+
 def data_version(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> str:
     (materialization,) = result.asset_materializations_for_node("__".join(key.path))
     return materialization.tags["dagster/data_version"]
@@ -168,6 +182,50 @@ def test_an_api_that_is_down_fails_the_run_and_its_check(
     api.recover()
 
 
+def test_a_run_that_tries_nothing_is_a_warning_of_what_was_found_before(
+    materialize: Materialize, shop: Shop, api: DemoApi, alone: Callable[[str], dg.AssetCheckEvaluation]
+) -> None:
+    """The run, its check and the check alone say one thing: rows wait, and it isn't known how the API is."""
+    api.fail(status=503, times=None, path="/crm/*")
+    materialize(shop)
+    result = materialize(shop)
+    assert (True, (False, "WARN")) == (result.success, checks(result)["undelivered"])
+    found = alone("undelivered")
+    assert (False, "WARN") == (found.passed, found.severity.value)
+    assert (found.description or "").startswith(
+        "the API was down at the newest try; 2 keys to be tried again"
+    )
+    api.recover()
+
+
+def test_rejects_of_a_run_before_fail_no_run_that_sends_nothing(
+    materialize: Materialize, shop: Shop, api: DemoApi, alone: Callable[[str], dg.AssetCheckEvaluation]
+) -> None:
+    """The dead letters stay a warning until somebody has mended them."""
+    write_contacts(shop.root, a1="nonsense", b2="more of it")
+    materialize(shop)
+    result = materialize(shop)
+    assert (True, (False, "WARN")) == (result.success, checks(result)["rejects"])
+    told = "2 rows rejected by the newest run; 2 dead letters: see `ondatra dead sync.crm`"
+    assert told == alone("rejects").description
+
+
+def test_a_sync_that_another_process_delivers_ends_well(
+    materialize: Materialize, shop: Shop, api: DemoApi, alone: Callable[[str], dg.AssetCheckEvaluation]
+) -> None:
+    """Also when its rows are late: they are on their way, and who delivers them is judged for it."""
+    path = shop.root / "models" / "sync" / "crm.sql"
+    path.write_text(f"-- @max_lag: 1h\n{path.read_text()}")
+    api.fail(status=400, times=1, path="/crm/*")
+    materialize(shop)
+    shop.passed_seconds = 7200
+    sync = shop.workspace.sync("sync.crm")
+    with sync.open_queue():
+        result = materialize(shop)
+    assert (True, (False, "WARN")) == (result.success, checks(result)["undelivered"])
+    assert "ERROR" == alone("undelivered").severity.value
+
+
 def test_all_rejected_is_never_green(materialize: Materialize, shop: Shop, api: DemoApi) -> None:
     """The run of the sink fails, and no check stays planned."""
     write_contacts(shop.root, a1="nonsense", b2="more of it")
@@ -258,34 +316,26 @@ def test_a_check_runs_alone_and_changes_its_mind_after_a_replay(
     materialize: Materialize,
     shop: Shop,
     api: DemoApi,
-    instance: dg.DagsterInstance,
+    alone: Callable[[str], dg.AssetCheckEvaluation],
     monkeypatch: pytest.MonkeyPatch,
     check: str,
     before: tuple[bool, str],
     after: tuple[bool, str],
 ) -> None:
     """An operator mends what was wrong, and wants to see that in Dagster without another push."""
-
-    def alone() -> dg.AssetCheckEvaluation:
-        definitions = definitions_of(shop.workspace, opened=shop.opened)
-        job = dg.define_asset_job("alone", dg.AssetSelection.checks(dg.AssetCheckKey(PUSH, check)))
-        resolved = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("alone")
-        (found,) = resolved.execute_in_process(instance=instance).get_asset_check_evaluations()
-        return found
-
     contacts = {"a1": "ada@example.com", "b2": "bob@example.com", "c3": "cyn@example.com"}
     write_contacts(shop.root, **contacts, nobody="who@example.com")
     api.fail(status=422, times=1, path="/crm/*")
     api.fail(status=400, times=1, path="/crm/*")
     materialize(shop)
     calls = len(api.calls)
-    first = alone()
+    first = alone(check)
     assert (check, before) == (first.check_name, (first.passed, first.severity.value))
     assert ("samples" in first.metadata) is not first.passed
     assert calls == len(api.calls)  # a look is no push
     monkeypatch.chdir(shop.root)
     assert 0 == code_of(["replay", "sync.crm"])
-    second = alone()
+    second = alone(check)
     assert after == (second.passed, second.severity.value)
 
 

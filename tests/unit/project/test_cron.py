@@ -58,6 +58,22 @@ def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:
     assert what == caught.value.what
 
 
+@pytest.mark.parametrize("text", ["on changes", "on  Chang", "onchange", "on_change", "on-change", "change"])
+def test_what_is_nearly_on_change_is_told_so(text: str) -> None:
+    """Who means it isn't helped by how times are written."""
+    with pytest.raises(BadHeaderError) as caught:
+        read_schedule(text)
+    assert "did you mean 'on change'?" == caught.value.remedy
+
+
+def test_what_is_like_neither_is_told_of_both() -> None:
+    """But for a setting that is a time, and nothing else."""
+    for read, is_told in ((read_schedule, True), (read_cron, False)):
+        with pytest.raises(BadHeaderError) as caught:
+            read("now and then")
+        assert is_told is ("on change" in caught.value.remedy)
+
+
 def test_a_model_may_run_when_what_it_reads_changes() -> None:
     """Which is no time, and nothing that comes again."""
     assert ON_CHANGE == read_schedule("On  Change")

@@ -1,11 +1,14 @@
 """What the checks of a sink say of runs: what is a warning, and what fails the run."""
 
+import dataclasses
 from decimal import Decimal
 
 import pytest
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.project.model import Limit
+from ondatra_dagster.sync.run import run_sync
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.verdicts import CheckVerdict, Limits, Severity, judge
 
 HOUR = 3600
@@ -40,6 +43,17 @@ def test_more_rejects_than_max_rejects_fail_the_run(desk, limit, *, is_over):
         else (Severity.WARN, "1 row rejected now; 1 dead letter: see `ondatra dead sync.contacts`")
     )
     assert expected == (told.severity, told.description)
+
+
+def test_keys_that_nobody_has_tried_are_to_go_and_not_to_be_tried_again(desk):
+    """While a sync is held they wait for somebody, and for no retry."""
+    desk.contacts.write(a1="x")
+    desk.api.answer = all_but_the_first("error: later")
+    desk.run()
+    desk.contacts.write(a2="x", a3="x")
+    held = dataclasses.replace(desk.ports(), hold=lambda: "it is paused")
+    told = verdict(desk, run_sync(desk.sync, held, Occasion(trigger="test")), "undelivered")
+    assert (Severity.WARN, "2 keys to go and 1 key to be tried again") == (told.severity, told.description)
 
 
 def test_a_row_that_waits_longer_than_max_lag_fails_the_run(desk):
