@@ -33,7 +33,7 @@ def ways(sync: Sync, *, run: str | None = None) -> Html:
 
 
 def counted_link(
-    run: PastRun, cell: Cell, count: int, operation: Operation | None = None, *, has_records: bool
+    run: PastRun, cell: Cell, count: int | None, operation: Operation | None = None, *, has_records: bool
 ) -> Content:
     """A count of a run's grid, which leads to as many records where they are kept."""
     stage = RECORDED.get(cell)

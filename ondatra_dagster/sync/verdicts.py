@@ -55,7 +55,8 @@ class Limits:
 
 def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
     """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many."""
-    rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
+    rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.known(Cell.ATTEMPTED)
+    judged = rejected + run.grid.count(Cell.SUCCEEDED) if attempted is None else attempted
     dead = run.queue.dead if run.queue else 0
     samples = told_reasons((*run.rejects, *run.warnings)[:SAMPLES])
     counts: dict[str, Json] = {
@@ -72,8 +73,8 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
 
     if rejected and rejected == attempted:
         return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
-    if limits.has_too_many_rejects(rejected, attempted=attempted):
-        return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
+    if limits.has_too_many_rejects(rejected, attempted=judged):
+        return verdict(Severity.ERROR, f"{rejected} of {count(judged, 'row')} rejected: over @max_rejects")
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
         now = f"{count(rejected, 'row')} rejected now" if rejected else ""
@@ -96,7 +97,7 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     counts: dict[str, Json] = {
         "waiting": waiting,
         "in_jobs": in_jobs,
-        "failed": run.grid.count(Cell.FAILED),
+        "failed": run.grid.known(Cell.FAILED),
         "gave_up": run.died,
         "oldest_seconds": round(age),
     }
