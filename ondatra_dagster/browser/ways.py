@@ -4,6 +4,7 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Crumb
 from ondatra_dagster.browser.told import number
+from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Stage
@@ -30,6 +31,12 @@ def ways(sync: Sync, *, run: str | None = None) -> Html:
         "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",
         aria_label="Of this sync",
     )  # fmt: skip
+
+
+def lost_notice(workspace: Workspace, sync: Sync) -> Content:
+    """That nobody knows what waits, where the queue is gone."""
+    lost = workspace.queue_seen(sync.id).lost
+    return element("p", f"Nobody knows what waits: {lost}.", class_="notice") if lost else None
 
 
 def counted_link(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import show_letters
+from ondatra_dagster.cli.letters import say_none, show_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
@@ -36,10 +36,14 @@ def command(
     died_since = since.astimezone(UTC) if since else None
     if preview:
         if not show_letters(chosen, as_json=as_json, limit=limit, since=died_since):
-            say("there are no such dead letters" if since else "there are no dead letters")
+            told = "there are no such dead letters" if since else "there are no dead letters"
+            return say_none(workspace.queue_seen(chosen.id), told=told)
         return 0
-    revived, hastened = _revive(chosen, limit, died_since)
-    say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")
+    if lost := workspace.queue_seen(chosen.id).lost:
+        say(f"nothing of {chosen.id} goes again by this, replay once more after it: {lost}")
+    else:
+        revived, hastened = _revive(chosen, limit, died_since)
+        say(f"{count(revived, 'dead letter')} and {count(hastened, 'waiting key')} of {chosen.id} go again")
     return run(workspace, workspace.sync_plan(chosen), as_json=as_json, trigger="ondatra replay")
 
 

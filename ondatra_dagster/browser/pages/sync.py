@@ -36,7 +36,7 @@ from ondatra_dagster.browser.told import (
     time_of_day,
     until,
 )
-from ondatra_dagster.browser.ways import counted_link, crumbs, ways
+from ondatra_dagster.browser.ways import counted_link, crumbs, lost_notice, ways
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
@@ -85,10 +85,17 @@ def sync_page(asked: Asked) -> Page:
         ),
     )
     first = (_facts(of, asked.now), _chart(of)) if asked.page == 1 else None
+    lost = lost_notice(asked.workspace, sync)
     return Page(
         title=sync.id,
         crumbs=crumbs(sync),
-        body=(heading(sync.id, badge(of.health), ways(sync), under=_about(sync)), _going_on(of), first, runs),
+        body=(
+            heading(sync.id, badge(of.health), ways(sync), under=_about(sync)),
+            lost,
+            _going_on(of),
+            first,
+            runs,
+        ),
         live_seconds=BUSY_SECONDS if of.going_on else CALM_SECONDS,
     )
 
