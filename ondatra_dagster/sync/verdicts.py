@@ -77,10 +77,12 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
         return verdict(Severity.ERROR, f"{rejected} of {count(judged, 'row')} rejected: over @max_rejects")
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
-        now = f"{count(rejected, 'row')} rejected now" if rejected else ""
+        when = "now" if run.seen_at is None else "in the newest run"  # else others' turns come between
+        now = f"{count(rejected, 'row')} rejected {when}" if rejected else ""
         warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
         return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
-    return verdict(Severity.PASS, "no row was rejected")
+    is_counted = Cell.REJECTED in run.grid.counted
+    return verdict(Severity.PASS, "no row was rejected" if is_counted else "there are no dead letters")
 
 
 def told_reasons(reasons: Iterable[Reason]) -> tuple[Mapping[str, Json], ...]:
