@@ -22,6 +22,7 @@ class Health(enum.StrEnum):
     PAUSED = "paused"
     NEVER_RAN = "never ran"
     FAILING = "failing"  # its newest run did
+    LOST = "no queue"  # its next run finds out what waits
     REJECTS = "rejects"  # rows were refused in it, or are dead letters
     WAITING = "waiting"  # rows are still to be delivered
     OK = "ok"
@@ -30,7 +31,8 @@ class Health(enum.StrEnum):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     sync: Sync
-    queue: QueueState | None  # None: it never ran
+    queue: QueueState | None  # None: it never ran, or its queue is lost
+    lost: str | None  # what becomes of that
     runs: tuple[PastRun, ...]  # the newest first, without dry ones
     going_on: Progress | None
     is_paused: bool
@@ -47,6 +49,7 @@ class Standing:
             Health.PAUSED: self.is_paused,
             Health.NEVER_RAN: last is None and queue is None,
             Health.FAILING: last is not None and last.result in (Result.FAILED, Result.CRASHED),
+            Health.LOST: self.lost is not None,
             Health.REJECTS: bool((queue and queue.dead) or (last and counted(last).count(Cell.REJECTED))),
             Health.WAITING: bool(queue and queue.depth),
         }
@@ -55,9 +58,11 @@ class Standing:
 
 def standing(workspace: Workspace, sync: Sync, *, runs: int) -> Standing:
     """The sync as it is now, with so many of its newest runs."""
+    queue, lost = workspace.queue(sync.id), workspace.queue_seen(sync.id).lost
     return Standing(
         sync=sync,
-        queue=workspace.queue(sync.id),
+        queue=None if lost else queue,
+        lost=lost,
         runs=workspace.history.runs(sync.id, limit=runs),
         going_on=progress(sync, workspace.tracking, clock=workspace.clock),
         is_paused=sync.pause.exists(),

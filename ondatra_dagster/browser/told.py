@@ -28,6 +28,7 @@ TONES: Mapping[str, tuple[str, str]] = {
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),
     "never ran": ("calm", "◌"),
+    "no queue": ("bad", "✕"),
     UNREAD: ("bad", "✕"),
 }
 

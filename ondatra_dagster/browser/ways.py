@@ -4,6 +4,7 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Crumb
 from ondatra_dagster.browser.told import number
+from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.summary import Cell, Operation
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Stage
@@ -32,8 +33,14 @@ def ways(sync: Sync, *, run: str | None = None) -> Html:
     )  # fmt: skip
 
 
+def lost_notice(workspace: Workspace, sync: Sync) -> Content:
+    """That nobody knows what waits, where the queue is gone."""
+    lost = workspace.queue_seen(sync.id).lost
+    return element("p", f"Nobody knows what waits: {lost}.", class_="notice") if lost else None
+
+
 def counted_link(
-    run: PastRun, cell: Cell, count: int, operation: Operation | None = None, *, has_records: bool
+    run: PastRun, cell: Cell, count: int | None, operation: Operation | None = None, *, has_records: bool
 ) -> Content:
     """A count of a run's grid, which leads to as many records where they are kept."""
     stage = RECORDED.get(cell)

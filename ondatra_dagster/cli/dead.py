@@ -3,7 +3,7 @@
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import LETTERS, show_letters
+from ondatra_dagster.cli.letters import LETTERS, say_none, show_letters
 from ondatra_dagster.cli.output import say
 
 
@@ -12,9 +12,11 @@ from ondatra_dagster.cli.output import say
 @click.option("--limit", type=click.IntRange(min=1), help=f"How many, the oldest first; {LETTERS}, or all.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """List the dead letters of SYNC: key, payload, error, attempts."""
-    if not show_letters(open_workspace().sync(sync), as_json=as_json, limit=limit):
-        say("there are no dead letters")
-    elif not as_json:
+    """List the dead letters of SYNC: key, payload, error, attempts; 1 when its queue is lost."""
+    workspace = open_workspace()
+    chosen = workspace.sync(sync)
+    if not show_letters(chosen, as_json=as_json, limit=limit):
+        return say_none(workspace.queue_seen(chosen.id))
+    if not as_json:
         say(f"\nmend the rows at their source, or send them as they are: ondatra replay {sync}")
     return 0

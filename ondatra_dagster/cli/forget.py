@@ -17,7 +17,11 @@ def command(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by na
     chosen = workspace.sync(sync)
     queue = workspace.queue(chosen.id)
     keys, letters = (queue.depth, queue.dead) if queue else (0, 0)
-    lost = f"{count(keys, 'key')} to go and {count(letters, 'dead letter')}"
+    seen = workspace.queue_seen(chosen.id)
+    if seen.lost and not seen.is_forgotten:
+        lost = "what its lost queue would be rebuilt from"
+    else:
+        lost = f"{count(keys, 'key')} to go and {count(letters, 'dead letter')}"
     if not yes:
         raise click.UsageError(f"{chosen.id} would lose {lost}; if that is what you want, add --yes")
     forget(chosen, workspace.tracking)

@@ -53,8 +53,8 @@ def _row(run: PastRun) -> tuple[str, ...]:
         *(run.run_id, run.sync_id, moment(run.started_at)),
         took((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "",
         *(run.trigger, run.mode.value, run.reason),
-        f"{_version(run.version_from)}→{_version(run.version_to)}",
-        *(str(grid.count(cell)) if grid else "" for cell in COUNTED),
+        f"{_number(run.version_from)}→{_number(run.version_to)}",
+        *(_number(grid.known(cell)) if grid else "" for cell in COUNTED),
         as_cell(_result(run)),
     )
 
@@ -66,8 +66,8 @@ def _result(run: PastRun) -> str:
     return ": ".join(filter(None, (run.result.value, told)))
 
 
-def _version(version: int | None) -> str:
-    return "-" if version is None else str(version)
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
 
 
 def _object(run: PastRun) -> dict[str, Json]:

@@ -9,6 +9,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.output import as_cell, harmless, put_json, say, terminal_width
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.letters import DeadLetter
+from ondatra_dagster.orchestration.workspace import QueueSeen
 from ondatra_dagster.sync.dead_letters import dead_letters, name_of, refusal
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.wording import count, moment
@@ -28,6 +29,12 @@ def show_letters(
     if limit is None and most is not None and len(found) > most:
         say(f"(the oldest {most}; --limit shows more, --json all)")
     return bool(found)
+
+
+def say_none(seen: QueueSeen, *, told: str = "there are no dead letters") -> int:
+    """Say that there are none, or why nobody knows of any; the exit code."""
+    say(f"nobody knows of dead letters: {seen.lost}" if seen.lost else told)
+    return 1 if seen.lost else 0
 
 
 def _put_letters(letters: Sequence[DeadLetter], sync: Sync, *, as_json: bool) -> None:

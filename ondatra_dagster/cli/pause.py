@@ -15,7 +15,8 @@ def command(sync: str) -> int:
     workspace = open_workspace()
     chosen = workspace.sync(sync)
     pause(chosen)
-    queue = workspace.queue(chosen.id)
-    waiting = count(queue.depth if queue else 0, "key")
-    say(f"{chosen.id} is paused, with {waiting} to go; to go on: ondatra resume {chosen.id}")
+    seen = workspace.queue_seen(chosen.id)
+    keys = count(seen.state.depth if seen.state else 0, "key")
+    what = f"and {seen.why_unknown}" if seen.why_unknown else f"with {keys} to go"
+    say(f"{chosen.id} is paused, {what}; to go on: ondatra resume {chosen.id}")
     return 0

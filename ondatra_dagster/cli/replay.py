@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.letters import show_letters
+from ondatra_dagster.cli.letters import say_none, show_letters
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
 from ondatra_dagster.delivery.queue.letters import hasten, replay
@@ -38,12 +38,13 @@ def command(
     died_since = since.astimezone(UTC) if since else None
     if preview:
         if not show_letters(chosen, as_json=as_json, limit=limit, since=died_since):
-            say("there are no such dead letters" if since else "there are no dead letters")
+            told = "there are no such dead letters" if since else "there are no dead letters"
+            return say_none(workspace.queue_seen(chosen.id), told=told)
         return 0
-    again = _revive(chosen, limit, died_since)
-    beside = f", and {count(again.pending, 'key')} that {_were(again.pending)} still to go"
-    letters, keys = count(again.letters, "dead letter"), count(again.waiting, "waiting key")
-    say(f"{letters} and {keys} of {chosen.id} go again{beside if again.pending else ''}")
+    if lost := workspace.queue_seen(chosen.id).lost:
+        say(f"nothing of {chosen.id} goes again by this, replay once more after it: {lost}")
+    else:
+        say(_told(chosen.id, _revive(chosen, limit, died_since)))
     return run(workspace, workspace.sync_plan(chosen), as_json=as_json, trigger="ondatra replay")
 
 
@@ -65,5 +66,8 @@ def _revive(sync: Sync, limit: int | None, since: datetime | None) -> _Again:
         return _Again(replay(queue, now=now, limit=limit, since=since), hasten(queue), pending)
 
 
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _told(sync_id: str, again: _Again) -> str:
+    letters, keys = count(again.letters, "dead letter"), count(again.waiting, "waiting key")
+    were = "was" if again.pending == 1 else "were"
+    beside = f", and {count(again.pending, 'key')} that {were} still to go" if again.pending else ""
+    return f"{letters} and {keys} of {sync_id} go again{beside}"

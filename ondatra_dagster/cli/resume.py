@@ -17,6 +17,7 @@ def command(sync: str) -> int:
     if not resume(chosen):
         say(f"{chosen.id} isn't paused")
         return 0
-    queue = workspace.queue(chosen.id)
-    say(f"{chosen.id} goes on; {count(queue.depth if queue else 0, 'key')} to go: ondatra run")
+    seen = workspace.queue_seen(chosen.id)
+    keys = count(seen.state.depth if seen.state else 0, "key")
+    say(f"{chosen.id} goes on; {seen.why_unknown or f'{keys} to go'}: ondatra run")
     return 0

@@ -123,8 +123,9 @@ def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
 
 
 def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
-    (queue, unread), now = workspace.queue_seen(step.sync_id), workspace.clock()
-    sync, nothing = workspace.syncs[step.sync_id], None if unread else 0
+    seen, now = workspace.queue_seen(step.sync_id), workspace.clock()
+    queue = None if seen.lost else seen.state
+    sync, nothing = workspace.syncs[step.sync_id], None if seen.why_unknown else 0
     return {
         "sync": step.sync_id,
         "model": step.model.name,
@@ -139,8 +140,9 @@ def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[st
         "last_run_at": moment(last.started_at) if last else None,
         "result": last.result.value if last else None,
         "will_run": step.will_run,
-        "plan": unread or step.reason,
-        "error": unread,
+        "plan": seen.why_unknown or step.reason,
+        "lost": seen.lost is not None,
+        "error": seen.unread,
     }
 
 

@@ -11,11 +11,15 @@ DAY_SECONDS = 86_400
 
 
 def report_dead_letters(
-    queues: Mapping[str, QueueState | None], *, unread: Collection[str] = (), now: float
+    queues: Mapping[str, QueueState | None],
+    *,
+    unread: Collection[str] = (),
+    lost: Collection[str] = (),
+    now: float,
 ) -> Done:
     """Tell of each sync that has some how many, and how old the oldest is. Nothing goes.
 
-    Of those whose queue can't be read nobody knows.
+    Of those whose queue can't be read, or is lost, nobody knows.
     """
     each = {
         sync_id: (queue.dead, int((now - (queue.dead_since or now)) / DAY_SECONDS))
@@ -25,7 +29,12 @@ def report_dead_letters(
     total = sum(dead for dead, _ in each.values())
     oldest = max((days for _, days in each.values()), default=0)
     told = f"{count(total, 'dead letter')} of {', '.join(each)}, the oldest of {count(oldest, 'day')}"
-    unknown = f"; of {', '.join(unread)} nobody knows, for its queue can't be read" if unread else ""
+    reasons = {"can't be read": unread, "is lost": lost}
+    unknown = "".join(
+        f"; of {', '.join(syncs)} nobody knows, for its queue {reason}"
+        for reason, syncs in reasons.items()
+        if syncs
+    )
     return Done(
         duty=DEAD_LETTERS,
         did=(f"{told}: see `ondatra dead SYNC`" if each else "there are none") + unknown,

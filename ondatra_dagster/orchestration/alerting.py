@@ -208,7 +208,7 @@ def waiting_since(workspace: Workspace, sync: Sync) -> float | None:
     table = read_table_state(table_path(settings, sync.model.id))
     if settings.sinks == "off" or hold(sync, settings) or table is None:
         return None
-    queue, unread = workspace.queue_seen(sync.id)
+    queue, unread, _lost = workspace.queue_seen(sync.id)
     if unread:
         return None  # its runs fail for it
     moments = [queue.oldest_since if queue else None]

@@ -54,8 +54,9 @@ def _behind(workspace: Workspace, warehouse: Tables) -> Mapping[str, feeds.TakeI
     """
     behind = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
-        (queue, unread), source = workspace.queue_seen(sync.id), sync_runs.source_state(workspace, sync)
-        if unread or (queue and source and source.version > queue.watermark):
+        seen, source = workspace.queue_seen(sync.id), sync_runs.source_state(workspace, sync)
+        queue = None if seen.is_forgotten else seen.state
+        if seen.unread or (queue and source and source.version > queue.watermark):
             ports = sync_runs.ports(workspace, sync, warehouse.feed(sync))
             behind[sync.id] = functools.partial(take_in_changes, sync, ports)
     return behind
@@ -66,6 +67,7 @@ def _report_dead_letters(workspace: Workspace) -> Done:
     return letters.report_dead_letters(
         {sync_id: queue.state for sync_id, queue in seen.items()},
         unread=[sync_id for sync_id, queue in seen.items() if queue.unread],
+        lost=[sync_id for sync_id, queue in seen.items() if queue.lost and not queue.is_forgotten],
         now=workspace.clock(),
     )
 

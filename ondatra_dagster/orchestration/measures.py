@@ -52,8 +52,8 @@ def disk_totals(workspace: Workspace) -> Mapping[str, int]:
 def _of_sync(
     workspace: Workspace, sync_id: str, totals: Totals | None, newest: PastRun | None
 ) -> SyncMeasures:
-    (queue, unread), now = workspace.queue_seen(sync_id), workspace.clock()
-    nothing = None if unread else 0
+    seen, now = workspace.queue_seen(sync_id), workspace.clock()
+    queue, nothing = None if seen.lost else seen.state, None if seen.why_unknown else 0
     oldest = queue.oldest_since if queue else None
     last = totals.last_success if totals else None
     ended = newest.ended_at if newest else None

@@ -9,7 +9,7 @@ from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import Cell, Operation, RunSummary
+from ondatra_dagster.sync.summary import Cell, Grid, Operation, RunSummary
 from ondatra_dagster.sync.verdicts import told_reasons
 
 SAMPLES = 20
@@ -70,8 +70,7 @@ def sync_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
         shown["oldest waits seconds"] = dg.MetadataValue.float(
             round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
         )
-    for cell in Cell:
-        shown[cell.value] = dg.MetadataValue.int(summary.grid.count(cell))
+    shown |= _counts(summary.grid)
     shown["warned"] = dg.MetadataValue.int(summary.warned)
     for name, reasons in (("sample rejects", summary.rejects), ("sample warnings", summary.warnings)):
         if reasons:
@@ -85,6 +84,12 @@ def sync_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
         shown["records"] = dg.MetadataValue.path(places.files)
     shown["records page"] = dg.MetadataValue.url(places.page)
     return shown
+
+
+def _counts(grid: Grid) -> Metadata:
+    """All that is known."""
+    counts = {cell: grid.known(cell) for cell in Cell}
+    return {cell.value: dg.MetadataValue.int(count) for cell, count in counts.items() if count is not None}
 
 
 def _occasion_metadata(summary: RunSummary) -> Metadata:
@@ -118,12 +123,13 @@ def forecast_metadata(forecast: Forecast) -> Metadata:
 
 
 def grid_table(summary: RunSummary) -> dg.MetadataValue:
-    """What became of how many rows."""
+    """What became of how many rows, as far as anybody knows."""
     cells = summary.grid.cells
     return _table(
         [
             {"rows": cell.value, **{operation.value: cells[cell, operation] for operation in Operation}}
             for cell in Cell
+            if cell in summary.grid.counted
         ]
     )
 

@@ -1,7 +1,7 @@
 """One sync run with everything it needs from outside filled in, and what its checks say of it."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
@@ -32,6 +32,8 @@ from ondatra_dagster.sync.verdicts import CheckVerdict, Severity, judge
 from ondatra_dagster.tracking.facts import facts_of
 from ondatra_dagster.wording import count
 
+# checks that look at the queue, and what they count in it
+OF_QUEUE = {"rejects": {"dead_letters"}, "undelivered": {"waiting", "in_jobs", "oldest_seconds"}}
 FORESEEABLE = {"invalid_records", "deletes_guard"}  # checks that don't hang on an API's answers
 
 
@@ -68,7 +70,10 @@ def _failed(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
     except StateError:  # which may be why it ended
         standing = _nothing(sync, message)
     summary = dataclasses.replace(standing, run_id=None, message=message)
-    return SyncResult(sync=sync, summary=summary, verdicts=_refusing(judge(summary, sync.limits), message))
+    verdicts = judge(summary, sync.limits)
+    if workspace.queue_seen(sync.id).why_unknown:
+        verdicts = _doubting(verdicts, message)
+    return SyncResult(sync=sync, summary=summary, verdicts=_refusing(verdicts, message))
 
 
 def _refusing(verdicts: Iterable[CheckVerdict], message: str) -> tuple[CheckVerdict, ...]:
@@ -78,6 +83,24 @@ def _refusing(verdicts: Iterable[CheckVerdict], message: str) -> tuple[CheckVerd
         if verdict.check == "undelivered"
         else verdict
         for verdict in verdicts
+    )
+
+
+def _doubting(verdicts: Iterable[CheckVerdict], why: str) -> tuple[CheckVerdict, ...]:
+    """The verdicts where nobody knows what is in the queue: none says that nothing is."""
+    return tuple(
+        _doubted(verdict, why, OF_QUEUE[verdict.check]) if verdict.check in OF_QUEUE else verdict
+        for verdict in verdicts
+    )
+
+
+def _doubted(verdict: CheckVerdict, why: str, unknown: Collection[str]) -> CheckVerdict:
+    has_passed = verdict.severity is Severity.PASS
+    return dataclasses.replace(
+        verdict,
+        severity=Severity.WARN if has_passed else verdict.severity,
+        description=why if has_passed else f"{verdict.description}; {why}",
+        counts={name: number for name, number in verdict.counts.items() if name not in unknown},
     )
 
 
@@ -150,7 +173,9 @@ def source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
 
 def standing_verdicts(workspace: Workspace, sync: Sync) -> tuple[CheckVerdict, ...]:
     """What the checks say of the newest run, with the queue and the dead letters as they are now."""
-    return judge(_standing(workspace, sync), sync.limits)
+    verdicts = judge(_standing(workspace, sync), sync.limits)
+    lost = workspace.queue_seen(sync.id).lost
+    return _doubting(verdicts, lost) if lost else verdicts
 
 
 def _told_only(workspace: Workspace, sync: Sync) -> tuple[CheckVerdict, ...]:

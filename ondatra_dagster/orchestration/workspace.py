@@ -35,10 +35,20 @@ from ondatra_dagster.tracking.store import TrackingStore
 
 
 class QueueSeen(NamedTuple):
-    """How a sync's queue stands, as far as it can be read."""
+    """How a sync's queue stands, as far as it is there and can be read."""
 
     state: QueueState | None  # None: it never ran, or nobody knows
     unread: str | None = None  # why nobody does, and what to do
+    lost: str | None = None  # the sync has run, and its queue is gone: what the next run makes of that
+
+    @property
+    def why_unknown(self) -> str | None:
+        """Why nobody knows what waits and what is dead; None when that is known."""
+        return self.unread or self.lost
+
+    @property
+    def is_forgotten(self) -> bool:
+        return self.state is not None and self.state.is_forgotten
 
 
 class SyncWork(NamedTuple):
@@ -103,11 +113,16 @@ class Workspace:
         return queue_state(self.syncs[sync_id].queue, now=self.clock())
 
     def queue_seen(self, sync_id: str) -> QueueSeen:
-        """The same for who looks at all syncs: one whose queue can't be read hides no other."""
+        """The same for who looks at all syncs: one whose queue can't be read hides no other.
+
+        One that is lost passes for none that ever was until the next run, but for the history.
+        """
         try:
-            return QueueSeen(self.queue(sync_id))
+            state = self.queue(sync_id)
+            is_lost = not (state and state.has_begun) and self.history.has_begun(sync_id)
         except StateError as error:
             return QueueSeen(None, unread=str(error))
+        return QueueSeen(state, lost=_lost(sync_id, state) if is_lost else None)
 
     def invalid_version(self, model_id: str) -> int:
         """The version of the table of the model's rows that were set aside."""
@@ -143,6 +158,7 @@ class Workspace:
             invalid_versions=self.invalid_version,
             queues=self.queue,
             unchanged=self.noop_cache.read(),
+            has_begun=self.history.has_begun,
             events_waiting=lambda model_id: self.events_waiting(model_id).events,
         )
 
@@ -166,6 +182,15 @@ class Workspace:
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
         """What a run of the whole project, or of the selected model ids, has to do."""
         return make_plan(self.project, self.look(), selection=selection, is_full=is_full)
+
+
+def _lost(sync_id: str, state: QueueState | None) -> str:
+    if state and state.is_forgotten:
+        return f"it was forgotten: the next run asks for `ondatra resync {sync_id}`"
+    return (
+        "its queue is lost: the next run rebuilds it from the frontier and the records,"
+        f" or asks for `ondatra resync {sync_id}` where these are gone too"
+    )
 
 
 def load_workspace(root: Path) -> Workspace:

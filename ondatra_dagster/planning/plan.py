@@ -114,6 +114,7 @@ class QueueState(Protocol):
 
 
 QueueStates = Callable[[str], QueueState | None]  # sync id → its queue
+HasBegun = Callable[[str], bool]  # sync id → whether it has ever run
 EventsWaiting = Callable[[str], int]  # model id → events that were taken and aren't in its table
 InvalidVersions = Callable[[str], int]  # model id → the version of the table of rows that were set aside
 
@@ -127,6 +128,7 @@ class Look:
     queues: QueueStates
     unchanged: Mapping[str, Unchanged]  # by model id
     events_waiting: EventsWaiting = lambda _: 0
+    has_begun: HasBegun = lambda _: False
 
 
 def make_plan(
@@ -244,7 +246,7 @@ def plan_sync(
         queue = look.queues(sink.sync_id)
     except StateError as error:  # a run of just this sync fails for it, and says so
         return SyncStep(sync_id=sink.sync_id, model=model, need=Need.SURE, reason=str(error))
-    news = next(_news(model, look, queue), None)
+    news = next(_news(model, sink, look, queue), None)
     backlog = _backlog(queue) if queue and queue.can_send else None
     held = _held(project, queue)
     if sure := news or (_jobs_due(project, queue) if held else backlog):
@@ -269,13 +271,13 @@ def _jobs_due(project: Project, queue: QueueState | None) -> str | None:
     return JOBS_DUE if queue and queue.polls_due and project.settings.sinks == "on" else None
 
 
-def _news(model: Model, look: Look, queue: QueueState | None) -> Iterator[str]:
+def _news(model: Model, sink: SinkUse, look: Look, queue: QueueState | None) -> Iterator[str]:
     """What the model's tables have that the queue hasn't looked at."""
     table = look.tables(model.id)
     if table is None:
         return
     if queue is None or queue.table_id is None:
-        yield "it has never run"
+        yield "it has no queue any more" if look.has_begun(sink.sync_id) else "it has never run"
         return
     if queue.table_id != table.table_id:
         yield f"{model.name} has another table now"

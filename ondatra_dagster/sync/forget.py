@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ondatra_dagster.delivery.queue.tables import leave_forgotten
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.store import TrackingStore
@@ -12,6 +13,7 @@ from ondatra_dagster.tracking.store import TrackingStore
 def forget(sync: Sync, tracking: TrackingStore) -> None:
     """Delete queue, bases and frontier; records and history stay, and the next run asks for a resync.
 
+    The file that is left says just that, or else the queue would pass for one that was lost.
     BusyError when a run of the sync is at it.
     """
     with FileLock(sync.lock, purpose="forgets"):
@@ -19,6 +21,7 @@ def forget(sync: Sync, tracking: TrackingStore) -> None:
         tracking.forget_frontiers(sync.id)
         for file in _files(sync):
             file.unlink(missing_ok=True)
+        leave_forgotten(sync.queue)
 
 
 def _files(sync: Sync) -> Iterator[Path]:

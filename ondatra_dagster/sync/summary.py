@@ -53,16 +53,21 @@ class Cell(enum.StrEnum):
 
 
 # of a row's record, by its status; another status says why the row was set aside
-CELLS = {SUCCEEDED: (Cell.ATTEMPTED, Cell.SUCCEEDED), REJECTED: (Cell.ATTEMPTED, Cell.REJECTED)}
+CELLS = {SUCCEEDED: Cell.SUCCEEDED, REJECTED: Cell.REJECTED}
+RECORDED = frozenset({*CELLS.values(), Cell.INVALID})  # what records tell of; the others are known to a run
 
 
 @dataclasses.dataclass(slots=True)
 class Grid:
-    """Counts of rows by what became of them and what they are to the destination."""
+    """Counts of rows by what became of them and what they are to the destination.
+
+    A run that was cut off has left no count of what its records don't tell: that is unknown, and not nought.
+    """
 
     cells: collections.Counter[tuple[Cell, Operation]] = dataclasses.field(
         default_factory=collections.Counter
     )
+    counted: frozenset[Cell] = frozenset(Cell)  # the others are unknown
 
     def add(self, cell: Cell, counts: Mapping[str, int]) -> None:
         """Counts by change type."""
@@ -81,10 +86,22 @@ class Grid:
             self.add(Cell.ATTEMPTED, counts)
 
     def count(self, cell: Cell) -> int:
+        """How many as far as anybody knows."""
         return sum(self.cells[cell, operation] for operation in Operation)
 
+    def known(self, cell: Cell, operation: Operation | None = None) -> int | None:
+        """How many, of one operation or of all; None when nobody has counted."""
+        if cell not in self.counted:
+            return None
+        return self.count(cell) if operation is None else self.cells[cell, operation]
+
     def to_json(self) -> dict[str, Json]:
-        return {cell.value: {op.value: self.cells[cell, op] for op in Operation} for cell in Cell}
+        """All that is known."""
+        return {
+            cell.value: {op.value: self.cells[cell, op] for op in Operation}
+            for cell in Cell
+            if cell in self.counted
+        }
 
 
 class Sample(NamedTuple):
@@ -180,7 +197,7 @@ def _warnings_of(run: PastRun) -> tuple[Reason, ...]:
 
 def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
     """The grid that to_json() wrote."""
-    grid = Grid()
+    grid = Grid(counted=frozenset(map(Cell, counts)))
     for cell, row in counts.items():
         for operation, count in row.items():
             grid.cells[Cell(cell), Operation(operation)] = count
@@ -189,11 +206,9 @@ def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
 
 def grid_of_ends(ends: Mapping[RowEnd, int]) -> Grid:
     """As far as records tell it: what was delivered, rejected or set aside."""
-    grid = Grid()
+    grid = Grid(counted=RECORDED)
     for end, count in ends.items():
-        cells = CELLS.get(end.status, (Cell.INVALID,))
-        for cell in cells:
-            grid.add(cell, {end.change_type: count})
+        grid.add(CELLS.get(end.status, Cell.INVALID), {end.change_type: count})
     return grid
 
 

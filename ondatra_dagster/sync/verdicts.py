@@ -63,12 +63,12 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
 
     Of a run that has passed all of it is a WARN.
     """
-    rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
+    rejected = run.grid.count(Cell.REJECTED)
     dead = run.queue.dead if run.queue else 0
     samples = told_reasons((*run.rejects, *run.warnings)[:SAMPLES])
     counts: dict[str, Json] = {
         "rejected": rejected,
-        "attempted": attempted,
+        "attempted": run.grid.known(Cell.ATTEMPTED),
         "dead_letters": dead,
         "warned": run.warned,
     }
@@ -78,17 +78,25 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
             check="rejects", severity=severity, description=description, counts=counts, samples=samples
         )
 
-    if rejected and rejected == attempted and not run.is_past:
-        return verdict(Severity.ERROR, f"all that was attempted was rejected: {count(rejected, 'row')}")
-    if limits.has_too_many_rejects(rejected, attempted=attempted) and not run.is_past:
-        return verdict(Severity.ERROR, f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects")
+    if not run.is_past and (problem := _refused(run, limits)):
+        return verdict(Severity.ERROR, problem)
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
         when = "by the newest run" if run.is_past else "now"
         now = f"{count(rejected, 'row')} rejected {when}" if rejected else ""
         warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
         return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
-    return verdict(Severity.PASS, "no row was rejected")
+    is_counted = Cell.REJECTED in run.grid.counted
+    return verdict(Severity.PASS, "no row was rejected" if is_counted else "there are no dead letters")
+
+
+def _refused(run: RunSummary, limits: Limits) -> str | None:
+    rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
+    if rejected and rejected == attempted:
+        return f"all that was attempted was rejected: {count(rejected, 'row')}"
+    if limits.has_too_many_rejects(rejected, attempted=attempted):
+        return f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects"
+    return None
 
 
 def told_reasons(reasons: Iterable[Reason]) -> tuple[Mapping[str, Json], ...]:
@@ -109,7 +117,7 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     counts: dict[str, Json] = {
         "waiting": waiting,
         "in_jobs": queue.in_jobs if queue else 0,
-        "failed": run.grid.count(Cell.FAILED),
+        "failed": run.grid.known(Cell.FAILED),
         "gave_up": run.died,
         "oldest_seconds": round(age),
     }

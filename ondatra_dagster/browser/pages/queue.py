@@ -11,7 +11,7 @@ from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, facts, heading, pager, section, table
 from ondatra_dagster.browser.told import age, count_of, message, number, time_of, until
-from ondatra_dagster.browser.ways import crumbs
+from ondatra_dagster.browser.ways import crumbs, lost_notice
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.delivery.queue.states import QueueState
 from ondatra_dagster.sync.dead_letters import dead_letters, name_of, refusal
@@ -33,7 +33,8 @@ COLUMNS = (
 def queue_page(asked: Asked) -> Page:
     """The queue of the sync that the path names."""
     sync = asked.sync
-    queue = asked.workspace.queue(sync.id)
+    lost = lost_notice(asked.workspace, sync)
+    queue = asked.workspace.queue(sync.id) if lost is None else None
     letters = dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1), most_rows=ROWS)
     held = hold(sync, asked.workspace.settings)
     return Page(
@@ -42,7 +43,7 @@ def queue_page(asked: Asked) -> Page:
         body=(
             heading("Queue and dead letters", under=sync.id),
             element("p", f"Held: {held}.", class_="notice") if held else None,
-            _waiting(sync, queue, asked.now),
+            lost or _waiting(sync, queue, asked.now),
             section(
                 "Dead letters",
                 _command(sync) if letters else None,
@@ -52,9 +53,7 @@ def queue_page(asked: Asked) -> Page:
                         f"Dead letters of {sync.id}, the oldest first",
                         COLUMNS,
                         (_row(letter, sync) for letter in letters[:SHOWN]),
-                        none="There are no more dead letters."
-                        if asked.page > 1
-                        else "There are no dead letters.",
+                        none=_none(page=asked.page, is_lost=lost is not None),
                     ),
                     class_="card",
                 ),
@@ -69,6 +68,12 @@ def queue_page(asked: Asked) -> Page:
             ),
         ),
     )
+
+
+def _none(*, page: int, is_lost: bool) -> str:
+    if is_lost:
+        return "Nobody knows of dead letters."
+    return "There are no more dead letters." if page > 1 else "There are no dead letters."
 
 
 def _waiting(sync: Sync, queue: QueueState | None, now: datetime) -> Html:

@@ -8,7 +8,7 @@ from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, table
 from ondatra_dagster.browser.told import badge, count_of, message, number
-from ondatra_dagster.browser.ways import crumbs
+from ondatra_dagster.browser.ways import crumbs, lost_notice
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.tracking.found import Stage, why
 from ondatra_dagster.tracking.reasons import Reason, Reasons, reasons_of
@@ -43,6 +43,7 @@ def reasons_page(asked: Asked) -> Page:
         crumbs=crumbs(sync, Crumb("Reasons", links.reasons(sync.id, run=asked.run)), run=asked.run),
         body=(
             heading("Reasons", under=_of(asked, found)),
+            lost_notice(asked.workspace, sync) if stage is Stage.WAITING and not asked.run else None,
             _filters(asked, stage),
             element("div", shown, class_="card"),
             _left_out(found),

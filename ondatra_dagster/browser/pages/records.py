@@ -11,7 +11,7 @@ from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, pager, table
 from ondatra_dagster.browser.told import badge, message, number, time_of
-from ondatra_dagster.browser.ways import crumbs
+from ondatra_dagster.browser.ways import crumbs, lost_notice
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
 from ondatra_dagster.sync.found_records import count_records, find_records
@@ -58,6 +58,7 @@ def records_page(asked: Asked) -> Page:
         crumbs=crumbs(sync, Crumb("Records", links.records(sync.id, run=asked.run)), run=asked.run),
         body=(
             heading("Records", _count(asked), under=_of(asked)),
+            None if asked.run else lost_notice(asked.workspace, sync),
             _search(asked),
             _filters(asked),
             _only_this_change(asked),

@@ -145,16 +145,21 @@ def _uncounted(run: PastRun) -> Content:
 def _grid(workspace: Workspace, run: PastRun) -> Html:
     """Counts of what has records lead to just these."""
     grid, has_records = counted(run), _has_records(workspace, run)
+    is_whole = grid.counted.issuperset(Cell)
     rows = (_grid_row(run, cell, grid, has_records=has_records) for cell in Cell)
     shown = table("What became of how many rows", GRID, rows, none="", stacks=False)
-    return section("What became of the rows", element("div", shown, class_="card grid"))
+    left_out = None if is_whole else element("p", _CUT_OFF, class_="notice")
+    return section("What became of the rows", left_out, element("div", shown, class_="card grid"))
+
+
+_CUT_OFF = "Its process ended without a word: its records are counted, and what they don't tell is unknown."
 
 
 def _grid_row(run: PastRun, cell: Cell, grid: Grid, *, has_records: bool) -> Iterator[Content]:
     yield (element("span", cell.value, class_="strong"), element("small", MEANINGS[cell]))
     for operation in Operation:
-        yield counted_link(run, cell, grid.cells[cell, operation], operation, has_records=has_records)
-    yield counted_link(run, cell, grid.count(cell), has_records=has_records)
+        yield counted_link(run, cell, grid.known(cell, operation), operation, has_records=has_records)
+    yield counted_link(run, cell, grid.known(cell), has_records=has_records)
 
 
 def _forecast(run: PastRun) -> Html:

@@ -36,7 +36,7 @@ from ondatra_dagster.browser.told import (
     time_of_day,
     until,
 )
-from ondatra_dagster.browser.ways import counted_link, crumbs, ways
+from ondatra_dagster.browser.ways import counted_link, crumbs, lost_notice, ways
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
@@ -85,10 +85,17 @@ def sync_page(asked: Asked) -> Page:
         ),
     )
     first = (_facts(of, asked.now), _chart(of)) if asked.page == 1 else None
+    lost = lost_notice(asked.workspace, sync)
     return Page(
         title=sync.id,
         crumbs=crumbs(sync),
-        body=(heading(sync.id, badge(of.health), ways(sync), under=_about(sync)), _going_on(of), first, runs),
+        body=(
+            heading(sync.id, badge(of.health), ways(sync), under=_about(sync)),
+            lost,
+            _going_on(of),
+            first,
+            runs,
+        ),
         live_seconds=BUSY_SECONDS if of.going_on else CALM_SECONDS,
     )
 
@@ -141,10 +148,9 @@ def _chart(of: Standing) -> Content:
         return None
     ended.reverse()
     shown = [_bar(run) for run in ended]
-    sums = {cell: sum(counted(run).count(cell) for run in ended) for cell in SERIES}
-    told = ", ".join(
-        f"{number:,} {name}" for number, name in zip(sums.values(), SERIES.values(), strict=True)
-    )
+    sums = {cell: _sum([counted(run).known(cell) for run in ended]) for cell in SERIES}
+    known = [f"{number(sums[cell])} {name}" for cell, name in SERIES.items() if sums[cell] is not None]
+    told = ", ".join(known) or "unknown"
     title = f"Rows of the last {count(len(ended), 'run')}" if len(ended) > 1 else "Rows of the last run"
     label = f"{title}: {told}. The table of runs has each."
     chart = charts.bars(shown, label=label, places=max(FEW, len(shown)), class_="chart")
@@ -173,13 +179,19 @@ def _times(ended: Sequence[PastRun]) -> Html:
     return element("div", [element("span")] * (FEW - len(told)), told, class_="span each")
 
 
-def _legend(sums: Mapping[Cell, int]) -> Html:
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """Of those that are known; None when none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _legend(sums: Mapping[Cell, int | None]) -> Html:
     entries = [
         element(
             "li",
             element("i", class_=f"swatch {cell}", aria_hidden="true"),
             f"{name} ",
-            element("b", f"{sums[cell]:,}"),
+            element("b", number(sums[cell])),
         )
         for cell, name in SERIES.items()
     ]
@@ -209,7 +221,7 @@ def _row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content
     is_counted = result != "dry" and bool(run.counts)
     has_records = run.run_id in kept and result != "dry"
     for cell in SERIES:
-        yield counted_link(run, cell, grid.count(cell), has_records=has_records) if is_counted else NOTHING
+        yield counted_link(run, cell, grid.known(cell), has_records=has_records) if is_counted else NOTHING
     yield element("a", "view", href=links.records(run.sync_id, run=run.run_id)) if has_records else NOTHING
 
 

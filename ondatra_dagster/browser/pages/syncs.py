@@ -17,6 +17,7 @@ from ondatra_dagster.tracking.history import Result
 from ondatra_dagster.wording import count
 
 LAST_RUNS = 12
+TROUBLED = (Health.FAILING, Health.LOST, Health.REJECTS)
 LEAST = 8  # of a hundred: the bars are 25 pixels high
 COLUMNS = (
     Column("Sync"),
@@ -86,18 +87,22 @@ def _name(sync: Sync) -> Content:
 
 
 def _summed_up(found: Sequence[Standing], *, unread: int) -> str:
-    troubled = unread + sum(each.health in (Health.FAILING, Health.REJECTS) for each in found)
+    troubled = unread + sum(each.health in TROUBLED for each in found)
+    unknown = unread + sum(each.lost is not None for each in found)
     waiting = sum(each.queue.depth for each in found if each.queue)
     told = [count(unread + len(found), "sync")]
     told.append(f"{troubled} to look at" if troubled else "none to look at")
-    told.append(f"{count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
+    if waiting or not unknown:
+        told.append(f"{count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
+    if unknown:
+        told.append(f"of {count(unknown, 'sync')} nobody knows what waits")
     return " · ".join(told)
 
 
 def _row(of: Standing, now: datetime) -> Iterator[Content]:
     sync, queue, last = of.sync, of.queue, of.last
     yield _name(sync)
-    yield (badge(of.health), _progress(of))
+    yield (badge(of.health), _progress(of), _lost(of))
     yield number(queue.depth if queue else None)
     yield age(queue.oldest_since if queue else None, now)
     yield until(queue.next_due_at if queue else None, now)
@@ -111,6 +116,10 @@ def _progress(of: Standing) -> Content:
     if of.going_on is None:
         return None
     return element("small", f"{of.going_on.records:,} records, {of.going_on.keys:,} to go")
+
+
+def _lost(of: Standing) -> Content:
+    return element("small", of.lost, class_="error") if of.lost else None
 
 
 def _dead(of: Standing) -> Content:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import OWED, SCHEMA
+from ondatra_dagster.delivery.queue.tables import FORGOTTEN, OWED, SCHEMA
 from ondatra_dagster.store.database import Store, read_only
 
 # a process that was killed between making the file and its tables leaves it so, until the next one writes it
@@ -50,6 +50,12 @@ class QueueState:
     is_finalize_owed: bool = False
     has_open_run: bool = False  # a run ended without publishing all its records
     is_paused: bool = False  # somebody holds the sync
+    is_forgotten: bool = False  # somebody let all that it knew go, and no run has begun it anew
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it belongs to a table: else it is as good as none."""
+        return self.table_id is not None
 
     @property
     def depth(self) -> int:
@@ -132,6 +138,7 @@ def look(store: Store, *, now: float) -> QueueState:
         next_due_at=_earliest(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
         is_finalize_owed=bool(meta.get(OWED)),
         has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
+        is_forgotten="table_id" not in meta and FORGOTTEN in meta,
     )
 
 

@@ -115,6 +115,7 @@ SCHEMA = Schema(
 # the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/records.py
 ASIDE_TOLD_IN = "set_aside_told_in"
 OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
+FORGOTTEN = "forgotten"  # in the notes of a queue that has none beside it
 
 # by what people know a unit: a version of a key by that key
 IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
@@ -205,6 +206,13 @@ def open_queue(
     """
     with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
         yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
+        store.checkpoint()
+
+
+def leave_forgotten(path: Path) -> None:
+    """Put a queue at `path` that knows just that it was forgotten; the caller holds its lock."""
+    with connect(path, SCHEMA) as store:
+        store.run(WRITE_META, (FORGOTTEN, 1))
         store.checkpoint()
 
 

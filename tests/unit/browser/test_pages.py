@@ -14,6 +14,7 @@ from support.shop import WHOLE, Shop, write_contacts
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.testing.demo_api import DemoApi
 from ondatra_dagster.wording import moment
 
@@ -215,7 +216,7 @@ def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: Demo
     assert (200, True) == (told.status, "✓ ok" in told.text)
     assert "sync.erp Demo · Contact ✕ can't be read" in told.text
     assert f"{queue} can't be read (file is not a database)" in told.text
-    assert "2 syncs · 1 to look at · nothing waits" in told.text
+    assert "2 syncs · 1 to look at · of 1 sync nobody knows what waits" in told.text
 
 
 @pytest.mark.parametrize("rows", [0, 1234])
@@ -252,6 +253,31 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
     sync = Shop.at(root, url=api.url).workspace.sync("sync.crm")
     with FileLock(sync.lock, purpose="delivers"):
         assert "▸ running" in look(f"{SYNC}/runs/{run_id}").text
+
+
+def test_what_nobody_counted_of_a_crashed_run_is_no_nought(tmp_path: Path, api: DemoApi) -> None:
+    """The next run counts its records, which don't tell what was planned, and what had failed."""
+    root = tmp_path / "shop"
+    run_id = killed_push(root, api.url)
+    run_again(root, api.url)
+    look = Reader(ProjectReader(root))
+    page = look(f"{SYNC}/runs/{run_id}")
+    assert "planned what the queue held for this run - - - - attempted" in page.text
+    assert "answered - - - - succeeded delivered 2 0 0 2 rejected" in page.text
+    assert "failed not now: they go again - - - - invalid" in page.text
+    assert "what they don't tell is unknown" in page.text
+    told = look(SYNC)
+    assert "the first run sends the whole table - → 0 - 2 0 - 0 view" in told.text
+    (chart,) = told.all("svg")
+    assert "Rows of the last run: 2 succeeded, 0 rejected, 0 invalid, set aside." in chart["aria-label"]
+
+
+def run_again(root: Path, url: str) -> None:
+    """A turn with nothing to send, which notes what the run before it left."""
+    shop = Shop.at(root, url=url)
+    workspace = shop.workspace
+    with shop.opened(workspace) as engine:
+        engine.push(workspace.sync("sync.crm"), Occasion(trigger="ondatra run"))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ondatra_dagster.cli.main import VERBS
 from ondatra_dagster.operations.alert_book import Alert, AlertBook, Reading
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause
+from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 
@@ -217,6 +218,19 @@ def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(
     with FileLock(shop.workspace.sync("sync.crm").lock, purpose="delivers"):
         assert "running" in ondatra("history").out
         assert "running" in ondatra("status").out
+
+
+def test_what_nobody_counted_of_a_killed_run_is_left_out(shop: Shop, ondatra: Terminal, api: DemoApi) -> None:
+    """Its records tell what was delivered; a nought would say that nothing had failed."""
+    killed_push(shop.root, api.url)
+    workspace = shop.workspace
+    with shop.opened(workspace) as engine:
+        engine.push(workspace.sync("sync.crm"), Occasion(trigger="ondatra run"))
+    (run,) = ondatra("history", "--json").objects
+    assert {"succeeded", "rejected", "invalid"} == set(run["grid"])  # type: ignore[call-overload]
+    assert ["-→0", "2", "0", "-", "0", "crashed"] == ondatra("history").out.splitlines()[1].split()[-6:]
+    told = ondatra("status", "--metrics").out
+    assert 'ondatra_sync_rows_total{sync="sync.crm",outcome="delivered"} 2' in told
 
 
 @pytest.mark.parametrize("verb", ["history", "dead", "replay"])

@@ -69,6 +69,7 @@ class World:
         self.models = [a_model("raw.x", CSV), a_model("sync.crm", RAW, sink=sink)]
         self.tables: dict[str, TableState] = {}
         self.queues: dict[str, Queue] = {"crm": Queue()}
+        self.begun: set[str] = set()
         self.invalid = -1
         self.unchanged: dict[str, Unchanged] = {}
         for model in self.models:
@@ -102,6 +103,7 @@ class World:
             invalid_versions=lambda _: self.invalid,
             queues=self.queues.get,
             unchanged=self.unchanged,
+            has_begun=self.begun.__contains__,
         )
         return make_plan(self.project, look, selection=selection or None)
 
@@ -254,6 +256,13 @@ def test_a_sync_with_work_says_which(world: World, queue: Queue | None, reason: 
     """Work is what is there, not what was heard of."""
     world.queues = {"crm": queue} if queue else {}
     assert (Need.SURE, reason) == world.sync()
+
+
+def test_a_sync_that_ran_and_has_no_queue_is_not_told_as_new(world: World) -> None:
+    """Who read that it never ran would wait for its whole table to go out."""
+    world.begun = {"crm"}
+    for world.queues in ({}, {"crm": Queue(table_id=None)}):
+        assert (Need.SURE, "it has no queue any more") == world.sync()
 
 
 def test_many_versions_are_told_as_a_range(world: World) -> None:

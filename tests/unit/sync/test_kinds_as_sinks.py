@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.kind_desk import Api, Killed, KindDesk, die_at, pairs
 
+from ondatra_dagster.delivery.queue.states import QueueState, queue_state
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.forget import forget
@@ -444,12 +445,16 @@ def test_a_resync_outlives_its_queue(state: Path) -> None:
 
 
 def test_what_is_forgotten_asks_for_a_resync_and_its_records_help(state: Path) -> None:
-    """The journal and the frontier go, too: both are what a queue would be made of."""
+    """The journal and the frontier go, too: of both a queue would be made. The file that is left is empty."""
     desk = KindDesk(state, "merge")
     desk.deliver(a=[1])
     (desk.state / "queue" / "sync.things.journal-1").write_text("x")
     forget(desk.sync, desk.tracking)
-    assert [] == list((desk.state / "queue").iterdir())
+    assert [desk.sync.queue] == list((desk.state / "queue").iterdir())
+    left = queue_state(desk.sync.queue, now=0)
+    assert left == QueueState(
+        table_id=None, base_url=None, watermark=-1, invalid_watermark=-1, is_forgotten=True
+    )
     with pytest.raises(ResyncNeededError, match="ondatra resync"):
         desk.run()
     desk.write(b=[5])

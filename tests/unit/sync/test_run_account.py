@@ -2,16 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.errors import ResyncNeededError, StateError
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.resync import Way, resync
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
-from ondatra_dagster.sync.summary import Cell, Grid, grid_of
+from ondatra_dagster.sync.summary import RECORDED, Cell, Grid, grid_of
+from ondatra_dagster.sync.verdicts import Limits, Severity, judge_rejects
 from ondatra_dagster.tracking.history import Mode, PastRun, Result
 
 OK = Outcome.parse("ok")
@@ -61,6 +64,33 @@ def test_a_crashed_run_is_told_with_what_it_delivered(desk) -> None:
     assert (Result.CRASHED, Result.SUCCEEDED) == (crashed.result, last.result)
     assert (6, 4) == tuple(grid(run).count(Cell.SUCCEEDED) for run in (crashed, last))
     assert crashed.counts["grid"] == desk.tracking.metadata(SYNC, crashed.run_id)["counts"]
+
+
+def test_of_a_crashed_run_what_its_records_do_not_tell_is_unknown(desk) -> None:
+    """More was planned, and calls had failed: noughts would say that all went well as far as it went."""
+    desk.batch_size = 2
+    desk.contacts.write(**{f"a{number}": "Ada" for number in range(1, 7)})
+    taken = after(4, killed)
+    desk.api.answer = lambda row: Outcome.parse("error: later") if row["id"] == 2 else taken(row)
+    with pytest.raises(Killed):
+        desk.run()
+    desk.api.answer = lambda row: OK
+    desk.run()
+    crashed, _last = map(grid, runs(desk))
+    assert [None, None, 3, 0, None, 0] == [crashed.known(cell) for cell in Cell]
+    assert {"succeeded", "rejected", "invalid"} == set(crashed.to_json())
+
+
+def test_rejects_of_a_crashed_run_are_judged_by_what_ended(desk) -> None:
+    """A share of nobody knows how many would else be too much, or all of them."""
+    rejects = Grid(counted=RECORDED)
+    rejects.add(Cell.REJECTED, {"insert": 1})
+    told = []
+    for succeeded in (0, 3):
+        rejects.add(Cell.SUCCEEDED, {"insert": succeeded})
+        summary = dataclasses.replace(desk.run(), grid=rejects)
+        told.append(judge_rejects(summary, Limits(max_rejects=Limit(Decimal(50), is_share=True))).severity)
+    assert [Severity.ERROR, Severity.WARN] == told
 
 
 def test_a_run_that_is_cut_off_at_its_end_keeps_all_that_it_knew(desk) -> None:
