@@ -81,16 +81,15 @@ def test_of_a_crashed_run_what_its_records_do_not_tell_is_unknown(desk) -> None:
     assert {"succeeded", "rejected", "invalid"} == set(crashed.to_json())
 
 
-def test_rejects_of_a_crashed_run_are_judged_by_what_ended(desk) -> None:
-    """A share of nobody knows how many would else be too much, or all of them."""
+def test_rejects_of_a_crashed_run_are_told_without_what_nobody_counted(desk) -> None:
+    """Its records say how many were refused, and of how many nobody knows."""
     rejects = Grid(counted=RECORDED)
     rejects.add(Cell.REJECTED, {"insert": 1})
-    told = []
-    for succeeded in (0, 3):
-        rejects.add(Cell.SUCCEEDED, {"insert": succeeded})
-        summary = dataclasses.replace(desk.run(), grid=rejects)
-        told.append(judge_rejects(summary, Limits(max_rejects=Limit(Decimal(50), is_share=True))).severity)
-    assert [Severity.ERROR, Severity.WARN] == told
+    summary = desk.run()
+    past = dataclasses.replace(summary, grid=rejects, seen_at=summary.ended_at)
+    verdict = judge_rejects(past, Limits(max_rejects=Limit(Decimal(50), is_share=True)))
+    assert (Severity.WARN, "1 row rejected by the newest run") == (verdict.severity, verdict.description)
+    assert (1, None) == (verdict.counts["rejected"], verdict.counts["attempted"])
 
 
 def test_a_run_that_is_cut_off_at_its_end_keeps_all_that_it_knew(desk) -> None:
