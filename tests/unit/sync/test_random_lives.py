@@ -27,7 +27,7 @@ from support.tables import Table, histories
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.letters import hasten, replay
-from ondatra_dagster.delivery.queue.settled import SUCCEEDED
+from ondatra_dagster.delivery.queue.settled import DELETED, SUCCEEDED, read_settled
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.cross_check import key_of
 from ondatra_dagster.sync.ports import Ports, SourceState
@@ -51,6 +51,7 @@ SINKS = [
 ]
 
 IN_JOBS = {("merge", 2), ("tracked", 3), ("partition", 2), ("partition", WHOLE)}
+ENDED_AS_DELETED = "select rows from settled where type = ?"
 JUDGED = ("merge", "scd2")  # kinds that insert a row once, also in a resync
 
 
@@ -223,7 +224,23 @@ class HardLife(Life):
                 name = end.identifier if self.sync.delivers_by_key else str(end.rowid)
                 mark = (end.run_id, end.table_version, end.change_type != ChangeType.DELETE)
                 newest[name] = max(newest.get(name, mark), mark)
-        return frozenset(name for name, (_, _, is_there) in newest.items() if is_there)
+        return frozenset(name for name, (_, _, is_there) in newest.items() if is_there) - self._deleted()
+
+    def _deleted(self) -> frozenset[str]:
+        """The rows whose delete arrived in a run that was killed, and is in no file yet: its queue knows."""
+        if not self.desk.sync.queue.exists():
+            return frozenset()
+        with self.sync.open_queue() as queue:
+            ended = [
+                row
+                for (text,) in queue.store.rows(ENDED_AS_DELETED, (DELETED,))
+                for row in read_settled(text)
+            ]
+        return frozenset(
+            row.key if self.sync.delivers_by_key else str(row.rowid)
+            for row in ended
+            if row.status == SUCCEEDED
+        )
 
     def _judge(self, call: list[Row]) -> None:
         """What is recorded as there goes out as an update; its insert would be a second object."""
