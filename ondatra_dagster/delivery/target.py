@@ -45,12 +45,11 @@ def dump_image(image: Image) -> str:
 
 def load_image(text: str) -> Image:
     if "\n" in text:
-        return tuple([load_row(line) for line in text.split("\n")])
-    return (load_row(text),) if text else NOTHING
+        return tuple([_load_row(line) for line in text.split("\n")])
+    return (_load_row(text),) if text else NOTHING
 
 
-def load_row(line: str) -> ImageRow:
-    """One line of an image."""
+def _load_row(line: str) -> ImageRow:
     rowid, layout, payload = line.split(" ", 2)
     return ImageRow(int(rowid), int(layout), payload)
 

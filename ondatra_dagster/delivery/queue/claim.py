@@ -17,7 +17,6 @@ from ondatra_dagster.delivery.target import (
     Shape,
     Standing,
     load_image,
-    load_row,
     to_send,
 )
 from ondatra_dagster.store.database import Row
@@ -214,8 +213,6 @@ def _to_send(queue: Queue, base: str, tried: str | None, target: str) -> list[Se
         standing = Standing(load_image(base), load_image(target), _load_tried(tried))
         return to_send(standing, queue.shape, queue.layouts)
     # what to_send says, too, but sooner: nearly all are of this kind
-    if target and "\n" not in target:
-        return [SentRow(ChangeType.INSERT, load_row(target))]
     return [SentRow(ChangeType.INSERT, row) for row in load_image(target)]
 
 

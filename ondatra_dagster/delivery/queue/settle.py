@@ -257,8 +257,9 @@ class _Settlement:
             is_context=unit.is_context,
             has_target=lambda: bool(unit.target),
         )
-        for change_type, row in unit.sent:
-            outcome = self._outcomes[f"{row.rowid}:{change_type}"]
+        for sent in unit.sent:
+            outcome = self._outcomes[sent.result_key]
+            change_type, row = sent
             if change_type is ChangeType.UPDATE_PREIMAGE:
                 continue
             if outcome.is_delivered:
