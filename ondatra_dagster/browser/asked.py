@@ -4,14 +4,21 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.project.suggestions import correction
-from ondatra_dagster.sync.summary import Operation, change_type_of
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Search, Stage
 from ondatra_dagster.tracking.record import INVALID
 
+# what the records of a kind have whose rows are updated one by one
+CHANGE_TYPES = {
+    Operation.INSERT: ChangeType.INSERT,
+    Operation.UPDATE: ChangeType.UPDATE_POSTIMAGE,
+    Operation.DELETE: ChangeType.DELETE,
+}
 MOST_PAGES = 1_000_000  # more than anybody turns, and still a number that SQLite takes
 
 
@@ -92,7 +99,7 @@ class Asked:
             run_id=self.run,
             stage=self.stage,
             status=self.status if self.status in INVALID else None,
-            change_type=change_type_of(self.change) if self.change else None,
+            change_type=CHANGE_TYPES[self.change] if self.change else None,
             prefix=self.prefix,
             message=self.reason,
             limit=limit,

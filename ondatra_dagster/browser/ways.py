@@ -4,8 +4,9 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Crumb
 from ondatra_dagster.browser.told import number
+from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.orchestration.workspace import Workspace
-from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.found import Stage
 from ondatra_dagster.tracking.history import PastRun

@@ -7,7 +7,6 @@ from ondatra_dagster.cli.output import as_cell, put_table
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.outlook import Foreseen, Moves
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import OPERATIONS
 from ondatra_dagster.wording import count
 
 LONGEST = 100  # columns of a terminal that a row's changes take
@@ -76,7 +75,7 @@ def _sample(row: Foreseen) -> Json:
 
 
 def _change(row: Foreseen) -> str:
-    return OPERATIONS[row.change_type].value
+    return row.operation.value
 
 
 def _what(row: Foreseen) -> str:

@@ -14,6 +14,7 @@ from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.selection import select
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.wording import count, duration
 
@@ -129,10 +130,11 @@ def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) 
     say(f"nothing to do: {models} and {syncs} have nothing new")
     for step in plan.syncs if not is_dry else ():
         queue = workspace.queue_seen(step.sync_id).state
+        noun = unit_noun(workspace.syncs[step.sync_id])
         if held := hold(workspace.syncs[step.sync_id], workspace.settings):
-            say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, 'key')} to go")
+            say(f"{step.sync_id}: {held}: {count(queue.depth if queue else 0, noun)} pending")
         elif queue and queue.next_due_at:
             due_in = duration(max(queue.next_due_at - time.time(), 0))
             told = {"to be tried again": queue.waiting, "in open jobs to be asked about": queue.in_jobs}
-            parts = [f"{count(keys, 'key')} {what}" for what, keys in told.items() if keys]
+            parts = [f"{count(units, noun)} {what}" for what, units in told.items() if units]
             say(f"{step.sync_id}: {' and '.join(parts)} in {due_in}")

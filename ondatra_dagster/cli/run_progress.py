@@ -10,11 +10,12 @@ from ondatra_dagster.cli.live_line import LiveLine
 from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.cli.width import padded, width_of
 from ondatra_dagster.delivery.queue.reasons import Reason
+from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import Cell, Operation
+from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import count, duration
@@ -89,19 +90,19 @@ class TextProgress:
         self._warnings(result.verdicts, told=summary.message)
         for warning in result.warnings:
             self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
-        self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED))
-        self._reasons(summary.warnings, of=summary.warned)
+        self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED), noun=summary.noun)
+        self._reasons(summary.warnings, of=summary.warned, noun=summary.noun)
         for error in [error for error in summary.errors if error != summary.message][:SHOWN_REASONS]:
             self._line(" ", "", error)
 
-    def _reasons(self, reasons: Sequence[Reason], *, of: int) -> None:
-        """Each once, the most frequent first, and how many rows have still others."""
+    def _reasons(self, reasons: Sequence[Reason], *, of: int, noun: str) -> None:
+        """Each once, the most frequent first, and how many units have still others."""
         shown = reasons[:SHOWN_REASONS]
         for reason in shown:
-            self._line(" ", "", f"{reason.of}: {reason.message}")
-        others = of - sum(reason.rows for reason in shown)
+            self._line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
+        others = of - sum(reason.units for reason in shown)
         if others > 0:
-            self._line(" ", "", f"{count(others, 'more row')} for other reasons")
+            self._line(" ", "", f"{count(others, f'more {noun}')} for other reasons")
 
     def _foreseen(self, result: SyncResult, forecast: Forecast) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""
@@ -206,7 +207,7 @@ def _severities(verdicts: Iterable[CheckVerdict]) -> dict[str, Json]:
 
 
 def _told(result: SyncResult) -> str:
-    """The grid in a line: 3 inserted, 1 updated; 1 rejected; 2 wait."""
+    """The grid in a line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
     grid, queue = result.summary.grid, result.summary.queue
     done = [
         count(grid.cells[Cell.SUCCEEDED, operation], operation.value)
@@ -214,9 +215,9 @@ def _told(result: SyncResult) -> str:
         if grid.cells[Cell.SUCCEEDED, operation]
     ]
     parts = [f"delivered {', '.join(done)}" if done else NOTHING_SENT]
-    for cell in (Cell.REJECTED, Cell.FAILED, Cell.INVALID):
+    for cell in (Cell.REJECTED, Cell.FAILED, Cell.IN_JOBS, Cell.NOT_SENT, Cell.INVALID):
         if grid.count(cell):
-            parts.append(f"{grid.count(cell)} {cell.value}")
+            parts.append(f"{grid.count(cell)} {cell.value.replace('_', ' ')}")
     if result.summary.warned:
         parts.append(f"{result.summary.warned} with a warning")
     if queue and queue.depth:

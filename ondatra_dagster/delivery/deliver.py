@@ -22,11 +22,12 @@ from ondatra_dagster.delivery.journals import Journals
 from ondatra_dagster.delivery.open_jobs import OpenJobs, timed_out, unasked
 from ondatra_dagster.delivery.push.push_config import WHOLE, PushConfig
 from ondatra_dagster.delivery.push.push_port import Parcel, Push, Pushed
-from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, make_due, release
+from ondatra_dagster.delivery.queue.claim import Batch, forgive, frozen_batches, release
 from ondatra_dagster.delivery.queue.jobs import keep_job, postpone
 from ondatra_dagster.delivery.queue.settle import Settled, settle
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.unit_counts import UnitCounter
 from ondatra_dagster.delivery.rare_collections import rare_collections
 from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
 from ondatra_dagster.delivery.runway import Flight, Runway
@@ -116,12 +117,13 @@ def deliver(
     on_quiet: Callable[[], None] = lambda: None,
     quiet_seconds: float = QUIET_SECONDS,
     only_asks: bool = False,
+    counter: UnitCounter | None = None,
 ) -> Delivery:
-    """Send all that may go now; with `only_asks` none of it, but ask about jobs that are open.
+    """Send all that is pending; with `only_asks` none of it, but ask about jobs that are open.
 
-    After each `quiet_seconds` in which nothing came back `on_quiet` is called.
+    After each `quiet_seconds` in which nothing came back `on_quiet` is called. `counter` counts the run's
+    units; without one they are counted from now on.
     """
-    make_due(queue, clock())
     frozen = frozen_batches(queue)
     jobs = OpenJobs(
         (batch for batch in frozen if batch.job),
@@ -135,7 +137,8 @@ def deliver(
     places = 0 if only_asks else course.places
     runway = Runway(queue, Gate(may_go_on), jobs, revived, places=places, batch_size=course.batch_size)
     quiet = Quiet(on_quiet, quiet_seconds)
-    return _Delivering(queue, push, course, clock, on_settled, quiet, runway, journals, wait).go()
+    delivering = _Delivering(queue, push, course, clock, on_settled, quiet, runway, journals, wait)
+    return delivering.go(counter or UnitCounter(queue))
 
 
 class _Delivering:
@@ -166,8 +169,10 @@ class _Delivering:
         self._delivery = Delivery()
         self._has_delivered = False
         self._raised: list[Flight] = []  # their push did, in place of saying what came of it
+        self._counter: UnitCounter | None = None
 
-    def go(self) -> Delivery:
+    def go(self, counter: UnitCounter) -> Delivery:
+        self._counter = counter
         runway = self._runway
         try:
             self._send_off(runway.next_batches())
@@ -264,7 +269,7 @@ class _Delivering:
         self._send_off(batches)
         for batch, settled in ended:
             self._delivery.batches += 1
-            self._has_delivered = self._has_delivered or bool(settled.succeeded)
+            self._has_delivered = self._has_delivered or settled.has_arrived
             self._runway.jobs.note_news()
             self._on_settled(batch, settled)
         for done in landings:
@@ -311,7 +316,7 @@ class _Delivering:
             unanswered=pushed.unanswered,
             is_outage=pushed.is_outage,
         )
-        settled = settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait)
+        settled = settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait, counter=self._counter)
         if self._course.owes_finalize:
             owe(self._queue, settled)
         return settled

@@ -4,13 +4,12 @@ The sums are in the queue's file, each part of them since the transaction that s
 """
 
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.changes import ChangeType, Column
+from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.journal import Journal, seed_at
 from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue.settle import Settled
@@ -28,19 +27,14 @@ class Owed(NamedTuple):
 
 def owe(queue: Queue, settled: Settled) -> None:
     """A batch has ended, so finalize() is to be called some time; the caller has the transaction."""
-    owe_rows(queue, succeeded=_rows(settled.succeeded), failed=_rows(settled.rejected))
+    owe_units(queue, succeeded=settled.succeeded.total(), failed=settled.rejected.total())
 
 
-def owe_rows(queue: Queue, *, succeeded: int, failed: int) -> None:
-    """So many rows more have ended; the caller has the transaction."""
+def owe_units(queue: Queue, *, succeeded: int, failed: int) -> None:
+    """So many units more have ended; the caller has the transaction."""
     before = owed(queue) or Owed(0, 0, _new_seed())
     succeeded, failed = before.succeeded + succeeded, before.failed + failed
     _keep(queue, before._replace(succeeded=succeeded, failed=failed))
-
-
-def _rows(counts: Mapping[str, int]) -> int:
-    # an update's image before belongs to its row
-    return sum(rows for change, rows in counts.items() if change != ChangeType.UPDATE_PREIMAGE)
 
 
 def owed(queue: Queue) -> Owed | None:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 import dagster as dg
 
 from ondatra_dagster.changes import Column, Json
+from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.orchestration.progress import ModelResult, SyncResult
 from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import Cell, Grid, Operation, RunSummary
+from ondatra_dagster.sync.summary import Cell, Grid, RunSummary
 from ondatra_dagster.sync.verdicts import told_reasons
 
 SAMPLES = 20
@@ -77,7 +78,7 @@ def sync_metadata(result: SyncResult, places: RecordsPlaces) -> Metadata:
             shown[name] = samples_table(told_reasons(reasons))
     if summary.waiting:
         shown["sample waiting"] = samples_table(
-            {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
+            {"key": row.key, "change": row.operation.value, "attempts": row.attempts, "error": row.error}
             for row in summary.waiting
         )
     if places.files:
@@ -116,7 +117,7 @@ def forecast_metadata(forecast: Forecast) -> Metadata:
         shown["message"] = dg.MetadataValue.text(forecast.summary.message)
     if forecast.outlook.samples:
         shown["sample changes"] = samples_table(
-            {"key": row.key, "change": row.change_type, "columns": ", ".join(row.columns)}
+            {"key": row.key, "change": row.operation.value, "columns": ", ".join(row.columns)}
             for row in forecast.outlook.samples
         )
     return shown
@@ -127,7 +128,7 @@ def grid_table(summary: RunSummary) -> dg.MetadataValue:
     cells = summary.grid.cells
     return _table(
         [
-            {"rows": cell.value, **{operation.value: cells[cell, operation] for operation in Operation}}
+            {"units": cell.value, **{operation.value: cells[cell, operation] for operation in Operation}}
             for cell in Cell
             if cell in summary.grid.counted
         ]

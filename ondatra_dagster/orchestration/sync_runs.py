@@ -20,7 +20,7 @@ from ondatra_dagster.planning.delta_log import (
 from ondatra_dagster.planning.table_past import readable_from
 from ondatra_dagster.sync.dead_letters import why_dead
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.guard import standing_removals
+from ondatra_dagster.sync.guard import standing_removals, unit_noun
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
@@ -145,7 +145,7 @@ def activity(workspace: Workspace, sync: Sync) -> str:
     queue = workspace.queue_seen(sync.id).state
     if queue is None:
         return ""
-    told = {"to go": count(queue.pending, "key"), "open": count(queue.open_jobs, "job")}
+    told = {"pending": count(queue.pending, unit_noun(sync)), "open": count(queue.open_jobs, "job")}
     return ", ".join(f"{number} {word}" for word, number in told.items() if not number.startswith("0 "))
 
 
@@ -202,6 +202,7 @@ def _standing(workspace: Workspace, sync: Sync) -> RunSummary:
         workspace.queue(sync.id),
         why_dead(sync, limit=SAMPLES),
         set_aside=workspace.invalid_count(sync.model.id),
+        noun=unit_noun(sync),
         waiting=waiting,
         removals=removed,
         seen_at=datetime.fromtimestamp(workspace.clock(), UTC),

@@ -1,9 +1,9 @@
 """Before anything is sent: does the queue still tell what the API holds, and if not, what do the records?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ondatra_dagster.changes import ChangeType, Segment
-from ondatra_dagster.delivery.finalizing import owe_rows, renew_debt
+from ondatra_dagster.delivery.finalizing import owe_units, renew_debt
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED, Frontier
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.form import NAMED_SINCE, take_form
@@ -119,7 +119,7 @@ def _recover(queue: Queue, sync: Sync, ports: Ports, source: SourceState, fronti
     cut_off_at = {run: version for run in runs if (version := _sent_upto(sync, ports, run)) is not None}
     _refuse_older_table(sync, source, max([*cut_off_at.values(), *(end.version for end in told)], default=-1))
     if ends and "finalize" in sync.config.functions:
-        _owe(queue, ends)
+        _owe(queue, [_key_end(sync, end) for end in ends])
     if sync.shape is Shape.MIRROR:
         remember_contents(queue, contents_told(told, contents_of(queue.store)).items())
     recovered = Recovered(
@@ -147,11 +147,17 @@ def _sent_upto(sync: Sync, ports: Ports, run_id: str) -> int | None:
     return upto if isinstance(upto, int) else None
 
 
-def _owe(queue: Queue, ends: Sequence[Delivered]) -> None:
-    """Nobody knows whether finalize() was told of them; once too often is better than never."""
-    told = [end.status == SUCCEEDED for end in ends if end.change_type != ChangeType.UPDATE_PREIMAGE]
+def _owe(queue: Queue, ends: Iterable[KeyEnd]) -> None:
+    """Owe finalize() the units that these records tell of: it may or may not have been called for them."""
+    is_delivered: dict[Hashable, bool] = {}
+    for number, end in enumerate(ends):
+        if end.change_type == ChangeType.UPDATE_PREIMAGE:
+            continue
+        unit = end.sending if queue.shape is Shape.GROUP else number
+        is_delivered[unit] = is_delivered.get(unit, True) and end.status == SUCCEEDED
+    succeeded = sum(is_delivered.values())
     with queue.store.immediate():
-        owe_rows(queue, succeeded=sum(told), failed=len(told) - sum(told))
+        owe_units(queue, succeeded=succeeded, failed=len(is_delivered) - succeeded)
 
 
 def key_of(sync: Sync, end: Delivered) -> str:

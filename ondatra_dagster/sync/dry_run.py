@@ -11,6 +11,7 @@ from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.cross_check import cross_check
 from ondatra_dagster.sync.forecast import Forecast
+from ondatra_dagster.sync.guard import table_size
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.run import SyncRun, of_no_table
 from ondatra_dagster.sync.run_account import past_run
@@ -58,7 +59,8 @@ class _DryRun:
         return forecast
 
     def _forecast(self, summary: RunSummary) -> Forecast:
-        found = outlook(self._queue, since=self._start.watermark, rows=self._source.rows, samples=SAMPLES)
+        size = table_size(self._queue, self._start.sync, self._source, self._ports.feed)
+        found = outlook(self._queue, since=self._start.watermark, size=size, samples=SAMPLES)
         return Forecast(summary=summary, outlook=found, source_rows=self._source.rows)
 
     def _nothing(self) -> RunSummary:

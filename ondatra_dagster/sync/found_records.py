@@ -157,7 +157,9 @@ class _QueueSearch:
         return FoundRecord(
             identifier=unsettled.key,
             payload=orjson.dumps(self._layouts[layout].row(payload)).decode(),
-            operation=self._operation(is_delete=unsettled.change_type is ChangeType.DELETE),
+            operation=self._operation(
+                is_delete=unsettled.change_type is ChangeType.DELETE and not unsettled.is_context
+            ),
             status=unsettled.stage,
             status_message=unsettled.message,
             batch_started_at=None,

@@ -49,8 +49,18 @@ def measure_of(sync: Sync) -> Measure:
     return Measure("group" if kind.delivers_groups else "key" if kind.delivers_by_key else "row")
 
 
+def unit_noun(sync: Sync) -> str:
+    """Return what users call a unit of the sync."""
+    return "group" if sync.model.kind.delivers_groups else "row"
+
+
 def _counts_groups(sync: Sync) -> bool:
     return sync.model.kind.delivers_groups
+
+
+def table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int | None:
+    """Return how many units the table has; groups are counted, which reads the table."""
+    return _size(queue, sync, source, feed) if _counts_groups(sync) else source.rows
 
 
 def _size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int:

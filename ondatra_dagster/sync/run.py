@@ -9,20 +9,21 @@ from datetime import datetime
 
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import make_due
+from ondatra_dagster.delivery.queue.jobs import count_in_jobs
 from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
+from ondatra_dagster.delivery.queue.unit_counts import UnitCounter, count_units
 from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.sync.cross_check import cross_check, take_in
-from ondatra_dagster.sync.guard import look_at_removals
-from ondatra_dagster.sync.planned import planned, told
+from ondatra_dagster.sync.guard import look_at_removals, unit_noun
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import keep_invalid, newly_set_aside
 from ondatra_dagster.sync.run_account import RunAccount, close_crashed_runs, mode_of, note_refusal
 from ondatra_dagster.sync.sending import Sending
 from ondatra_dagster.sync.start import Occasion, Start, version_of
-from ondatra_dagster.sync.summary import SAMPLES, RunOccasion, RunSummary
+from ondatra_dagster.sync.summary import SAMPLES, RunOccasion, RunSummary, describe_counts
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.tally import Tally
 from ondatra_dagster.sync.verdicts import Severity, judge
@@ -95,7 +96,8 @@ class SyncRun:
         """As far as a run goes before it sends the first row; the queue is left as it is then."""
         self._enqueue(recovered, run_id)
         self._look_at_removals()
-        self._tally.add_planned(planned(self._queue))
+        self._tally.add_planned(count_units(self._queue))
+        self._tally.close(count_in_jobs(self._queue, UnitCounter(self._queue)))
         return self._summary(run_id, message=self._ports.hold() or "")
 
     def _has_work(self) -> bool:
@@ -137,8 +139,8 @@ class SyncRun:
     def _held(self) -> str:
         """Why rows were left in the queue that might have gone."""
         hold = self._ports.hold()
-        planned_now = told(planned(self._queue)) if hold else ""
-        return f"{hold}: {planned_now} to go" if planned_now else hold or ""
+        planned = describe_counts(count_units(self._queue)) if hold else ""
+        return f"{hold}: {planned} pending" if planned else hold or ""
 
     def _summary(self, run_id: str | None, *, is_outage: bool = False, message: str) -> RunSummary:
         return RunSummary(
@@ -154,6 +156,7 @@ class SyncRun:
             set_aside=self._source.set_aside,
             removals=self._removals,
             waiting=tuple(oldest(self._queue.store, limit=SAMPLES)),
+            noun=unit_noun(self._sync),
             rejects=self._tally.rejects,
             warned=self._tally.warned,
             warnings=self._tally.warnings,

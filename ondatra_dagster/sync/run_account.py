@@ -12,15 +12,18 @@ import orjson
 from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue import publication
+from ondatra_dagster.delivery.queue.jobs import count_in_jobs
+from ondatra_dagster.delivery.queue.run_counts import PLANNED, read_counts
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over, taken_over_upto
+from ondatra_dagster.delivery.queue.unit_counts import NONE, End, Operation, UnitCounter
 from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
 from ondatra_dagster.sync.cross_check import newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.sync.run_id import new_run_id
 from ondatra_dagster.sync.start import RESYNC, Start
-from ondatra_dagster.sync.summary import RunSummary, grid_of_ends
+from ondatra_dagster.sync.summary import RECORDED, Cell, Grid, RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import NEVER_BEGUN, Mode, PastRun, Result
 from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
@@ -33,11 +36,23 @@ def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
         known = ports.tracking.metadata(sync.id, run_id)
         counts: Any = known and known.get("counts")
         if not counts:  # else it was cut off at its very end, and knew more than its files tell
-            counts = grid_of_ends(ports.tracking.count_ends(sync.id, run_id)).to_json()
+            counts = _counts_of(queue, sync, ports, run_id).to_json()
             metadata = dataclasses.replace(_load_metadata(about), counts=counts)
             ports.tracking.finish_run(sync.id, run_id, metadata)
         ports.history.close_crashed(sync.id, run_id, {"grid": counts})
         publication.end_run(queue, run_id)
+
+
+def _counts_of(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> Grid:
+    """What a run that was cut off had counted by then; what it left in jobs is counted as it is now."""
+    counts = read_counts(queue, run_id)
+    grid = Grid(counted=frozenset(Cell) if PLANNED in counts else RECORDED)
+    grid.add(Cell.PLANNED, counts.get(PLANNED, NONE))
+    grid.add_ends({end: counts.get(end, NONE) for end in End})
+    if PLANNED in counts:
+        grid.close(count_in_jobs(queue, UnitCounter(queue)))
+    grid.add(Cell.INVALID, {Operation.INSERT: ports.tracking.count_invalid(sync.id, run_id)})
+    return grid
 
 
 def note_refusal(start: Start, error: OndatraError) -> None:

@@ -6,10 +6,12 @@ from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.finalizing import finalize, forget_debt
 from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.delivery.queue.claim import Batch
+from ondatra_dagster.delivery.queue.jobs import count_in_jobs
 from ondatra_dagster.delivery.queue.removals import Removals, let_through
+from ondatra_dagster.delivery.queue.run_counts import PLANNED, add_counts
 from ondatra_dagster.delivery.queue.settle import Settled
 from ondatra_dagster.delivery.queue.states import QueueState, look
-from ondatra_dagster.sync.planned import planned
+from ondatra_dagster.delivery.queue.unit_counts import UnitCounter, count_units
 from ondatra_dagster.sync.run_account import RunAccount
 from ondatra_dagster.sync.start import Start
 from ondatra_dagster.sync.summary import SAMPLES
@@ -27,13 +29,26 @@ class Sending:
         self._queue = start.queue
         self._account = account
         self._tally = tally
+        self._counter = UnitCounter(self._queue)
 
     def go(self, removals: Removals | None) -> Delivery:
         """Deliver until nothing more can go now, and tell finalize(); `removals` is what the guard found.
 
         Where nothing may be sent, jobs are asked about all the same: their time passes meanwhile.
         """
-        self._tally.add_planned(planned(self._queue))
+        self._plan()
+        try:
+            return self._send(removals)
+        finally:
+            self._tally.close(count_in_jobs(self._queue, self._counter))
+
+    def _plan(self) -> None:
+        planned = count_units(self._queue)
+        with self._queue.store.immediate():
+            add_counts(self._queue, self._account.run_id, {PLANNED: planned})
+        self._tally.add_planned(planned)
+
+    def _send(self, removals: Removals | None) -> Delivery:
         standing = self._look()
         if not self._ports.may_send() or (removals and self._sync.limits.are_too_many(removals)):
             return self._ask() if standing.polls_due and self._ports.may_ask else Delivery()
@@ -61,6 +76,7 @@ class Sending:
             sleep=self._ports.sleep,
             on_quiet=lambda: self._account.publisher.look(now=self._ports.clock()),
             only_asks=only_asks,
+            counter=self._counter,
         )
 
     def _note(self, batch: Batch, settled: Settled) -> None:
@@ -71,8 +87,8 @@ class Sending:
     def _log_warnings(self, batch: Batch, settled: Settled) -> None:
         """What push() said of rows that were delivered all the same, each message once a batch."""
         keys: dict[str, list[str]] = {}
-        for row in settled.warned:
-            keys.setdefault(row.message or "", []).append(row.key)
+        for said in settled.warned:
+            keys.setdefault(said.message, []).append(said.key)
         for message, of in list(keys.items())[:SAMPLES]:
             told = "sync=%s batch=%d rows=%d first=%s delivered with a warning: %s"
             log.warning(told, self._sync.id, batch.number, len(of), of[0], message)

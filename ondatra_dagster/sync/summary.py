@@ -7,61 +7,50 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from ondatra_dagster.changes import ChangeType, Json
+from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.queue.backlog import Waiting
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.removals import Removals
-from ondatra_dagster.delivery.queue.settle import Settled
-from ondatra_dagster.delivery.queue.settled import REJECTED, SUCCEEDED
 from ondatra_dagster.delivery.queue.states import QueueState
+from ondatra_dagster.delivery.queue.unit_counts import End, Operation
 from ondatra_dagster.tracking.history import Mode, PastRun
-from ondatra_dagster.tracking.record import RowEnd
+from ondatra_dagster.wording import count
 
 SAMPLES = 20
 
 
-class Operation(enum.StrEnum):
-    """A column of the grid: what a change is to the destination."""
-
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
-# the image before an update tells push what was there; it is no operation of its own
-OPERATIONS = {
-    ChangeType.INSERT: Operation.INSERT,
-    ChangeType.UPDATE_POSTIMAGE: Operation.UPDATE,
-    ChangeType.DELETE: Operation.DELETE,
-}
-
-
-def change_type_of(operation: Operation) -> ChangeType:
-    """What the records of a column of the grid have."""
-    return next(change_type for change_type, each in OPERATIONS.items() if each is operation)
-
-
 class Cell(enum.StrEnum):
-    """A row of the grid."""
+    """A row of the grid. planned = succeeded + rejected + failed + in_jobs + not_sent."""
 
     PLANNED = "planned"  # what the queue held for this run
-    ATTEMPTED = "attempted"
+    ATTEMPTED = "attempted"  # succeeded, rejected or failed
     SUCCEEDED = "succeeded"
     REJECTED = "rejected"  # never again: refused, or tried too often
-    FAILED = "failed"  # not now: they wait
-    INVALID = "invalid"  # set aside before the write
+    FAILED = "failed"  # tried, and will be tried again
+    IN_JOBS = "in_jobs"  # the API works on it
+    NOT_SENT = "not_sent"  # the sync was paused, guarded or limited, or the API was down
+    INVALID = "invalid"  # rows that were kept out of the table: they were never planned
 
 
-# of a row's record, by its status; another status says why the row was set aside
-CELLS = {SUCCEEDED: Cell.SUCCEEDED, REJECTED: Cell.REJECTED}
-RECORDED = frozenset({*CELLS.values(), Cell.INVALID})  # what records tell of; the others are known to a run
+ENDS = {End.SUCCEEDED: Cell.SUCCEEDED, End.REJECTED: Cell.REJECTED, End.FAILED: Cell.FAILED}
+PARTS_OF_PLANNED = (*ENDS.values(), Cell.IN_JOBS, Cell.NOT_SENT)
+
+
+# of a run that was cut off before it planned anything
+RECORDED = frozenset({*ENDS.values(), Cell.INVALID})
+
+
+def describe_counts(counts: Mapping[Operation, int]) -> str:
+    """3 inserts and 1 update."""
+    parts = [count(counts[operation], operation.value) for operation in Operation if counts.get(operation)]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 @dataclasses.dataclass(slots=True)
 class Grid:
-    """Counts of rows by what became of them and what they are to the destination.
+    """Counts of units by what became of them and what they are to the destination.
 
-    A run that was cut off has left no count of what its records don't tell: that is unknown, and not nought.
+    A run that was cut off before it planned anything has no counts of what it would have sent.
     """
 
     cells: collections.Counter[tuple[Cell, Operation]] = dataclasses.field(
@@ -69,21 +58,22 @@ class Grid:
     )
     counted: frozenset[Cell] = frozenset(Cell)  # the others are unknown
 
-    def add(self, cell: Cell, counts: Mapping[str, int]) -> None:
-        """Counts by change type."""
-        for change_type, count in counts.items():
-            if operation := OPERATIONS.get(ChangeType(change_type)):
-                self.cells[cell, operation] += count
+    def add(self, cell: Cell, counts: Mapping[Operation, int]) -> None:
+        for operation, units in counts.items():
+            self.cells[cell, operation] += units
 
-    def add_settled(self, settled: Settled) -> None:
-        for cell, counts in (
-            (Cell.SUCCEEDED, settled.succeeded),
-            (Cell.REJECTED, settled.rejected),
-            (Cell.FAILED, settled.failed),
-        ):
-            self.add(cell, counts)
-        for counts in (settled.succeeded, settled.rejected, settled.failed):
+    def add_ends(self, ends: Mapping[End, Mapping[Operation, int]]) -> None:
+        """Add units that were attempted, by how they ended."""
+        for end, counts in ends.items():
+            self.add(ENDS[end], counts)
             self.add(Cell.ATTEMPTED, counts)
+
+    def close(self, in_jobs: Mapping[Operation, int]) -> None:
+        """Count what is in jobs at the end of the run, and what of the plan is left as not sent."""
+        self.add(Cell.IN_JOBS, in_jobs)
+        for operation in Operation:
+            rest = sum(self.cells[cell, operation] for cell in PARTS_OF_PLANNED)
+            self.cells[Cell.NOT_SENT, operation] += self.cells[Cell.PLANNED, operation] - rest
 
     def count(self, cell: Cell) -> int:
         """How many as far as anybody knows."""
@@ -132,8 +122,9 @@ class RunSummary:
     grid: Grid
     queue: QueueState | None  # as the run left it
     set_aside: int = 0  # rows of the model that its table doesn't have, for their keys
-    rejects: tuple[Reason, ...] = ()  # why rows were rejected, the most frequent first
-    warned: int = 0  # rows that were delivered with a warning
+    noun: str = "row"  # what a unit is called: row or group
+    rejects: tuple[Reason, ...] = ()  # why units were rejected, the most frequent first
+    warned: int = 0  # units that were delivered with a warning
     warnings: tuple[Reason, ...] = ()  # what was said of them
     invalid: tuple[Sample, ...] = ()  # some of those that were set aside
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
@@ -179,7 +170,7 @@ class RunSummary:
             "is_outage": self.is_outage,
             "invalid": [list(sample) for sample in self.invalid],
             "warned": self.warned,
-            "warning_reasons": [[each.message, each.rows, list(each.keys)] for each in self.warnings],
+            "warning_reasons": [[each.message, each.units, list(each.keys)] for each in self.warnings],
         }
 
 
@@ -199,16 +190,8 @@ def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
     """The grid that to_json() wrote."""
     grid = Grid(counted=frozenset(map(Cell, counts)))
     for cell, row in counts.items():
-        for operation, count in row.items():
-            grid.cells[Cell(cell), Operation(operation)] = count
-    return grid
-
-
-def grid_of_ends(ends: Mapping[RowEnd, int]) -> Grid:
-    """As far as records tell it: what was delivered, rejected or set aside."""
-    grid = Grid(counted=RECORDED)
-    for end, count in ends.items():
-        grid.add(CELLS.get(end.status, Cell.INVALID), {end.change_type: count})
+        for operation, units in row.items():
+            grid.cells[Cell(cell), Operation(operation)] = units
     return grid
 
 
@@ -218,6 +201,7 @@ def summary_of(
     rejects: Sequence[Reason],
     *,
     set_aside: int,
+    noun: str = "row",
     waiting: Sequence[Waiting] = (),
     removals: Removals | None = None,
     seen_at: datetime,
@@ -235,6 +219,7 @@ def summary_of(
         grid=grid_of(counts.get("grid", {})),
         queue=queue,
         set_aside=set_aside,
+        noun=noun,
         rejects=tuple(rejects),
         warned=counts.get("warned", 0),
         warnings=_warnings_of(run),

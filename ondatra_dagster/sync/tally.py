@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ondatra_dagster.changes import ChangeType, InvalidRow
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.settle import Settled
+from ondatra_dagster.delivery.queue.unit_counts import Counts, End, Operation
 from ondatra_dagster.sync.reasons import Reasons
 from ondatra_dagster.sync.start import Start
 from ondatra_dagster.sync.summary import SAMPLES, Cell, Grid, Sample, invalid_of
@@ -18,7 +19,7 @@ class Tally:
     def __init__(self) -> None:
         self.grid = Grid()
         self.died = 0  # units that ran out of attempts
-        self.warned = 0  # rows that were delivered with a warning
+        self.warned = 0  # units that were delivered with a warning
         self._rejects = Reasons()
         self._warnings = Reasons()
         self._invalid: list[Sample] = []
@@ -36,24 +37,28 @@ class Tally:
     def errors(self) -> tuple[str, ...]:
         return tuple(self._errors)[:ERRORS]
 
-    def add_planned(self, counts: Mapping[str, int]) -> None:
-        """What the queue holds for the run, by change type."""
+    def add_planned(self, counts: Mapping[Operation, int]) -> None:
+        """Count what the queue holds for the run."""
         self.grid.add(Cell.PLANNED, counts)
+
+    def close(self, in_jobs: Counts) -> None:
+        """Count what wasn't sent, all that was being over."""
+        self.grid.close(in_jobs)
 
     def add_settled(self, settled: Settled) -> None:
         """What became of a batch."""
-        self.grid.add_settled(settled)
+        self.grid.add_ends({end: settled.counts(end) for end in End})
         self.died += settled.died
-        self.warned += len(settled.warned)
-        for reasons, rows in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
-            for row in rows:
-                reasons.add(row.key, row.message or "")
+        self.warned += sum(said.units for said in settled.warned)
+        for reasons, ended in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
+            for said in ended:
+                reasons.add(said.key, said.message, units=said.units)
         for error in sorted(settled.errors):
             self.add_error(error)
 
     def add_invalid(self, rows: int) -> None:
         """So many were newly set aside."""
-        self.grid.add(Cell.INVALID, {ChangeType.INSERT: rows})
+        self.grid.add(Cell.INVALID, {Operation.INSERT: rows})
 
     def add_error(self, message: str) -> None:
         self._errors.setdefault(message)

@@ -83,25 +83,27 @@ def judge_rejects(run: RunSummary, limits: Limits) -> CheckVerdict:
     if rejected or dead or run.warned:
         letters = f"{count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
         when = "by the newest run" if run.is_past else "now"
-        now = f"{count(rejected, 'row')} rejected {when}" if rejected else ""
-        warned = f"{count(run.warned, 'row')} delivered with a warning" if run.warned else ""
+        now = f"{count(rejected, run.noun)} rejected {when}" if rejected else ""
+        warned = f"{count(run.warned, run.noun)} delivered with a warning" if run.warned else ""
         return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
     is_counted = Cell.REJECTED in run.grid.counted
-    return verdict(Severity.PASS, "no row was rejected" if is_counted else "there are no dead letters")
+    return verdict(
+        Severity.PASS, f"no {run.noun} was rejected" if is_counted else "there are no dead letters"
+    )
 
 
 def _refused(run: RunSummary, limits: Limits) -> str | None:
     rejected, attempted = run.grid.count(Cell.REJECTED), run.grid.count(Cell.ATTEMPTED)
     if rejected and rejected == attempted:
-        return f"all that was attempted was rejected: {count(rejected, 'row')}"
+        return f"all that was attempted was rejected: {count(rejected, run.noun)}"
     if limits.has_too_many_rejects(rejected, attempted=attempted):
-        return f"{rejected} of {count(attempted, 'row')} rejected: over @max_rejects"
+        return f"{rejected} of {count(attempted, run.noun)} rejected: over @max_rejects"
     return None
 
 
 def told_reasons(reasons: Iterable[Reason]) -> tuple[Mapping[str, Json], ...]:
     """Each reason as a line of a table."""
-    return tuple({"reason": each.message, "rows": each.rows, "keys": each.told_keys} for each in reasons)
+    return tuple({"reason": each.message, "units": each.units, "keys": each.told_keys} for each in reasons)
 
 
 def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
@@ -125,7 +127,7 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     late = _told_lag(age) if age > limits.max_lag_seconds else None
     is_owed = queue is not None and queue.can_finalize
     calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
-    calm = _told(queue, _due_in(run, now)) if queue and waiting else calm
+    calm = _told(queue, run.noun, _due_in(run, now)) if queue and waiting else calm
     said = [found, late or calm] if run.is_past else [found or late or calm]
     is_error = late or (found and not run.is_past)
     is_amiss = found or waiting or is_owed
@@ -138,13 +140,13 @@ def judge_undelivered(run: RunSummary, limits: Limits) -> CheckVerdict:
     )
 
 
-def _told(queue: QueueState, due_in: str) -> str:
+def _told(queue: QueueState, noun: str, due_in: str) -> str:
     parts = {
-        "to go": queue.pending,
+        "pending": queue.pending,
         f"to be tried again{due_in}": queue.waiting,
         "in open jobs": queue.in_jobs,
     }
-    return " and ".join(f"{count(keys, 'key')} {what}" for what, keys in parts.items() if keys)
+    return " and ".join(f"{count(units, noun)} {what}" for what, units in parts.items() if units)
 
 
 def _due_in(run: RunSummary, now: float) -> str:
@@ -154,7 +156,7 @@ def _due_in(run: RunSummary, now: float) -> str:
 
 
 def _waits(row: Waiting) -> Mapping[str, Json]:
-    return {"key": row.key, "change": row.change_type, "attempts": row.attempts, "error": row.error}
+    return {"key": row.key, "change": row.operation.value, "attempts": row.attempts, "error": row.error}
 
 
 def _is_down(run: RunSummary) -> str | None:
@@ -169,7 +171,7 @@ def _got_nowhere(run: RunSummary) -> str | None:
     if run.grid.count(Cell.SUCCEEDED) or not run.grid.count(Cell.FAILED) or _is_over(run):
         return None
     when = " by the newest run" if run.is_past else ""
-    return f"nothing was delivered{when} of {count(run.grid.count(Cell.ATTEMPTED), 'attempted row')}"
+    return f"nothing was delivered{when} of {count(run.grid.count(Cell.ATTEMPTED), f'attempted {run.noun}')}"
 
 
 def _is_over(run: RunSummary) -> bool:
@@ -180,7 +182,7 @@ def _is_over(run: RunSummary) -> bool:
 def _gave_up(run: RunSummary) -> str | None:
     if not run.died or (run.is_past and not (run.queue and run.queue.dead)):
         return None
-    return f"{count(run.died, 'key')} given up after too many tries: see `ondatra dead {run.sync_id}`"
+    return f"{count(run.died, run.noun)} given up after too many tries: see `ondatra dead {run.sync_id}`"
 
 
 _FOUND = (_is_down, _got_nowhere, _gave_up)  # what a run finds when it sends something

@@ -107,16 +107,9 @@ DELIVERED_COLUMNS = (
 )
 PAYLOAD_COLUMN = "record_payload"
 ASIDE_COLUMNS = ("__ondatra_rowid", "table_id")
-END_COLUMNS = ("status", "__ondatra_change_type")
+STATUS_COLUMN = ("status",)
 _OF_THE_RUN = ("sync_configuration_id", "sync_run_id")
 _OF_THE_RECORD = [field for field in SCHEMA if field.name not in _OF_THE_RUN]
-
-
-class RowEnd(NamedTuple):
-    """What became of a row, without whose it was: END_COLUMNS of a record."""
-
-    status: str
-    change_type: str
 
 
 def record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:

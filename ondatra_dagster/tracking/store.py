@@ -3,7 +3,6 @@
 It writes and finds files; what is in them belongs to the modules beside, when to write them to sync.
 """
 
-import collections
 import contextlib
 import copy
 import errno
@@ -27,12 +26,11 @@ from ondatra_dagster.tracking.metadata import RunMetadata, metadata_json
 from ondatra_dagster.tracking.record import (
     ASIDE_COLUMNS,
     DELIVERED_COLUMNS,
-    END_COLUMNS,
     PAYLOAD_COLUMN,
     REPETITIVE,
     SCHEMA,
+    STATUS_COLUMN,
     Delivered,
-    RowEnd,
     SyncRecord,
     record_batches,
 )
@@ -258,13 +256,14 @@ class TrackingStore:
         except (FileNotFoundError, *_BROKEN):
             return {}
 
-    def count_ends(self, sync_id: str, run_id: str) -> Mapping[RowEnd, int]:
-        """How many rows of a run came to which end, as its files tell."""
-        counts: collections.Counter[RowEnd] = collections.Counter()
+    def count_invalid(self, sync_id: str, run_id: str) -> int:
+        """Count the invalid rows that a run has records of."""
+        rows = 0
         for file in self.record_files(sync_id, run_id):
-            with self.reading_records(sync_id, run_id, file) as opened:
-                counts.update(RowEnd(*row) for row in parquet_files.read(opened, END_COLUMNS))
-        return counts
+            if file[0] is BatchType.INVALID:
+                with self.reading_records(sync_id, run_id, file) as opened:
+                    rows += sum(1 for _ in parquet_files.read(opened, STATUS_COLUMN))
+        return rows
 
     def _delivered_in(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[Delivered]:
         columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS

@@ -13,7 +13,7 @@ from ondatra_dagster.delivery.deliver import Course, Delivery, deliver
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.delivery.push.push_source import read_source
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
-from ondatra_dagster.delivery.queue.claim import Batch
+from ondatra_dagster.delivery.queue.claim import Batch, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters, hasten
 from ondatra_dagster.delivery.queue.settle import Settled
@@ -134,6 +134,7 @@ class ContactSync:
         }
         pusher = open_pusher(library, context, secrets=secrets.get, rates=self.state / "rates.sqlite")
         with open_queue(self.queue, shape=Shape.ROW) as queue, pusher as push_rows:
+            make_due(queue, self.now)
             return deliver(queue, push_rows, course, **given)
 
     def run_later(self, seconds: float) -> Delivery:

@@ -13,7 +13,7 @@ from support.destinations import Destination, KilledError, Store
 
 from ondatra_dagster.changes import Layout, Segment
 from ondatra_dagster.delivery.deliver import Course, deliver
-from ondatra_dagster.delivery.queue.claim import Batch
+from ondatra_dagster.delivery.queue.claim import Batch, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import hasten, replay
 from ondatra_dagster.delivery.queue.settle import Settled
@@ -138,4 +138,5 @@ class Life:
             if self.books:
                 self.books.may_publish(queue, run_id)
 
+        make_due(queue, 1.0)
         deliver(queue, self.destination, course, clock=lambda: 1.0, on_settled=settled)

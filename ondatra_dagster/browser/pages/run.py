@@ -10,25 +10,29 @@ from ondatra_dagster.browser.shell import BUSY_SECONDS, Column, Page, facts, hea
 from ondatra_dagster.browser.standing import counted, forecast_told, time_taken
 from ondatra_dagster.browser.told import NOTHING, badge, message, number, progress_told, time_of
 from ondatra_dagster.browser.ways import counted_link, crumbs, ways
+from ondatra_dagster.delivery.queue.unit_counts import Operation
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.progress import Progress, progress
-from ondatra_dagster.sync.summary import Cell, Grid, Operation
+from ondatra_dagster.sync.summary import Cell, Grid
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
 from ondatra_dagster.wording import count
 
 MEANINGS = {
     Cell.PLANNED: "what the queue held for this run",
-    Cell.ATTEMPTED: "handed to push, and answered",
+    Cell.ATTEMPTED: "succeeded, rejected or failed",
     Cell.SUCCEEDED: "delivered",
     Cell.REJECTED: "refused, or tried too often",
-    Cell.FAILED: "not now: they go again",
-    Cell.INVALID: "set aside for their key",
+    Cell.FAILED: "not now: will be tried again",
+    Cell.IN_JOBS: "the API works on them",
+    Cell.NOT_SENT: "left in the queue: paused, guarded, limited, or the API was down",
+    Cell.INVALID: "rows kept out of the table for their key",
 }
-GRID = (
-    Column("Rows"),
+COUNTS = (
     *(Column(operation.value, is_number=True) for operation in Operation),
     Column("all", is_number=True),
 )
@@ -146,19 +150,28 @@ def _grid(workspace: Workspace, run: PastRun) -> Html:
     """Counts of what has records lead to just these."""
     grid, has_records = counted(run), _has_records(workspace, run)
     is_whole = grid.counted.issuperset(Cell)
-    rows = (_grid_row(run, cell, grid, has_records=has_records) for cell in Cell)
-    shown = table("What became of how many rows", GRID, rows, none="", stacks=False)
+    sync = workspace.syncs[run.sync_id]
+    noun = f"{unit_noun(sync)}s"
+    rows = (_grid_row(run, cell, grid, sync=sync, has_records=has_records) for cell in Cell)
+    head = (Column(noun.capitalize()), *COUNTS)
+    shown = table(f"What became of how many {noun}", head, rows, none="", stacks=False)
     left_out = None if is_whole else element("p", _CUT_OFF, class_="notice")
-    return section("What became of the rows", left_out, element("div", shown, class_="card grid"))
+    return section(f"What became of the {noun}", left_out, element("div", shown, class_="card grid"))
 
 
-_CUT_OFF = "Its process ended without a word: its records are counted, and what they don't tell is unknown."
+_CUT_OFF = "Its process ended before it had planned anything: what it would have sent is unknown."
 
 
-def _grid_row(run: PastRun, cell: Cell, grid: Grid, *, has_records: bool) -> Iterator[Content]:
-    yield (element("span", cell.value, class_="strong"), element("small", MEANINGS[cell]))
+def _grid_row(run: PastRun, cell: Cell, grid: Grid, *, sync: Sync, has_records: bool) -> Iterator[Content]:
+    yield (
+        element("span", cell.value.replace("_", " "), class_="strong"),
+        element("small", MEANINGS[cell]),
+    )
+    # the records of rows that are replaced are inserts and deletes, whatever the unit is
+    has_own_records = sync.shape in (Shape.ROW, Shape.VERSION) and not sync.model.kind.replaces_rows
     for operation in Operation:
-        yield counted_link(run, cell, grid.known(cell, operation), operation, has_records=has_records)
+        link_to = operation if has_own_records else None
+        yield counted_link(run, cell, grid.known(cell, operation), link_to, has_records=has_records)
     yield counted_link(run, cell, grid.known(cell), has_records=has_records)
 
 

@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER
+from ondatra_dagster.delivery.queue.unit_counts import HAD, HAS, Operation, operation_of
 from ondatra_dagster.store.database import Store
 
 OLDEST = f"""
-select {IDENTIFIER}, iif(target = '', 'delete', iif(base = '', 'insert', 'update_postimage')), attempts,
-    message
+select {IDENTIFIER}, {HAD} or is_context, {HAS} or is_context, attempts, message
 from unit
 where state in ('pending', 'claimed', 'waiting')
     and version <= (select value from meta where name = 'watermark')
@@ -20,7 +19,7 @@ class Waiting(NamedTuple):
     """One key that waits."""
 
     key: str
-    change_type: ChangeType
+    operation: Operation
     attempts: int
     error: str  # why it didn't arrive; empty when it hasn't been tried
 
@@ -28,6 +27,6 @@ class Waiting(NamedTuple):
 def oldest(store: Store, *, limit: int) -> list[Waiting]:
     """The keys that have waited longest."""
     return [
-        Waiting(str(key), ChangeType(change), int(attempts), str(message or ""))
-        for key, change, attempts, message in store.rows(OLDEST, (limit,))
+        Waiting(str(key), operation_of(had=bool(had), has=bool(has)), int(attempts), str(message or ""))
+        for key, had, has, attempts, message in store.rows(OLDEST, (limit,))
     ]

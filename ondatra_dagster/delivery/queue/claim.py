@@ -90,6 +90,7 @@ class BatchUnit(NamedTuple):
     sent: Sequence[SentRow]
     belongs_to: str | None = None  # units of the same are never parted
     is_context: bool = False  # a delete beside inserts that take the row's place
+    part: str = ""  # of the table that its row is in
 
     @property
     def result_keys(self) -> list[ResultKey]:
@@ -100,6 +101,16 @@ class BatchUnit(NamedTuple):
     def target(self) -> Image:
         """As it was sent, also when a newer one waits beside."""
         return tuple([row for change_type, row in self.sent if change_type in _TELL_TARGET])
+
+    @property
+    def has_base(self) -> bool:
+        """Whether the API had something of it, as far as is known."""
+        return bool(self.base) or not self.has_target
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the API is to have something of it; what is to come is sent last."""
+        return bool(self.sent) and self.sent[-1].change_type in _TELL_TARGET
 
     @property
     def standing(self) -> Standing:
@@ -205,7 +216,8 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 def _unit(queue: Queue, row: Row) -> BatchUnit:
     unit, key, version, base, tried, target, belongs_to, is_context, _ = row
     sent = _to_send(queue, base, tried, target)
-    return BatchUnit(unit, key, version, base, tried, sent, _together(queue, belongs_to), bool(is_context))
+    together = _together(queue, belongs_to)
+    return BatchUnit(unit, key, version, base, tried, sent, together, bool(is_context), belongs_to)
 
 
 def _to_send(queue: Queue, base: str, tried: str | None, target: str) -> list[SentRow]:
@@ -294,7 +306,8 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
 
 def _thawed(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
     _, key, belongs_to, is_context, base, tried = known
-    return BatchUnit(unit, key, version, base, tried, rows, _together(queue, belongs_to), bool(is_context))
+    together = _together(queue, belongs_to)
+    return BatchUnit(unit, key, version, base, tried, rows, together, bool(is_context), belongs_to)
 
 
 def release(queue: Queue, batch: Batch) -> None:

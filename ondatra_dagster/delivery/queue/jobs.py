@@ -10,11 +10,22 @@ from collections.abc import Collection, Iterable, Mapping
 import orjson
 
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, Job, frozen_batches, frozen_lines, melt
-from ondatra_dagster.delivery.queue.tables import Queue
-from ondatra_dagster.delivery.target import dump_tried, in_doubt
+from ondatra_dagster.delivery.queue.removals import content_of
+from ondatra_dagster.delivery.queue.tables import IMAGE_ROWS, Queue, units_of_lines
+from ondatra_dagster.delivery.queue.unit_counts import HAD, CountedUnit, Counts, UnitCounter
+from ondatra_dagster.delivery.target import Shape, dump_tried, in_doubt
 
 KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ? where id = ?"
 POSTPONE = "update batch set next_poll_at = ? where id = ?"
+JOB_ROWS = "select rows from batch where job is not null"
+# what an API works on isn't sent again, whatever became of its rows since
+IN_JOBS = "create temp table if not exists in_job (unit integer primary key)"
+FORGET_JOBS = "delete from in_job"
+IN_JOB = "insert or ignore into in_job values (?)"
+UNITS_IN_JOBS = f"""
+select id, belongs_to, key, {HAD}, {IMAGE_ROWS.format("target")} from unit
+where id in (select unit from in_job) order by phase, id
+"""
 ANY_JOB = "select 1 from batch where job is not null limit 1"
 RESTORE = """
 insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at)
@@ -57,6 +68,27 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
         if batch.job
         for unit in batch.units
     }
+
+
+def note_units_in_jobs(queue: Queue) -> None:
+    """Write the units that are in jobs into a temporary table, `in_job`."""
+    queue.store.run(IN_JOBS)
+    queue.store.run(FORGET_JOBS)
+    for (rows,) in queue.store.rows(JOB_ROWS):
+        queue.store.run_many(IN_JOB, ((unit,) for unit in units_of_lines(str(rows))))
+
+
+def count_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
+    """Count the units that are in jobs at the end of a run."""
+    counts = Counts()
+    if not queue.store.rows(ANY_JOB):
+        return counts
+    note_units_in_jobs(queue)
+    is_mirror = queue.shape is Shape.MIRROR
+    for unit, part, key, had, has in queue.store.rows(UNITS_IN_JOBS):
+        held = content_of(queue.store, str(key)) if is_mirror else int(had)
+        counts.update(counter.count(CountedUnit(int(unit), str(part), held, int(has)), None))
+    return counts
 
 
 def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:

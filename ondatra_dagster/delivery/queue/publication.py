@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.queue.run_counts import forget_counts
 from ondatra_dagster.delivery.queue.settled import SettledRow, read_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 
@@ -58,7 +59,9 @@ def open_runs(queue: Queue) -> dict[str, str]:
 
 def end_run(queue: Queue, run_id: str) -> None:
     """All that the run left is published."""
-    queue.store.run(FORGET_RUN, (run_id,))
+    with queue.store.immediate():
+        queue.store.run(FORGET_RUN, (run_id,))
+        forget_counts(queue, run_id)
 
 
 def note_frontier(queue: Queue, run_id: str) -> None:

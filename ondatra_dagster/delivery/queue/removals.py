@@ -16,6 +16,7 @@ KNOWN_SIZE = "size"  # how many keys or rows the table had, and at which version
 
 META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size')"
 CONTENTS = "select key, rows from content"
+CONTENT = "select rows from content where key = ?"
 HAS_CONTENTS = "select 1 from sqlite_master where name = 'content'"
 KEEP_CONTENT = "insert into content values (?, ?) on conflict (key) do update set rows = excluded.rows"
 FORGET_CONTENTS = "delete from content"
@@ -100,6 +101,12 @@ def contents_of(store: Store) -> dict[str, int]:
     if not store.rows(HAS_CONTENTS):
         return {}
     return {str(key): int(rows) for key, rows in store.rows(CONTENTS)}
+
+
+def content_of(store: Store, key: str) -> int:
+    """How many rows the API has of one mirror, as far as remember_contents() knows."""
+    found = store.rows(CONTENT, (key,))
+    return int(found[0][0]) if found else 0
 
 
 def known_size(store: Store) -> int | None:

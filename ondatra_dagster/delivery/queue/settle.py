@@ -1,7 +1,8 @@
 """The end of a batch: every row's outcome, what it means for its unit, and its record, in one transaction."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -10,9 +11,10 @@ from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.outcome import DELIVERED as DELIVERED_OUTCOME
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
 from ondatra_dagster.delivery.queue.claim import Batch, BatchUnit, melt
-from ondatra_dagster.delivery.queue.context_rows import context_of, untold
+from ondatra_dagster.delivery.queue.context_rows import untold
 from ondatra_dagster.delivery.queue.enqueue import phase
-from ondatra_dagster.delivery.queue.removals import remember_contents
+from ondatra_dagster.delivery.queue.removals import content_of, remember_contents
+from ondatra_dagster.delivery.queue.run_counts import add_counts
 from ondatra_dagster.delivery.queue.settled import (
     DELETED,
     REJECTED,
@@ -23,9 +25,18 @@ from ondatra_dagster.delivery.queue.settled import (
     keep_settled,
 )
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.unit_counts import (
+    NONE,
+    CountedUnit,
+    Counts,
+    End,
+    Operation,
+    UnitCounter,
+)
 from ondatra_dagster.delivery.target import (
     Fate,
-    ImageRow,
+    Image,
+    SentRow,
     Shape,
     Standing,
     after,
@@ -53,18 +64,31 @@ _SEVERITY = {
 }
 
 
+class Said(NamedTuple):
+    """What was said of a unit that ended."""
+
+    key: str
+    message: str
+    units: int  # as how many it counts
+
+
 @dataclasses.dataclass(slots=True)
 class Settled:
-    """What became of a batch's rows, by change type; what the run's grid adds up."""
+    """What became of a batch's units; what the run's grid adds up."""
 
-    succeeded: dict[str, int] = dataclasses.field(default_factory=dict)
-    rejected: dict[str, int] = dataclasses.field(default_factory=dict)
-    failed: dict[str, int] = dataclasses.field(default_factory=dict)
-    errors: set[str] = dataclasses.field(default_factory=set)  # why rows failed
+    succeeded: Counts = dataclasses.field(default_factory=Counts)
+    rejected: Counts = dataclasses.field(default_factory=Counts)
+    failed: Counts = dataclasses.field(default_factory=Counts)
+    errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
     records: int = 0  # that were kept
+    has_arrived: bool = False  # the API took some rows of it
     died: int = 0  # units that ran out of attempts
-    rejects: list[SettledRow] = dataclasses.field(default_factory=list)
-    warned: list[SettledRow] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
+    rejects: list[Said] = dataclasses.field(default_factory=list)
+    warned: list[Said] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
+
+    def counts(self, end: End) -> Counts:
+        """How many of its units ended so."""
+        return {End.SUCCEEDED: self.succeeded, End.REJECTED: self.rejected, End.FAILED: self.failed}[end]
 
 
 Outcomes = Mapping[str, Outcome]  # by result key
@@ -77,16 +101,21 @@ def settle(
     attempt: Attempt,
     *,
     wait: Callable[[int], float] = wait_seconds,
+    counter: UnitCounter | None = None,
 ) -> Settled:
-    """Apply every outcome of a batch and record it, or nothing."""
+    """Apply every outcome of a batch and record it, or nothing.
+
+    `counter` is the run's; without one the batch is counted as if it were all that the run sends.
+    """
     settled_as = _as_one(outcomes) if queue.shape is Shape.MIRROR else outcomes
-    settlement = _Settlement(queue, settled_as, attempt, wait)
+    settlement = _Settlement(queue, settled_as, attempt, wait, counter or UnitCounter(queue))
     with queue.store.immediate():
         delivered = settlement.deliver(batch)
         for unit in batch.units:
             if unit.id not in delivered:
                 settlement.end(unit)
         settlement.keep_records()
+        add_counts(queue, attempt.run_id, {end: settlement.settled.counts(end) for end in End})
         melt(queue, batch)
     return settlement.settled
 
@@ -101,9 +130,16 @@ class _Settlement:
     """The work of one settle()."""
 
     def __init__(
-        self, queue: Queue, outcomes: Outcomes, attempt: Attempt, wait: Callable[[int], float]
+        self,
+        queue: Queue,
+        outcomes: Outcomes,
+        attempt: Attempt,
+        wait: Callable[[int], float],
+        counter: UnitCounter,
     ) -> None:
         self.settled = Settled()
+        self._counter = counter
+        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in outcomes.values())
         self._queue = queue
         self._outcomes = outcomes
         self._attempt = attempt
@@ -121,14 +157,17 @@ class _Settlement:
             self._queue.store.run(DELIVERED, (version, orjson.dumps(ids).decode()))
             for version, ids in by_version.items()
         ]
-        if sum(gone) < len(units):
-            # some have a newer change: they go on from what the API has now
-            for unit in units:
-                self._go_on(unit, arrived(unit.standing, self._queue.shape))
+        has_newer = sum(gone) < len(units)
+        for unit in units:
+            if has_newer:
+                # some have a newer change: they go on from what the API has now
+                self._go_on(unit, arrived(unit.standing, self._queue.shape), End.SUCCEEDED)
+            else:
+                self._count(unit, End.SUCCEEDED)
+            self._record(unit)
         if self._queue.shape is Shape.MIRROR:
             remember_contents(self._queue, [(unit.key, len(unit.sent)) for unit in units])
-        for unit in units:
-            self._record(unit)
+        self.settled.has_arrived = bool(units)
         return {unit.id for unit in units}
 
     def _arrived(self, batch: Batch) -> Sequence[BatchUnit]:
@@ -147,9 +186,18 @@ class _Settlement:
         known = after(unit.standing, unit.sent, fates, self._queue.shape)
         if any(self._outcomes[key].verdict is Verdict.ERROR for key in unit.result_keys):
             self._return(unit, known)
-        else:
-            self._record(unit)
-            self._bury(unit, known, attempts=0)
+            return
+        end = End.REJECTED if self._is_refused(unit) else End.SUCCEEDED
+        counted = self._bury(unit, known, end, attempts=0)
+        self._record(unit, counted)
+
+    def _is_refused(self, unit: BatchUnit) -> bool:
+        """Whether a row was rejected: of an update's pair, the image after it."""
+        return not unit.sent or any(
+            self._outcomes[row.result_key].verdict is Verdict.REJECT
+            for row in unit.sent
+            if row.change_type is not ChangeType.UPDATE_PREIMAGE
+        )
 
     def _fate(self, outcome: Outcome) -> Fate:
         if outcome.is_delivered:
@@ -164,47 +212,79 @@ class _Settlement:
         version, _, attempts, outages = self._now_of(unit)
         message = self._message(unit, Verdict.ERROR)
         self.settled.errors.add(message)
-        if (
-            version == unit.version
-            and attempts + 1 >= self._attempt.max_attempts
-            and not self._attempt.is_outage
-        ):
-            self.settled.died += 1
-            self._record(unit, gave_up_after=attempts + 1)
-            self._bury(unit, known, attempts=attempts + 1)
-            return
-        context = context_of(self._queue.shape, has_target=bool(unit.target))
-        for row in unit.sent:
-            if row.change_type not in context:
-                _count(self.settled.failed, row.change_type)
         if version != unit.version:
-            self._go_on(unit, known)
+            self._go_on(unit, known, End.FAILED)
         elif self._attempt.is_outage:
+            self._count(unit, End.FAILED)
             self._move(unit, known, "waiting", attempts, outages + 1, message, wait=self._wait(1))
-        else:
+        elif attempts + 1 < self._attempt.max_attempts:
+            self._count(unit, End.FAILED)
             self._move(unit, known, "waiting", attempts + 1, outages, message, wait=self._wait(attempts + 1))
+        else:
+            counted = self._bury(unit, known, End.REJECTED, attempts=attempts + 1)
+            self.settled.died += counted.total()
+            self._record(unit, counted, gave_up_after=attempts + 1)
 
-    def _bury(self, unit: BatchUnit, known: Standing, *, attempts: int) -> None:
-        """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""
+    def _bury(self, unit: BatchUnit, known: Standing, end: End, *, attempts: int) -> Counts:
+        """Never again by itself: a dead letter, unless the key has a newer change or is as it should be.
+
+        Returns as what it counts.
+        """
         version, target, tried, _ = self._now_of(unit)
         standing = known._replace(target=load_image(target))
         if version != unit.version or not self._weight(standing):
-            self._go_on(unit, known)
-        else:
-            message = self._message(unit, Verdict.ERROR if attempts else Verdict.REJECT)
-            refused_at = None if attempts else tried + 1
-            self._move(unit, known, "dead", attempts, 0, message, died=True, refused_at=refused_at)
+            return self._go_on(unit, known, end, gave_up_after=attempts)
+        message = self._message(unit, Verdict.ERROR if attempts else Verdict.REJECT)
+        refused_at = None if attempts else tried + 1
+        self._move(unit, known, "dead", attempts, 0, message, died=True, refused_at=refused_at)
+        return self._count(unit, end, gave_up_after=attempts)
 
-    def _go_on(self, unit: BatchUnit, known: Standing) -> None:
-        """The key's newer change takes over from what is known now, with fresh attempts."""
+    def _go_on(self, unit: BatchUnit, known: Standing, end: End, *, gave_up_after: int = 0) -> Counts:
+        """The key's newer change takes over from what is known now, with fresh attempts.
+
+        Returns as what the unit counts, which has ended only where nothing is left to send.
+        """
         found = self._queue.store.rows(NOW_OF, (unit.id,))
-        if not found:
-            return  # it was delivered, and nothing came after
-        newest = known._replace(target=load_image(str(found[0][1])))
-        if self._weight(newest):
-            self._move(unit, newest, "pending", 0, 0, None)
-        else:
+        if not found:  # it was delivered, and nothing came after
+            return self._count(unit, end)
+        target = load_image(str(found[0][1]))
+        newest = known._replace(target=target)
+        if not self._weight(newest):
             self._queue.store.run(DROP, (unit.id,))
+            return self._count(unit, end, target=target, gave_up_after=gave_up_after)
+        self._counter.postpone(self._counted(unit, target), end)
+        self._move(unit, newest, "pending", 0, 0, None)
+        return NONE
+
+    def _counted(self, unit: BatchUnit, target: Image | None = None) -> CountedUnit:
+        """The unit for the counter; `target` is the newest where that isn't what was sent."""
+        if self._queue.shape is Shape.MIRROR:
+            has = len(unit.sent if target is None else target)
+            return CountedUnit(unit.id, unit.part, content_of(self._queue.store, unit.key), has)
+        has_target = unit.has_target if target is None else bool(target)
+        return CountedUnit(unit.id, unit.part, bool(unit.base) or not has_target, has_target)
+
+    def _count(
+        self, unit: BatchUnit, end: End, *, target: Image | None = None, gave_up_after: int = 0
+    ) -> Counts:
+        """Count the unit, which has ended, and keep what was said of it."""
+        counts = self._counter.count(self._counted(unit, target), end)
+        self.settled.counts(end).update(counts)
+        if units := counts.total():
+            if end is End.REJECTED:
+                message = self._rejected_for(unit, gave_up_after)
+                self.settled.rejects.append(Said(self._name(unit), message, units))
+            elif end is End.SUCCEEDED and self._has_warnings and (said := self._message(unit, Verdict.WARN)):
+                self.settled.warned.append(Said(self._name(unit), said, units))
+        return counts
+
+    def _rejected_for(self, unit: BatchUnit, gave_up_after: int) -> str:
+        if gave_up_after:
+            return _gave_up(self._message(unit, Verdict.ERROR), gave_up_after)
+        return self._message(unit, Verdict.REJECT)
+
+    def _name(self, unit: BatchUnit) -> str:
+        return unit.key if unit.belongs_to is None else unit.belongs_to
 
     def _weight(self, standing: Standing) -> int:
         return weight(standing, self._queue.shape, self._queue.layouts)
@@ -250,52 +330,46 @@ class _Settlement:
         outcomes = [self._outcomes[key] for key in unit.result_keys]
         return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
 
-    def _record(self, unit: BatchUnit, *, gave_up_after: int = 0) -> None:
+    def _record(self, unit: BatchUnit, counted: Counts = NONE, *, gave_up_after: int = 0) -> None:
         context = untold(
             self._queue.shape,
             replaces_rows=self._queue.replaces_rows,
             is_context=unit.is_context,
-            has_target=lambda: bool(unit.target),
+            has_target=lambda: unit.has_target,
         )
         for sent in unit.sent:
             outcome = self._outcomes[sent.result_key]
-            change_type, row = sent
+            change_type = sent.change_type
             if change_type is ChangeType.UPDATE_PREIMAGE:
                 continue
+            is_context = change_type in context
             if outcome.is_delivered:
-                if change_type not in context:
-                    self._add_delivered(unit, change_type, row, outcome)
-            else:
-                self._add_rejected(unit, change_type, row, outcome, gave_up_after)
+                if not is_context:
+                    self._keep(SUCCEEDED, unit, sent, outcome.message)
+            elif not (is_context and self._has_missed(unit, context)):
+                gave_up = gave_up_after and outcome.verdict is Verdict.ERROR
+                message = _gave_up(outcome.message, gave_up_after) if gave_up else outcome.message
+                is_deleted = not is_context or bool(counted[Operation.DELETE])
+                self._keep(REJECTED, unit, sent, message, is_deleted=is_deleted)
 
-    def _add_delivered(
-        self, unit: BatchUnit, change_type: ChangeType, row: ImageRow, outcome: Outcome
+    def _has_missed(self, unit: BatchUnit, context: Collection[ChangeType]) -> bool:
+        """Whether a row that isn't context didn't arrive: its record tells of the unit's end."""
+        return any(
+            row.change_type not in context and not self._outcomes[row.result_key].is_delivered
+            for row in unit.sent
+        )
+
+    def _keep(
+        self, status: str, unit: BatchUnit, sent: SentRow, message: str, *, is_deleted: bool = True
     ) -> None:
-        settled = self._ended_as(SUCCEEDED, unit, change_type, row, outcome.message or None)
-        _count(self.settled.succeeded, change_type)
-        if outcome.verdict is Verdict.WARN:
-            self.settled.warned.append(settled)
-
-    def _add_rejected(
-        self, unit: BatchUnit, change_type: ChangeType, row: ImageRow, outcome: Outcome, gave_up_after: int
-    ) -> None:
-        message = outcome.message or None
-        if outcome.verdict is Verdict.ERROR:
-            message = f"{outcome.message} (gave up after {gave_up_after} attempts)"
-        settled = self._ended_as(REJECTED, unit, change_type, row, message)
-        _count(self.settled.rejected, change_type)
-        self.settled.rejects.append(settled)
-
-    def _ended_as(
-        self, status: str, unit: BatchUnit, change_type: ChangeType, row: ImageRow, message: str | None
-    ) -> SettledRow:
-        rowid, layout, payload = row
+        """Keep the record of one row; a delete that only makes room for another row isn't one."""
+        change_type, (rowid, layout, payload) = sent
         key = unit.belongs_to
         if key is None:
             key = str(rowid) if self._queue.is_whole_table else unit.key
-        settled = SettledRow(key, rowid, change_type, unit.version, status, message, layout, payload)
-        (self._deleted if change_type is ChangeType.DELETE else self._updated).append(settled)
-        return settled
+        settled = SettledRow(key, rowid, change_type, unit.version, status, message or None, layout, payload)
+        is_delete = is_deleted and change_type is ChangeType.DELETE
+        (self._deleted if is_delete else self._updated).append(settled)
 
     def keep_records(self) -> None:
         for kind, rows in ((UPDATED, self._updated), (DELETED, self._deleted)):
@@ -303,5 +377,5 @@ class _Settlement:
             keep_settled(self._queue, kind, rows, self._attempt)
 
 
-def _count(cells: dict[str, int], change_type: ChangeType) -> None:
-    cells[change_type] = cells.get(change_type, 0) + 1
+def _gave_up(message: str, attempts: int) -> str:
+    return f"{message} (gave up after {attempts} attempts)"

@@ -6,22 +6,54 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.queue.tables import FORGOTTEN, OWED, SCHEMA
+from ondatra_dagster.delivery.queue.tables import (
+    FORGOTTEN,
+    IMAGE_ROWS,
+    OWED,
+    SCHEMA,
+    read_shape,
+    units_of_lines,
+)
+from ondatra_dagster.delivery.queue.unit_counts import HAD, HAS
+from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store, read_only
 
 # a process that was killed between making the file and its tables leaves it so, until the next one writes it
 HAS_TABLES = "select 1 from sqlite_master where name = 'meta'"
 META = "select name, value from meta"
-COUNTS = "select state, count(*), min(since), min(due_at), min(died_at) from unit group by state"
+COUNTS = """
+select state, sum({weight}), min(since), min(due_at), min(died_at) from unit group by state
+"""
+# as how many a unit counts: of a mirror the rows that it had or has
+WEIGHT = "1"
+MIRROR_WEIGHT = f"""
+max(1, {IMAGE_ROWS.format("target")}, coalesce((select rows from content where content.key = unit.key), 0))
+"""
+# old rows of a table or partition, and the new ones that take their places: each two are one unit
+ANY_REPLACED = """
+select exists (select 1 from unit where phase = 0 and {alive})
+    and exists (select 1 from unit where phase = 1 and state = 'pending')
+"""
+REPLACED = f"""
+select coalesce(sum(min(old, new)), 0) from (
+    select sum(not {HAS}) as old, sum(not {HAD} and state = 'pending') as new
+    from unit where {{alive}} group by belongs_to
+)
+"""
+ALIVE = "state in ('pending', 'claimed', 'waiting')"
+JOB_ROWS = "select rows from batch where job is not null"
+JOB_WEIGHT = "select coalesce(sum({weight}), 0) from unit where id in (select value from json_each(?))"
 JOBS = """
 select count(*), coalesce(sum(units), 0), sum(next_poll_at <= ?), min(next_poll_at)
 from batch where job is not null
 """
-DUE = "select count(*) from unit where state = 'waiting' and due_at <= ?"
+DUE = "select coalesce(sum({weight}), 0) from unit where state = 'waiting' and due_at <= ?"
 # new rows that may not go yet: old ones that they replace are on their way, or wait for their next try
 HELD_BACK = """
-select count(*) from unit where state = 'pending' and phase = 1 and exists (
+select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 1 and exists (
     select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
 )
 """
@@ -113,8 +145,13 @@ def lock_of(queue: Path) -> Path:
 def look(store: Store, *, now: float) -> QueueState:
     """How an open queue stands."""
     meta: dict[str, Any] = dict(store.rows(META))
-    counts = {state: rest for state, *rest in store.rows(COUNTS)}
+    is_mirror = read_shape(store) is Shape.MIRROR
+    weight = MIRROR_WEIGHT if is_mirror else WEIGHT
+    counts = {state: rest for state, *rest in store.rows(COUNTS.format(weight=weight))}
     jobs, in_jobs, polls_due, next_poll_at = store.rows(JOBS, (now,))[0]
+    if is_mirror and jobs:
+        in_jobs = _mirrors_in_jobs(store)
+    replaced = 0 if is_mirror else _replaced(store)
     alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
     def count(*states: str) -> int:
@@ -125,12 +162,12 @@ def look(store: Store, *, now: float) -> QueueState:
         base_url=meta.get("base_url"),
         watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
         invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
-        pending=count("pending", "claimed") - int(in_jobs),
-        held_back=int(store.rows(HELD_BACK)[0][0]),
+        pending=count("pending", "claimed") - int(in_jobs) - replaced,
+        held_back=int(store.rows(HELD_BACK.format(weight=weight))[0][0]) - replaced,
         waiting=count("waiting"),
         dead=count("dead"),
         dead_since=counts["dead"][3] if "dead" in counts else None,
-        due=int(store.rows(DUE, (now,))[0][0]),
+        due=int(store.rows(DUE.format(weight=weight), (now,))[0][0]),
         oldest_since=min((float(since) for _, since, *_ in alive), default=None),
         open_jobs=int(jobs),
         in_jobs=int(in_jobs),
@@ -140,6 +177,19 @@ def look(store: Store, *, now: float) -> QueueState:
         has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
         is_forgotten="table_id" not in meta and FORGOTTEN in meta,
     )
+
+
+def _replaced(store: Store) -> int:
+    """How many new rows are the second half of a unit, whose old row is still to be deleted."""
+    if not store.rows(ANY_REPLACED.format(alive=ALIVE))[0][0]:
+        return 0
+    return int(store.rows(REPLACED.format(alive=ALIVE))[0][0])
+
+
+def _mirrors_in_jobs(store: Store) -> int:
+    units = [unit for (rows,) in store.rows(JOB_ROWS) for unit in units_of_lines(str(rows))]
+    statement = JOB_WEIGHT.format(weight=MIRROR_WEIGHT)
+    return int(store.rows(statement, (orjson.dumps(units).decode(),))[0][0])
 
 
 def _earliest(*times: float | None) -> float | None:

@@ -109,6 +109,16 @@ SCHEMA = Schema(
             alter table unit add column refused_at integer
             """,
         ),
+        (
+            "counts of runs",
+            """
+            -- how many units of a run that goes on were planned, succeeded, rejected, failed
+            create table run_count (
+                run_id text, cell text, operation text, units integer not null,
+                primary key (run_id, cell, operation)
+            ) without rowid
+            """,
+        ),
     ),
 )
 
@@ -123,8 +133,6 @@ IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', bel
 HELD = "iif(base = '' and target = '', coalesce(tried, ''), base)"
 # how many rows there are of an image, which has a line a row
 IMAGE_ROWS = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
-# a group's unit is as many as the image that tells what it is to become
-GROUP_ROWS = "max(1, " + IMAGE_ROWS.format("iif(target = '', base, target)") + ")"
 # only versions are looked for by their key, so only they pay for it
 INDEX_KEYS = "create index if not exists unit_of_key on unit (belongs_to)"
 READ_META = "select value from meta where name = ?"
@@ -228,6 +236,11 @@ def read_shape(store: Store) -> Shape | None:
     """What the units are that lie in the file; None: there are none yet."""
     found = store.rows(READ_META, ("shape",))
     return Shape(found[0][0]) if found else None
+
+
+def units_of_lines(text: str) -> list[int]:
+    """Return the units of a frozen batch: each of its lines begins with one."""
+    return [int(line.partition(" ")[0]) for line in text.split("\n")]
 
 
 def read_layouts(store: Store) -> dict[int, Layout]:

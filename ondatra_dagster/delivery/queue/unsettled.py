@@ -52,6 +52,7 @@ class UnsettledRow(NamedTuple):
     attempts: int
     next_try_at: float | None  # or when a job is asked about
     message: str | None  # why it hasn't arrived
+    is_context: bool = False  # it only makes room for what comes after it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,15 @@ class QueueLook:
         # what only makes room is shown while it fails to: all that comes after it is kept waiting
         for change_type, row in shown or (sent if stage == WAITING else ()):
             key = str(row.rowid) if self.is_whole_table else unit.key
+            is_context = change_type in context
             yield UnsettledRow(
-                stage, key, change_type, row, unit.version, unit.attempts, next_try_at, unit.message
+                stage,
+                key,
+                change_type,
+                row,
+                unit.version,
+                unit.attempts,
+                next_try_at,
+                unit.message,
+                is_context,
             )

@@ -19,7 +19,7 @@ from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.push.pusher import PushContext, Pusher
 from ondatra_dagster.delivery.push.starlark.push_library import PushLibrary
-from ondatra_dagster.delivery.queue.claim import BatchUnit
+from ondatra_dagster.delivery.queue.claim import BatchUnit, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import DeadLetter, dead_letters, replay
 from ondatra_dagster.delivery.queue.states import QueueState, look
@@ -138,6 +138,7 @@ class Play:
         course = dataclasses.replace(course, max_concurrent=1)
         if batch_size and not self.is_mirror:
             course = dataclasses.replace(course, batch_size=batch_size)
+        make_due(self._queue, self._now)
         deliver(
             self._queue,
             self._push,

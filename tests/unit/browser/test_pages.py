@@ -100,7 +100,7 @@ def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> N
     assert "planned what the queue held for this run 3 0 0 3" in first.text
     assert "succeeded delivered 2 0 0 2" in first.text
     assert "rejected refused, or tried too often 1 0 0 1" in first.text
-    assert "invalid set aside for their key 1 0 0 1" in first.text
+    assert "invalid rows kept out of the table for their key 1 0 0 1" in first.text
     assert f"{SYNC}/records?run={runs[-1]}" in first.links
     newest = look(f"{SYNC}/runs/{runs[1]}")
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}" in newest.links
@@ -255,21 +255,21 @@ def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -
         assert "▸ running" in look(f"{SYNC}/runs/{run_id}").text
 
 
-def test_what_nobody_counted_of_a_crashed_run_is_no_nought(tmp_path: Path, api: DemoApi) -> None:
-    """The next run counts its records, which don't tell what was planned, and what had failed."""
+def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: DemoApi) -> None:
+    """What it had planned and didn't send is known, too."""
     root = tmp_path / "shop"
     run_id = killed_push(root, api.url)
     run_again(root, api.url)
     look = Reader(ProjectReader(root))
     page = look(f"{SYNC}/runs/{run_id}")
-    assert "planned what the queue held for this run - - - - attempted" in page.text
-    assert "answered - - - - succeeded delivered 2 0 0 2 rejected" in page.text
-    assert "failed not now: they go again - - - - invalid" in page.text
-    assert "what they don't tell is unknown" in page.text
+    assert "planned what the queue held for this run 2 0 0 2 attempted" in page.text
+    assert "failed 2 0 0 2 succeeded delivered 2 0 0 2 rejected" in page.text
+    assert "not sent left in the queue: paused, guarded, limited, or the API was down 0 0 0 0" in page.text
     told = look(SYNC)
-    assert "the first run sends the whole table - → 0 - 2 0 - 0 view" in told.text
+    assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
     (chart,) = told.all("svg")
-    assert "Rows of the last run: 2 succeeded, 0 rejected, 0 invalid, set aside." in chart["aria-label"]
+    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, goes again, 0 invalid, set aside."
+    assert told in chart["aria-label"]
 
 
 def run_again(root: Path, url: str) -> None:

@@ -14,13 +14,13 @@ def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoAp
     assert "sync.crm is paused, with 0 keys to go" in ondatra("pause", "sync.crm").err
     said = ondatra.run(shop)
     assert (0, ()) == (said.code, api.calls)
-    assert "2 inserts to go" in said.err
+    assert "2 inserts pending" in said.err
     idle = ondatra("run")
     assert 0 == idle.code
-    assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 keys to go" in idle.err
+    assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 rows pending" in idle.err
     *_, line = ondatra("status", "--json").objects
     assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
-    assert "2 keys to go: ondatra run" in ondatra("resume", "sync.crm").err
+    assert "2 rows pending: ondatra run" in ondatra("resume", "sync.crm").err
     assert 0 == ondatra("run").code  # nothing has to be read, so this starts no Spark
     assert {"a1", "b2"} == set(api.contacts())
 

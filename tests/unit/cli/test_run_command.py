@@ -66,7 +66,7 @@ def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
     """They would be forgotten otherwise, until someone looks at the destination."""
     api.fail(status=400, times=1, path="/crm/*")
     ondatra.run(shop)
-    assert "sync.crm: 1 key to be tried again in" in ondatra("run").err
+    assert "sync.crm: 1 row to be tried again in" in ondatra("run").err
 
 
 JOBS = """
@@ -90,7 +90,7 @@ def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
     ondatra.run(shop)
     (told,) = [line for line in ondatra("run").err.splitlines() if line.startswith("sync.crm")]
-    assert "sync.crm: 2 keys in open jobs to be asked about in 5 min" == told
+    assert "sync.crm: 2 rows in open jobs to be asked about in 5 min" == told
 
 
 def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
@@ -124,7 +124,7 @@ def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_n
     said = ondatra.run(shop)
     assert (0, calls) == (said.code, len(api.calls))
     (told,) = [line for line in said.err.splitlines() if "the API" in line]
-    assert "warning: the API was down at the newest try; 2 keys to be tried again in " in told
+    assert "warning: the API was down at the newest try; 2 rows to be tried again in " in told
     assert "ended well" in said.err
     api.recover()
 
@@ -169,9 +169,9 @@ def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: Shop, ondatra:
     write_contacts(shop.root, **dict.fromkeys(("e1", "d1", "d2", "c1", "c2", "b1", "b2", "b3", "b4"), "x"))
     said = ondatra.run(shop)
     lines = [line.strip() for line in said.err.splitlines()]
-    begin = lines.index("4 rows of b1, b2, b3 and others: no mail")
+    begin = lines.index("4 rows (b1, b2, b3 and others): no mail")
     told = lines[begin : begin + 4]
-    assert {"2 rows of c1, c2: too old", "2 rows of d1, d2: too new"} == set(told[1:3])
+    assert {"2 rows (c1, c2): too old", "2 rows (d1, d2): too new"} == set(told[1:3])
     assert "1 more row for other reasons" == told[3]
     assert "nonsense" not in said.err
 
@@ -185,7 +185,7 @@ def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal
     said = ondatra.run(shop)
     assert 0 == said.code
     assert "delivered 2 inserts; 2 with a warning" in said.err
-    assert ["2 rows of a1, b2: phone dropped"] == [
+    assert ["2 rows (a1, b2): phone dropped"] == [
         line.strip() for line in said.err.splitlines() if "phone" in line
     ]
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")

@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.deliver import AHEAD, Course, Delivery, deliver
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
-from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches
+from ondatra_dagster.delivery.queue.claim import Batch, claim, frozen_batches, make_due
 from ondatra_dagster.delivery.queue.enqueue import enqueue
 from ondatra_dagster.delivery.queue.letters import dead_letters
 from ondatra_dagster.delivery.queue.settle import Settled
@@ -85,6 +85,7 @@ def send(queue: Queue, api: Api, *, threads: int, size: int = 1, **options: obje
         max_concurrent=threads,
     )
     given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
+    make_due(queue, given["clock"]())
     return deliver(queue, api, course, **given)
 
 

@@ -193,7 +193,7 @@ def test_a_run_that_tries_nothing_is_a_warning_of_what_was_found_before(
     found = alone("undelivered")
     assert (False, "WARN") == (found.passed, found.severity.value)
     assert (found.description or "").startswith(
-        "the API was down at the newest try; 2 keys to be tried again"
+        "the API was down at the newest try; 2 rows to be tried again"
     )
     api.recover()
 
@@ -248,7 +248,7 @@ def test_rows_delivered_with_a_warning_are_a_warning_with_samples(
     (push,) = result.asset_materializations_for_node("push__sync__crm")
     assert 2 == push.metadata["warned"].value
     (reason,) = push.metadata["sample warnings"].records
-    assert {"reason": "phone dropped", "rows": 2, "keys": "a1, b2"} == reason.data
+    assert {"reason": "phone dropped", "units": 2, "keys": "a1, b2"} == reason.data
     (standing,) = (
         verdict
         for verdict in standing_verdicts(shop.workspace, shop.workspace.sync("sync.crm"))
@@ -256,7 +256,7 @@ def test_rows_delivered_with_a_warning_are_a_warning_with_samples(
     )
     assert (
         "2 rows delivered with a warning",
-        ({"reason": "phone dropped", "rows": 2, "keys": "a1, b2"},),
+        ({"reason": "phone dropped", "units": 2, "keys": "a1, b2"},),
     ) == (
         standing.description,
         standing.samples,
@@ -272,7 +272,7 @@ def test_one_bad_row_takes_no_other_with_it(materialize: Materialize, shop: Shop
     assert {"a1"} == set(api.contacts())
     (push,) = result.asset_materializations_for_node("push__sync__crm")
     (sample,) = push.metadata["sample rejects"].records
-    assert (1, "b2") == (sample.data["rows"], sample.data["keys"])
+    assert (1, "b2") == (sample.data["units"], sample.data["keys"])
 
 
 def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
@@ -287,7 +287,7 @@ def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
     api.fail(status=400, times=1, path="/crm/contacts/b2")
     (push,) = materialize(shop).asset_materializations_for_node("push__sync__crm")
     grid = {
-        record.data["rows"]: tuple(record.data[operation] for operation in ("insert", "update", "delete"))
+        record.data["units"]: tuple(record.data[operation] for operation in ("insert", "update", "delete"))
         for record in push.metadata["counts"].records
     }
     assert {
@@ -296,6 +296,8 @@ def test_a_push_tells_what_became_of_how_many_rows_and_of_its_queue(
         "succeeded": (1, 0, 0),
         "rejected": (0, 1, 0),
         "failed": (0, 1, 0),
+        "in_jobs": (0, 0, 0),
+        "not_sent": (0, 0, 0),
         "invalid": (1, 0, 0),
     } == grid
     assert (1, 1) == (push.metadata["queue depth"].value, push.metadata["dead letters"].value)
@@ -447,9 +449,8 @@ def test_a_paused_sync_takes_rows_and_sends_them_when_it_goes_on(
     assert () == api.calls
     assert (False, "WARN") == checks(result)["undelivered"]
     (told,) = shop.heard.syncs
-    assert (
-        "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 inserts to go" == told.summary.message
-    )
+    paused = "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 inserts pending"
+    assert paused == told.summary.message
     assert resume(sync)
     assert materialize(shop, PUSH).success
     assert {"a1", "b2"} == set(api.contacts())
@@ -463,9 +464,9 @@ def test_a_dry_run_tells_what_it_would_send(
     monkeypatch.setenv("ONDATRA_SINKS", "dry")
     result = materialize(shop)
     (push,) = result.asset_materializations_for_node("push__sync__crm")
-    grid = {record.data["rows"]: record.data["insert"] for record in push.metadata["counts"].records}
+    grid = {record.data["units"]: record.data["insert"] for record in push.metadata["counts"].records}
     assert (2, 0, 0) == (grid["planned"], grid["attempted"], grid["succeeded"])
-    assert "sinks are dry, nothing was sent: 2 inserts to go" == push.metadata["message"].value
+    assert "sinks are dry, nothing was sent: 2 inserts pending" == push.metadata["message"].value
     assert ["a1", "b2"] == [record.data["key"] for record in push.metadata["sample waiting"].records]
 
 

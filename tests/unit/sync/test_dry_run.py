@@ -7,8 +7,8 @@ import pytest
 from support.kind_desk import SYNC_ID, KindDesk
 from support.trees import contents
 
-from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.queue.outlook import Moves
+from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.forecast import Forecast, expected_of
 from ondatra_dagster.sync.verdicts import Severity, judge_deletes
@@ -78,14 +78,14 @@ def test_samples_tell_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
     desk.deliver(a=[1])
     desk.write(a=[2], b=[5])
     update, insert = desk.run_dry().outlook.samples
-    assert ("a", ChangeType.UPDATE_POSTIMAGE, {"value": (1, 2)}) == (
+    assert ("a", Operation.UPDATE, {"value": (1, 2)}) == (
         update.key,
-        update.change_type,
+        update.operation,
         dict(update.columns),
     )
-    assert ("b", ChangeType.INSERT, {"id": (None, "b"), "value": (None, 5)}) == (
+    assert ("b", Operation.INSERT, {"id": (None, "b"), "value": (None, 5)}) == (
         insert.key,
-        insert.change_type,
+        insert.operation,
         {name: values for name, values in insert.columns.items() if name in ("id", "value")},
     )
 
@@ -96,7 +96,7 @@ def test_a_group_s_sample_tells_how_many_rows_it_has(tmp_path: Path) -> None:
     desk.deliver(a=[1, 2, 3])
     desk.write(a=[4])
     told = desk.run_dry()
-    assert Moves(updates=1, deletes=2) == told.outlook.expected
+    assert Moves(updates=1) == told.outlook.expected
     (sample,) = told.outlook.samples
     assert ("a", 3, 1) == (sample.key, sample.had, sample.has)
 

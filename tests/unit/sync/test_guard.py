@@ -427,7 +427,7 @@ def test_a_run_that_is_sending_stops_after_its_batch(tmp_path: Path) -> None:
     summary, _ = guarded.run()
     assert ["insert"] == guarded.sent
     assert summary.queue
-    assert (3, "it is paused: 3 inserts to go") == (summary.queue.depth, summary.message)
+    assert (3, "it is paused: 3 inserts pending") == (summary.queue.depth, summary.message)
     guarded.held = guarded.held_after_a_batch = None
     guarded.run()
     assert ["insert"] * 3 == guarded.sent

@@ -99,7 +99,7 @@ def desk(tmp_path: Path, api: DemoApi) -> JobDesk:
 def test_a_run_that_leaves_a_job_open_is_a_warning_and_no_failure(desk):
     """Nothing has failed: an open job counts neither as delivered nor as not."""
     summary = desk.run()
-    assert (Severity.WARN, "2 keys in open jobs") == desk.undelivered(summary)
+    assert (Severity.WARN, "2 rows in open jobs") == desk.undelivered(summary)
     assert (1, 2) == (summary.queue.open_jobs, summary.queue.in_jobs)
     desk.api.delay_jobs(0)
     desk.now += 60

@@ -11,18 +11,21 @@ from ondatra_dagster.sync.reasons import MOST, Reasons
 from ondatra_dagster.sync.verdicts import judge
 
 
-@pytest.mark.parametrize(("kind", "batch_size"), [("tracked", 100), ("partition", 0), ("table", 0)])
-def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_size: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "units"), [("tracked", 100, 1), ("partition", 0, 3), ("table", 0, 3)]
+)
+def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_size: int, units: int) -> None:
     """A group of three rows isn't three reasons, neither as the run ends nor when it is looked at later."""
     desk = KindDesk(tmp_path, kind, batch_size=batch_size)
     desk.api.answer = lambda row: "reject: the invoice is closed"
     desk.write(a=[1, 2, 3])
     summary = desk.run()
     (reason,) = summary.rejects
-    assert ("the invoice is closed", 3) == (reason.message, reason.rows)
-    assert [("the invoice is closed", 3)] == [each[:2] for each in why_dead(desk.sync, limit=20)]
+    assert ("the invoice is closed", units) == (reason.message, reason.units)
+    assert [("the invoice is closed", units)] == [each[:2] for each in why_dead(desk.sync, limit=20)]
     (verdict,) = [each for each in judge(summary, desk.sync.limits) if each.check == "rejects"]
-    assert [("the invoice is closed", 3)] == [(line["reason"], line["rows"]) for line in verdict.samples]
+    told = [(line["reason"], line["units"]) for line in verdict.samples]
+    assert [("the invoice is closed", units)] == told
 
 
 def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) -> None:
@@ -35,7 +38,8 @@ def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) ->
     assert expected == summary.rejects
     assert expected == why_dead(desk.sync, limit=20)
     assert expected[:1] == why_dead(desk.sync, limit=1)
-    assert ["4 rows of b, c, d and others", "2 rows of a, g"] == [reason.of for reason in expected]
+    told = [reason.describe_units("row") for reason in expected]
+    assert ["4 rows (b, c, d and others)", "2 rows (a, g)"] == told
 
 
 def test_of_a_sync_that_never_ran_nothing_is_dead(tmp_path: Path) -> None:

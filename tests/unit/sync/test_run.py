@@ -93,7 +93,7 @@ def test_a_row_delivered_with_a_warning_is_in_log_and_check(desk, caplog):
     verdict = next(verdict for verdict in judge(summary, desk.sync.limits) if verdict.check == "rejects")
     assert (Severity.WARN, "2 rows delivered with a warning") == (verdict.severity, verdict.description)
     assert (2, 0) == (verdict.counts["warned"], verdict.counts["rejected"])
-    assert ({"reason": "phone dropped", "rows": 2, "keys": "2, 3"},) == verdict.samples
+    assert ({"reason": "phone dropped", "units": 2, "keys": "2, 3"},) == verdict.samples
     (told,) = [record.getMessage() for record in caplog.records if "phone" in record.getMessage()]
     assert "sync=sync.contacts batch=1 rows=2 first=2 delivered with a warning: phone dropped" == told
 

@@ -53,7 +53,7 @@ def test_keys_that_nobody_has_tried_are_to_go_and_not_to_be_tried_again(desk):
     desk.contacts.write(a2="x", a3="x")
     held = dataclasses.replace(desk.ports(), hold=lambda: "it is paused")
     told = verdict(desk, run_sync(desk.sync, held, Occasion(trigger="test")), "undelivered")
-    assert (Severity.WARN, "2 keys to go and 1 key to be tried again") == (told.severity, told.description)
+    assert (Severity.WARN, "2 rows pending and 1 row to be tried again") == (told.severity, told.description)
 
 
 def test_a_row_that_waits_longer_than_max_lag_fails_the_run(desk):
@@ -62,7 +62,7 @@ def test_a_row_that_waits_longer_than_max_lag_fails_the_run(desk):
     desk.api.answer = all_but_the_first("error: later")
     limits = Limits(max_lag_seconds=2 * HOUR)
     told = verdict(desk, desk.run(), "undelivered", limits)
-    assert (Severity.WARN, "1 key to be tried again") == (told.severity, told.description)
+    assert (Severity.WARN, "1 row to be tried again") == (told.severity, told.description)
     desk.now += 2 * HOUR + 1
     desk.contacts.write(a5="x")
     told = verdict(desk, desk.run(), "undelivered", limits)
@@ -79,7 +79,7 @@ def test_rows_that_were_given_up_fail_the_run(desk):
     for _ in range(3):
         told = verdict(desk, desk.run(), "undelivered")
         desk.now += HOUR
-    assert (Severity.ERROR, "1 key given up after too many tries: see `ondatra dead sync.contacts`") == (
+    assert (Severity.ERROR, "1 row given up after too many tries: see `ondatra dead sync.contacts`") == (
         told.severity,
         told.description,
     )

@@ -1,0 +1,195 @@
+"""The counts of a run: each unit once, whatever its kind, and the same on every screen."""
+
+import contextlib
+import dataclasses
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pytest
+from support.kind_desk import SYNC_ID, Api, Killed, KindDesk
+from support.kind_tables import steps
+
+from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.queue.unit_counts import Operation
+from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.sync.ports import Ports
+from ondatra_dagster.sync.summary import PARTS_OF_PLANNED, Cell, Grid, grid_of
+from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking.history import History, Result
+
+KINDS_AND_SIZES = [
+    *(
+        (kind, size)
+        for kind in ("append", "merge", "tracked", "scd2", "table", "partition")
+        for size in (2, 100)
+    ),
+    ("table", 0),
+    ("partition", 0),
+]
+KEYS = "abcd"
+STEPS = 14
+ANSWERS = ("ok", "ok", "ok", "warn: odd", "error: later", "reject: no")
+
+
+class RandomApi(Api):
+    """An API that takes, refuses, breaks off and keeps jobs as chance has it."""
+
+    def __init__(self, chance: random.Random, *, makes_jobs: bool) -> None:
+        super().__init__()
+        self.chance = chance
+        self.makes_jobs = makes_jobs
+        self.is_reliable = False
+        self.answer = lambda row: "ok" if self.is_reliable else chance.choice(ANSWERS)
+
+    def happens(self, share: float) -> bool:
+        return not self.is_reliable and self.chance.random() < share
+
+    def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
+        if self.happens(0.1):
+            raise Killed
+        if self.makes_jobs:
+            return Pushed({}, job='{"id": 1}', calls=1, is_open=True)
+        pushed = super().__call__(parcel, journal)
+        if self.happens(0.1):
+            return pushed._replace(unanswered=1, is_outage=True)
+        return pushed
+
+    def poll(self, parcel: Parcel, job: str) -> Pushed:
+        if self.happens(0.5):
+            return Pushed({}, job=job, calls=1, is_open=True)
+        return super().__call__(parcel, Journal.in_memory("poll"))
+
+
+def planned_operations(grid: Grid) -> dict[Operation, int]:
+    return {operation: grid.cells[Cell.PLANNED, operation] for operation in Operation}
+
+
+def ended_operations(grid: Grid) -> dict[Operation, int]:
+    return {
+        operation: sum(grid.cells[cell, operation] for cell in PARTS_OF_PLANNED) for operation in Operation
+    }
+
+
+def assert_adds_up(grid: Grid) -> None:
+    assert planned_operations(grid) == ended_operations(grid)
+    assert min(grid.cells.values(), default=0) >= 0
+    attempted = sum(grid.count(cell) for cell in (Cell.SUCCEEDED, Cell.REJECTED, Cell.FAILED))
+    assert attempted == grid.count(Cell.ATTEMPTED)
+
+
+@dataclasses.dataclass
+class JobDesk(KindDesk):
+    """A sync whose API makes jobs of batches."""
+
+    @property
+    def sync(self) -> Sync:
+        sync = super().sync
+        push = dataclasses.replace(sync.config.push, batch_mode="async")
+        functions = frozenset({"push", "poll"})
+        return dataclasses.replace(
+            sync, config=dataclasses.replace(sync.config, push=push, functions=functions)
+        )
+
+    def ports(self) -> Ports:
+        return dataclasses.replace(super().ports(), sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def assert_runs_add_up(desk: KindDesk) -> None:
+    """Each run that has ended, in the history and in its metadata."""
+    for run in History(desk.state / "history.sqlite").runs(SYNC_ID, limit=1000):
+        if run.result is Result.RUNNING:
+            continue
+        grid = grid_of(run.counts["grid"])  # type: ignore[arg-type]
+        assert Cell.PLANNED in grid.counted, run
+        assert_adds_up(grid)
+        metadata = desk.tracking.metadata(SYNC_ID, run.run_id)
+        assert metadata
+        assert run.counts["grid"] == metadata["counts"]
+
+
+@pytest.mark.parametrize("makes_jobs", [False, True])
+@pytest.mark.parametrize(("kind", "batch_size"), KINDS_AND_SIZES)
+def test_what_was_planned_is_the_sum_of_what_became_of_it(
+    tmp_path: Path, kind: str, batch_size: int, makes_jobs: bool
+) -> None:
+    """Through errors, rejects, kills, outages, jobs, pauses, and replays."""
+    chance = random.Random(f"{kind} {batch_size} {makes_jobs}")
+    desk = (JobDesk if makes_jobs else KindDesk)(tmp_path, kind, batch_size=batch_size)
+    desk.api = api = RandomApi(chance, makes_jobs=makes_jobs)
+    for key, values in steps(KINDS[kind], chance, keys=KEYS, count=STEPS):
+        desk.write(**{key: values})
+        desk.held = "it is paused" if chance.random() < 0.15 else None
+        desk.now += chance.choice((0, 100_000))
+        with contextlib.suppress(Killed):
+            summary = desk.run()
+            assert_adds_up(summary.grid)
+    desk.held = None
+    api.is_reliable = True
+    desk.now += 1_000_000
+    desk.run()
+    assert_runs_add_up(desk)
+
+
+class Content(NamedTuple):
+    parts: dict[str, list[int]]
+    rows: dict[str, list[object]]
+
+    @classmethod
+    def of(cls, desk: KindDesk) -> Self:
+        return cls(desk.table.by_part(), desk.table.by_rowid())
+
+
+def changed_units(kind: str, before: Content, after: Content) -> dict[Operation, int]:
+    """What a user would count, from the content of the table alone."""
+    if kind in ("append", "scd2"):
+        return operations((before.rows.get(row), after.rows.get(row)) for row in {*before.rows, *after.rows})
+    keys = {*before.parts, *after.parts}
+    pairs = [(before.parts.get(key), after.parts.get(key)) for key in sorted(keys)]
+    if kind in ("merge", "tracked"):
+        return operations(pairs)
+    if kind == "table":
+        pairs = [([*itertools.chain(*before.parts.values())], [*itertools.chain(*after.parts.values())])]
+    counts: Counter[Operation] = Counter()
+    for old, new in pairs:
+        if sorted(old or []) == sorted(new or []):
+            continue
+        had, has = len(old or []), len(new or [])
+        counts[Operation.UPDATE] += min(had, has)
+        counts[Operation.INSERT] += max(has - had, 0)
+        counts[Operation.DELETE] += max(had - has, 0)
+    return {operation: counts[operation] for operation in Operation}
+
+
+def operations(pairs: Iterable[tuple[object, object]]) -> dict[Operation, int]:
+    counts: Counter[Operation] = Counter()
+    for old, new in pairs:
+        if old != new:
+            what = Operation.UPDATE if old and new else Operation.INSERT if new else Operation.DELETE
+            counts[what] += 1
+    return {operation: counts[operation] for operation in Operation}
+
+
+@pytest.mark.parametrize(("kind", "batch_size"), KINDS_AND_SIZES)
+def test_a_run_counts_what_a_user_would_count(tmp_path: Path, kind: str, batch_size: int) -> None:
+    """From the table before and after; a dry run tells the same beforehand."""
+    chance = random.Random(f"{kind} {batch_size}")
+    desk = KindDesk(tmp_path, kind, batch_size=batch_size)
+    before = Content({}, {})
+    for key, values in steps(KINDS[kind], chance, keys=KEYS, count=25):
+        desk.write(**{key: values})
+        after = Content.of(desk)
+        expected = changed_units(kind, before, after)
+        assert tuple(expected.values()) == tuple(desk.run_dry().outlook.expected)
+        if any(expected.values()):
+            summary = desk.run()
+            assert expected == planned_operations(summary.grid)
+            assert sum(expected.values()) == summary.grid.count(Cell.SUCCEEDED)
+            before = after
