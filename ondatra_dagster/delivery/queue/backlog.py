@@ -11,6 +11,12 @@ select {IDENTIFIER}, {HAD} or is_context, {HAS} or is_context, attempts, message
 from unit
 where state in ('pending', 'claimed', 'waiting')
     and version <= (select value from meta where name = 'watermark')
+    -- a new row is no unit of its own while the old one is there whose place it takes
+    and not (phase = 1 and {HAD} = 0 and exists (
+        select 1 from unit as old
+        where old.phase = 0 and old.belongs_to = unit.belongs_to
+            and old.state in ('pending', 'claimed', 'waiting')
+    ))
 order by since, id limit ?
 """
 

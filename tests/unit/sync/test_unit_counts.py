@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -17,9 +18,11 @@ from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.unit_counts import Operation
 from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model import Limit
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.summary import PARTS_OF_PLANNED, Cell, Grid, grid_of
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.sync.verdicts import Limits, Severity, judge_rejects
 from ondatra_dagster.tracking.history import History, Result
 
 KINDS_AND_SIZES = [
@@ -193,3 +196,71 @@ def test_a_run_counts_what_a_user_would_count(tmp_path: Path, kind: str, batch_s
             assert expected == planned_operations(summary.grid)
             assert sum(expected.values()) == summary.grid.count(Cell.SUCCEEDED)
             before = after
+
+
+def test_a_refused_group_is_one_unit_and_no_delete(tmp_path: Path) -> None:
+    """Nobody deleted the customer whose change was refused."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(a=[1, 2], b=[3])
+    desk.write(a=[4, 5], b=[])
+    desk.api.answer = lambda row: "reject: bad phone"
+    summary = desk.run()
+    assert {Operation.INSERT: 0, Operation.UPDATE: 1, Operation.DELETE: 1} == planned_operations(summary.grid)
+    assert (2, 2) == (summary.grid.count(Cell.REJECTED), summary.grid.count(Cell.ATTEMPTED))
+    rejected = [record[:3] for record in desk.records() if record[3] == "rejected"]
+    assert [("a", "upsert", "insert"), ("a", "upsert", "insert"), ("b", "delete", "delete")] == rejected
+
+
+def test_a_group_whose_old_row_is_refused_has_a_record_that_says_so(tmp_path: Path) -> None:
+    """Its new rows arrived, so nothing else would tell of the reject."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(a=[1, 2])
+    desk.write(a=[3])
+    desk.api.answer = lambda row: "reject: locked" if row[2] == 1 else "ok"
+    summary = desk.run()
+    assert (0, 1) == (summary.grid.count(Cell.SUCCEEDED), summary.grid.count(Cell.REJECTED))
+    told = [record for record in desk.records() if record[3] == "rejected"]
+    assert [("a", "upsert", "delete", "rejected")] == told
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_an_old_row_that_makes_room_is_half_of_an_update(tmp_path: Path, kind: str) -> None:
+    """Three rows become two: two updates and one delete, also where the API refuses to delete."""
+    desk = KindDesk(tmp_path, kind)
+    desk.deliver(a=[1, 2, 3])
+    desk.write(a=[4, 5])
+    desk.api.answer = lambda row: "reject: locked" if row[0] == "delete" else "ok"
+    grid = desk.run().grid
+    rejected = {operation: grid.cells[Cell.REJECTED, operation] for operation in Operation}
+    assert {Operation.INSERT: 0, Operation.UPDATE: 2, Operation.DELETE: 1} == rejected
+    assert (3, 0) == (grid.count(Cell.PLANNED), grid.count(Cell.SUCCEEDED))
+    operations = Counter(record[1] for record in desk.records() if record[3] == "rejected")
+    assert {"upsert": 2, "delete": 1} == operations
+
+
+def test_max_rejects_counts_groups(tmp_path: Path) -> None:
+    """Three refused invoices of ten lines aren't thirty."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(a=[1, 2], b=[3, 4], c=[5])
+    desk.write(a=[6, 7], b=[8, 9], c=[10])
+    desk.api.answer = lambda row: "reject: no" if row[1] in "ab" else "ok"
+    summary = desk.run()
+    for limit, severity in ((2, Severity.WARN), (1, Severity.ERROR)):
+        verdict = judge_rejects(summary, Limits(max_rejects=Limit(Decimal(limit))))
+        assert severity is verdict.severity
+    assert "2 of 3 groups rejected: over @max_rejects" == verdict.description
+
+
+def test_the_depth_of_a_queue_is_counted_in_units(tmp_path: Path) -> None:
+    """A table of three rows that were all replaced is three changes to come, not six."""
+    desk = KindDesk(tmp_path, "table")
+    desk.deliver(a=[1, 2, 3])
+    desk.write(a=[4, 5, 6])
+    desk.api.answer = lambda row: "error: later"
+    summary = desk.run()
+    queue = summary.queue
+    assert queue
+    assert (3, 0, 3) == (queue.depth, queue.pending, queue.waiting)
+    assert {Operation.INSERT: 0, Operation.UPDATE: 3, Operation.DELETE: 0} == planned_operations(summary.grid)
+    assert 3 == summary.grid.count(Cell.FAILED)
+    assert {"update"} == {row.operation.value for row in summary.waiting}
