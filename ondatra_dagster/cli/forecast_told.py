@@ -22,14 +22,14 @@ def sentence(forecast: Forecast) -> str:
         return forecast.summary.message
     newly = forecast.numbers["invalid"]
     aside = f"{count(newly, 'row')} newly set aside" if newly else ""
-    told = f"would {moved(forecast.outlook.expected)}"
+    told = f"would {moved(forecast.outlook.expected, noun=forecast.summary.noun)}"
     return "; ".join(filter(None, (told, aside, forecast.summary.message)))
 
 
-def moved(moves: Moves) -> str:
+def moved(moves: Moves, *, noun: str) -> str:
     """create 3 rows, update 1 row."""
     named = zip(MOVES, moves, strict=True)
-    told = [f"{verb} {count(rows, 'row')}" for verb, rows in named if rows]
+    told = [f"{verb} {count(units, noun)}" for verb, units in named if units]
     return ", ".join(told) or "change nothing"
 
 

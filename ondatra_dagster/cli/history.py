@@ -6,7 +6,9 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.forecast_told import moved
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import Shrink, as_cell, put_json, put_table, say, shortened, terminal_width
+from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import expected_of
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.summary import Cell, grid_of
 from ondatra_dagster.tracking.history import PastRun
 from ondatra_dagster.wording import moment, took
@@ -39,14 +41,28 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
         for run in runs:
             put_json(_object(run))
     elif runs:
-        put_table(HEAD, shortened(HEAD, map(_row, runs), width=terminal_width(), shrinks=SHRINKS))
+        put_table(
+            HEAD,
+            shortened(
+                HEAD,
+                (_row(run, _noun(workspace, run)) for run in runs),
+                width=terminal_width(),
+                shrinks=SHRINKS,
+            ),
+        )
     else:
         say("no sync has run yet")
     return 0
 
 
-def _row(run: PastRun) -> tuple[str, ...]:
-    # as RunSummary.to_json() wrote it; of a run that goes on or was killed nobody has counted the rows yet
+def _noun(workspace: Workspace, run: PastRun) -> str:
+    """Return what a unit of the run's sync is called, if the project still has the sync."""
+    sync = workspace.syncs.get(run.sync_id)
+    return unit_noun(sync) if sync else "row"
+
+
+def _row(run: PastRun, noun: str) -> tuple[str, ...]:
+    # as RunSummary.to_json() wrote it; a run that goes on has no counts yet
     counts = run.counts.get("grid")
     grid = grid_of(counts) if counts else None  # type: ignore[arg-type]
     return (
@@ -55,14 +71,14 @@ def _row(run: PastRun) -> tuple[str, ...]:
         *(run.trigger, run.mode.value, run.reason),
         f"{_number(run.version_from)}→{_number(run.version_to)}",
         *(_number(grid.known(cell)) if grid else "" for cell in COUNTED),
-        as_cell(_result(run)),
+        as_cell(_result(run, noun)),
     )
 
 
-def _result(run: PastRun) -> str:
+def _result(run: PastRun, noun: str) -> str:
     """How it ended, and the first thing that went wrong; of a dry run also what it said would happen."""
     expected = expected_of(run)
-    told = moved(expected) if expected else next(iter(run.first_errors), "")
+    told = moved(expected, noun=noun) if expected else next(iter(run.first_errors), "")
     return ": ".join(filter(None, (run.result.value, told)))
 
 
