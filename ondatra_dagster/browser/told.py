@@ -28,7 +28,7 @@ TONES: Mapping[str, tuple[str, str]] = {
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),
     "never ran": ("calm", "◌"),
-    "no queue": ("bad", "✕"),
+    "queue lost": ("bad", "✕"),
     UNREAD: ("bad", "✕"),
 }
 
