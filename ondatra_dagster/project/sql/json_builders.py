@@ -274,8 +274,9 @@ def _refuse_odd_values(
     """Raise a refusal unless commas separate just these values, or the keys by which one is ordered."""
     if any(isinstance(value, NO_VALUE) or value.is_star for value in values):
         raise call.refusal("takes values only", example)
-    # the parser drops a comma that begins the arguments, and reads `values, 'b'` as one of them
-    if values and len(_separators(call)) + 1 != max(len(values), len(order)):
+    # the parser drops words: a comma that begins the arguments, `as` alone, the comma of `values, 'b'`
+    written = 0 if call.closing == call.opening + 1 else len(_separators(call)) + 1
+    if written != max(len(values), len(order)):
         raise call.refusal("can't be read", example)
 
 

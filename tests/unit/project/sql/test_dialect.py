@@ -183,6 +183,11 @@ def test_lines_stay_where_they_are():
             "json_group_array() can't be read",
             "write json_group_array(value) or json_group_array(value ORDER BY other)",
         ),
+        (
+            "json_object(as)",
+            "json_object() can't be read",
+            "write json_object('name', value, 'other', value)",
+        ),
         ("json_array(, 1)", "json_array() can't be read", "write json_array(value, other)"),
         ("json_array(distinct x)", "json_array() takes values only", "write json_array(value, other)"),
         ("json_array(x order by y)", "json_array() takes values only", "write json_array(value, other)"),
