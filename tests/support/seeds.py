@@ -1,5 +1,6 @@
 """The seeds of random tests: new ones for each commit, or those that follow ONDATRA_TEST_SEED.
 
+Threads come in any order: where a test has several, its failure may need more than one replay.
 A test draws its seeds from `new_seeds`, or one generator from `new_chance`. Values that a test needs to be
 random-looking but not to explore have a fixed seed of their own, and don't come from here.
 """

@@ -317,6 +317,7 @@ def test_any_life_ends_as_a_mirror(sink: Sink, lived: type[Life], tmp_path: Path
     """Frontier and records are enough to go on from, whenever the queue is lost, whatever was in flight.
 
     Nor is a row made twice that the records say is there, however often a queue is lost or put back.
+    The seed decides the faults, but not which thread is first: a failure may need several replays.
     """
     for seed in new_seeds(HISTORIES // 2):
         life = lived(sink, tmp_path / seed, seed)
