@@ -15,6 +15,7 @@ from ondatra_dagster.delivery.outcome import Verdict
 from ondatra_dagster.delivery.push.api_auth import OAUTH2_KEYS
 from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
 from ondatra_dagster.operations.alerts import RULES
+from ondatra_dagster.operations.metrics import ModelMeasures, SyncMeasures, metrics_text
 from ondatra_dagster.project.header import SYNONYMS, WORDS
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.settings.setting_values import READERS
@@ -130,6 +131,14 @@ def test_every_health_has_a_sign_of_its_own_in_the_page():
 
 def test_every_alert_rule_is_described():
     assert list(RULES) == listed("docs/operations.md", "rule")
+
+
+def test_every_metric_is_described():
+    known = {"oldest_seconds": 1, "next_due_at": 1, "last_success_at": 1, "last_run_seconds": 1}
+    table = ModelMeasures(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
+    text = metrics_text([SyncMeasures(sync="sync.crm", **known)], [table])
+    names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
 
 
 def test_every_column_of_a_record_is_described():
