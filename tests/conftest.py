@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from support import seeds
 from xdist.scheduler import LoadScopeScheduling
 
@@ -49,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[seeds.VARIABLE] = seeds.run_seed()
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seeds.number_of(seeds.run_seed())
+    # how fast this machine is says nothing of the code
+    hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis_settings.load_profile("tests")
 
 
 def pytest_report_header() -> str:

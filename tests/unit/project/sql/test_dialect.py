@@ -251,7 +251,7 @@ expressions = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(expressions, min_size=1, max_size=3))
 def test_whatever_is_nested_no_builder_is_left(values):
     """The result parses, and has nothing in it that Spark doesn't know."""

@@ -242,7 +242,7 @@ def line_of(text: str) -> int:
     return 1
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
 @example("show tables")
 def test_any_text_is_a_query_or_a_problem(text):
