@@ -2,11 +2,14 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from support import seeds
 from xdist.scheduler import LoadScopeScheduling
 
 from ondatra_dagster.project.settings.settings import read_settings
@@ -40,6 +43,38 @@ class SparkFilesFirst(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SparkFilesFirst:
     return SparkFilesFirst(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
+def pytest_configure(config: pytest.Config) -> None:
+    """Give one seed to the random tests, hypothesis, all workers and all child processes of this run."""
+    os.environ[seeds.VARIABLE] = seeds.run_seed()
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = seeds.number_of(seeds.run_seed())
+    # how fast this machine is says nothing of the code
+    hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis_settings.load_profile("tests")
+
+
+def pytest_report_header() -> str:
+    return f"random seed: {seeds.run_seed()} (of the commit, unless {seeds.VARIABLE} gives another)"
+
+
+def pytest_runtest_setup() -> None:
+    seeds.forget_drawn()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell how to repeat a random test that failed."""
+    report = yield
+    uses_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    command = seeds.replay_command(item.nodeid, uses_hypothesis=uses_hypothesis)
+    if report.failed and command:
+        report.sections.append(("replay with the same random seed", command))
+    return report
 
 
 def spark_variables() -> dict[str, str]:

@@ -2,18 +2,26 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from ondatra_dagster.browser.standing import Health
+from ondatra_dagster.browser.told import TONES, UNREAD
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.cli.main import cli
 from ondatra_dagster.delivery.outcome import Verdict
-from ondatra_dagster.delivery.push.api_dict import API_KEYS, PUSH_KEYS
+from ondatra_dagster.delivery.push.api_auth import OAUTH2_KEYS
+from ondatra_dagster.delivery.push.api_dict import API_KEYS, PARAMETERS, PUSH_KEYS
+from ondatra_dagster.operations.alerts import RULES
+from ondatra_dagster.operations.metrics import ModelMeasures, SyncMeasures, metrics_text
 from ondatra_dagster.project.header import SYNONYMS, WORDS
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.settings.setting_values import READERS
 from ondatra_dagster.sync.verdicts import JUDGES
+from ondatra_dagster.tracking.found import Stage
+from ondatra_dagster.tracking.record import SCHEMA
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("docs/*.md"))
@@ -23,26 +31,49 @@ def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("word", [*WORDS, *SYNONYMS])
-def test_every_header_is_described(word):
-    assert f"@{word}" in page("docs/models.md")
+def listed(name: str, head: str) -> list[str]:
+    """Return what a page's tables list in code in the column of that head, if it is their first."""
+    found: list[str] = []
+    first_head = ""
+    lines = page(name).splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        cell = line.split(" | ")[0].removeprefix("|").removesuffix("|").strip()
+        if below.startswith("|---"):
+            first_head = cell
+        elif line.startswith("| ") and first_head == head:
+            found += re.findall(r"`([^`]+)`", cell)
+    return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_described_and_in_the_readme(kind):
-    assert f"| `{kind}` |" in page("docs/models.md")
-    assert f"| `{kind}` |" in page("README.md")
+def first_words(spans: Iterable[str]) -> set[str]:
+    """Return what each span of code begins with: `@sink: name` with `@sink`, `"warn: why"` with `warn`."""
+    return {re.split(r"[\s:(]", span.strip('"'))[0] for span in spans}
 
 
-@pytest.mark.parametrize("setting", READERS)
-def test_every_setting_is_described(setting):
-    assert f"`{setting}`" in page("docs/models.md")
+def test_every_header_is_described():
+    headers = listed("docs/models.md", "header")
+    assert {f"@{word}" for word in WORDS} == first_words(span for span in headers if span.startswith("@"))
 
 
-@pytest.mark.parametrize("command", cli.list_commands(None))
-def test_every_command_is_described_and_has_help(command):
-    assert f"| `ondatra {command}" in page("docs/operations.md")
-    assert cli.get_command(None, command).help
+@pytest.mark.parametrize(("synonym", "word"), SYNONYMS.items())
+def test_a_synonym_is_described_at_its_header(synonym, word):
+    (row,) = [line for line in page("docs/models.md").splitlines() if line.startswith(f"| `@{word}:")]
+    assert f"`@{synonym}` is the same" in row
+
+
+@pytest.mark.parametrize("name", ["docs/models.md", "README.md"])
+def test_every_kind_is_described_and_in_the_readme(name):
+    assert list(KINDS) == listed(name, "kind")
+
+
+def test_every_setting_is_described():
+    assert sorted(READERS) == sorted(listed("docs/models.md", "setting"))
+
+
+def test_every_command_is_described_and_has_help():
+    commands = [span.split()[1] for span in listed("docs/operations.md", "command")]
+    assert sorted(cli.list_commands(None)) == sorted(commands)
+    assert [] == [name for name in commands if not cli.get_command(None, name).help]
 
 
 FLAGS = sorted(
@@ -62,30 +93,68 @@ def test_every_flag_is_described(flag):
     assert any(re.search(rf"`[^`]*{flag}\b", file.read_text(encoding="utf-8")) for file in PAGES)
 
 
-@pytest.mark.parametrize("key", [*API_KEYS, *PUSH_KEYS])
-def test_every_key_of_an_api_is_described(key):
-    assert f"`{key}`" in page("docs/push-functions.md")
+@pytest.mark.parametrize(
+    ("head", "keys"),
+    [("key", API_KEYS), ("key of `push`", PUSH_KEYS), ("key of `oauth2`", OAUTH2_KEYS)],
+)
+def test_every_key_of_an_api_is_described(head, keys):
+    assert sorted(keys) == sorted(listed("docs/push-functions.md", head))
 
 
-@pytest.mark.parametrize("change_type", list(ChangeType))
-def test_every_change_type_is_described(change_type):
-    assert f"`{change_type}`" in page("docs/push-functions.md")
+def test_every_parameter_of_a_push_function_is_described():
+    parameters = listed("docs/push-functions.md", "parameter")
+    assert {name for names in PARAMETERS.values() for name in names} == {*parameters} - {"args"}
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_every_status_is_described_and_in_the_readme(verdict):
-    for name in ("docs/push-functions.md", "README.md"):
-        assert f'`"{verdict}' in page(name)
+def test_every_change_type_is_described():
+    assert sorted(ChangeType) == sorted(listed("docs/push-functions.md", "change type"))
 
 
-@pytest.mark.parametrize("check", JUDGES)
-def test_every_check_is_described(check):
-    assert f"| `{check}` |" in page("docs/operations.md")
+@pytest.mark.parametrize("name", ["docs/push-functions.md", "README.md"])
+def test_every_status_is_described_and_in_the_readme(name):
+    assert set(Verdict) == first_words(listed(name, "status"))
+
+
+def test_every_check_is_described():
+    assert set(JUDGES) <= set(listed("docs/operations.md", "check"))
+
+
+def test_every_health_is_described_in_the_order_in_which_they_are_tried():
+    """The first that is true is shown; a file that can't be read hides all others."""
+    assert [UNREAD, *Health] == listed("docs/records.md", "health")
+
+
+def test_every_health_has_a_sign_of_its_own_in_the_page():
+    """A health that the page doesn't know would get the dot of a row that waits."""
+    assert set(Health) <= set(TONES)
+
+
+def test_every_alert_rule_is_described():
+    assert list(RULES) == listed("docs/operations.md", "rule")
+
+
+def test_every_metric_is_described():
+    known = {"oldest_seconds": 1, "next_due_at": 1, "last_success_at": 1, "last_run_seconds": 1}
+    table = ModelMeasures(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
+    text = metrics_text([SyncMeasures(sync="sync.crm", **known)], [table])
+    names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
+
+
+def test_every_column_of_a_record_is_described():
+    assert SCHEMA.names == listed("docs/records.md", "column")
+
+
+def test_every_stage_of_a_row_can_be_asked_for():
+    asked = listed("docs/records.md", "option")
+    stages = [span.removeprefix("--status ") for span in asked if " " not in span.removeprefix("--status ")]
+    assert set(Stage) <= set(stages)
 
 
 def test_a_word_stands_once_in_the_glossary():
     """Two meanings of one word is what it is there to keep out."""
     words = re.findall(r"^\| ([a-z ]+) \|", page("docs/glossary.md"), re.MULTILINE)
+    assert "health" in words
     assert [] == [word for word, times in Counter(words).items() if times > 1]
 
 
@@ -97,4 +166,5 @@ def test_every_page_is_reached_from_the_readme(file):
 def test_the_pages_name_only_tests_that_are_there():
     """A promise whose test was moved or dropped is a promise no more."""
     named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
+    assert "tests/faults/test_kills.py" in named
     assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]

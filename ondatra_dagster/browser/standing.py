@@ -22,7 +22,7 @@ class Health(enum.StrEnum):
     PAUSED = "paused"
     NEVER_RAN = "never ran"
     FAILING = "failing"  # its newest run did
-    LOST = "no queue"  # its next run finds out what waits
+    LOST = "queue lost"  # its next run finds out what waits
     REJECTS = "rejects"  # rows were refused in it, or are dead letters
     WAITING = "waiting"  # rows are still to be delivered
     OK = "ok"

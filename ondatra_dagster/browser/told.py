@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.sync.progress import Progress
+from ondatra_dagster.tracking.found import Stage
 from ondatra_dagster.wording import duration, moment
 
 LONGEST_MESSAGE = 2_000  # characters of what an API said; the whole is in the download
@@ -28,8 +29,16 @@ TONES: Mapping[str, tuple[str, str]] = {
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),
     "never ran": ("calm", "◌"),
-    "no queue": ("bad", "✕"),
+    "queue lost": ("bad", "✕"),
     UNREAD: ("bad", "✕"),
+}
+
+STAGE_NAMES = {
+    Stage.SUCCEEDED: "Success",
+    Stage.REJECTED: "Rejected",
+    Stage.INVALID: "Invalid",
+    Stage.PENDING: "Pending",
+    Stage.WAITING: "Waiting",
 }
 
 

@@ -6,11 +6,12 @@ from typing import NamedTuple, TypeAlias
 import orjson
 
 from ondatra_dagster.collector.event_reader import FieldProblem
+from ondatra_dagster.prometheus import CONTENT_TYPE
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON: Headers = ((b"content-type", b"application/json"),)
-TEXT: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
+TEXT: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
 CLOSE: Headers = ((b"connection", b"close"),)  # what is left of the request isn't read
 LISTED = 1000  # problems in one answer
 

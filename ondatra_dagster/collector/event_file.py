@@ -8,14 +8,16 @@ import contextlib
 import enum
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.collector.packing import packed, unpacked
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.store.database import Schema, Store, connect, read_only
+from ondatra_dagster.store.database import Schema, Store, connect
 from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.shared_file import open_existing
 
 NAME = "events.sqlite"
 NUMBERING = "ondatra.events/"  # and the file's own id: another file begins to count anew
@@ -52,7 +54,6 @@ SCHEMA = Schema(
     page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
 )
 SELDOM_EMPTIED = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
-HAS_TABLES = "select 1 from sqlite_master where name = 'identity'"  # made last
 IDENTITY = "select id from identity"
 TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
 SEEN = "select digest from seen where model = ? and key = ?"
@@ -191,14 +192,9 @@ def event_path(settings: Settings) -> Path:
     return (settings.scratch.folder if settings.scratch else settings.state) / NAME
 
 
-@contextlib.contextmanager
-def looking_at(path: Path) -> Iterator[Store | None]:
-    """The file for looking only; None when there is none, or it has no tables yet."""
-    if not path.exists():
-        yield None
-        return
-    with read_only(path) as store:
-        yield store if store.rows(HAS_TABLES) else None
+def looking_at(path: Path) -> AbstractContextManager[Store | None]:
+    """Open the file to read it; None when there is none, or it has no tables yet."""
+    return open_existing(path, SCHEMA)
 
 
 def numbering_of(path: Path) -> str | None:

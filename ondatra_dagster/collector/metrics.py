@@ -5,16 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ondatra_dagster.collector.event_file import Waiting
-
-ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-class Metric(NamedTuple):
-    name: str
-    kind: str  # counter or gauge
-    help: str
-    label: str | None  # the label's name
-    values: Mapping[str, float]  # by the label's value
+from ondatra_dagster.prometheus import COUNTER, GAUGE, Metric, Sample, format_metrics
 
 
 class Counts:
@@ -37,38 +28,31 @@ class Gauges(NamedTuple):
 
 
 def metrics_text(counts: Counts, gauges: Gauges, *, now: float) -> str:
-    return "".join(line + "\n" for metric in _metrics(counts, gauges, now) for line in _lines(metric))
+    """Return all that is counted, by model or reason where there are several."""
+    return format_metrics(_metrics(counts, gauges, now))
 
 
 def _metrics(counts: Counts, gauges: Gauges, now: float) -> Iterator[Metric]:
-    def plain(name: str, kind: str, text: str, value: float) -> Metric:
-        return Metric(name, kind, text, None, {"": value})
-
     waiting = gauges.waiting
-    yield Metric("accepted_total", "counter", "Events that were taken, durably.", "model", counts.accepted)
-    yield Metric(
-        "repeated_total", "counter", "Events that came again under their key.", "model", counts.repeated
-    )
-    yield Metric("refused_total", "counter", "Requests that weren't taken.", "reason", counts.refused)
-    yield plain("received_bytes_total", "counter", "Bytes of the requests that were taken.", counts.bytes)
-    yield plain("commits_total", "counter", "Commits to the file.", gauges.commits)
-    yield Metric(
-        "waiting",
-        "gauge",
-        "Events that no table has yet.",
-        "model",
-        {m: w.events for m, w in waiting.items()},
-    )
+    events = {model: each.events for model, each in waiting.items()}
     ages = {model: max(now - each.oldest_at, 0.0) for model, each in waiting.items() if each.oldest_at}
-    yield Metric("oldest_seconds", "gauge", "For how long the oldest of them has waited.", "model", ages)
-    yield plain("file_bytes", "gauge", "Bytes of the file that holds them.", gauges.file_bytes)
-    yield plain("free_bytes", "gauge", "Bytes that are free on its disk.", gauges.free_bytes)
+    yield _each("accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted)
+    yield _each(
+        "repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated
+    )
+    yield _each("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused)
+    yield _one("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", counts.bytes)
+    yield _one("commits_total", COUNTER, "Commits to the file.", gauges.commits)
+    yield _each("waiting", GAUGE, "Events that no table has yet.", "model", events)
+    yield _each("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages)
+    yield _one("file_bytes", GAUGE, "Bytes of the file that holds them.", gauges.file_bytes)
+    yield _one("free_bytes", GAUGE, "Bytes that are free on its disk.", gauges.free_bytes)
 
 
-def _lines(metric: Metric) -> Iterator[str]:
-    name = f"ondatra_events_{metric.name}"
-    yield f"# HELP {name} {metric.help}"
-    yield f"# TYPE {name} {metric.kind}"
-    for label, value in sorted(metric.values.items()):
-        labels = f'{{{metric.label}="{label.translate(ESCAPED)}"}}' if metric.label else ""
-        yield f"{name}{labels} {float(value)!r}"
+def _each(name: str, of_type: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    samples = [Sample({label: of}, value) for of, value in sorted(values.items())]
+    return Metric(f"ondatra_events_{name}", of_type, text, samples)
+
+
+def _one(name: str, of_type: str, text: str, value: float) -> Metric:
+    return Metric(f"ondatra_events_{name}", of_type, text, [Sample({}, value)])

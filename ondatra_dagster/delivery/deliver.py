@@ -33,9 +33,9 @@ from ondatra_dagster.delivery.revival import give_up, is_given_up, revive
 from ondatra_dagster.delivery.runway import Flight, Runway
 from ondatra_dagster.delivery.workers import Done, Workers
 
+QUIET_SECONDS = 10.0  # without anything that came back
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.
 # Of large ones fewer, as their rows are held in memory, and a crash keeps them from newer values.
-QUIET_SECONDS = 10.0  # without anything that came back
 AHEAD = 7
 AHEAD_ROWS = 2_000
 

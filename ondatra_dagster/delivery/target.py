@@ -11,7 +11,7 @@ an image too.
 import enum
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ondatra_dagster.changes import ChangeType, Layout, content_of
 
@@ -69,6 +69,15 @@ class Standing(NamedTuple):
     base: Image
     target: Image
     tried: Image | None = None  # None: the base is certain
+
+    @classmethod
+    def load(cls, base: str, target: str, tried: str | None) -> Self:
+        """Return what a queue keeps of the key, from the texts of its images."""
+        return cls(load_image(base), load_image(target), load_tried(tried))
+
+
+def load_tried(text: str | None) -> Image | None:
+    return None if text is None else load_image(text)
 
 
 def dump_tried(standing: Standing) -> str | None:

@@ -4,18 +4,19 @@ What is amiss is one row of a subject and a rule, from when it was noticed until
 one alert, which is noted in the same transaction and stays until the receiver has taken it.
 """
 
-import contextlib
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.store.database import Schema, Store, connect, read_only
+from ondatra_dagster.store.database import Schema, Store
 from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.shared_file import open_existing, transaction
 
 SCHEMA = Schema(
     "alerts",
@@ -51,8 +52,6 @@ TAKEN = "delete from outgoing where number = ?"
 REFUSED = "update outgoing set tries = tries + 1, error = ? where number = ?"
 STANDING = "select type, subject, rule, since, sentence from standing order by since, subject, rule"
 COUNT_OUTGOING = "select count(*) from outgoing"
-# between the making of the file and of its tables another process may be looking
-HAS_TABLES = "select 1 from sqlite_master where name = 'standing'"
 
 
 class SubjectType(enum.StrEnum):
@@ -139,24 +138,11 @@ class AlertBook:
         """Held by who sends, so that two don't send the same; BusyError at once."""
         return FileLock(self._path.parent / "locks" / "alerts.sending.lock", purpose="sends alerts")
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[Store | None]:
-        if not self._path.exists():
-            yield None
-            return
-        with read_only(self._path, SCHEMA) as store:
-            yield store if store.rows(HAS_TABLES) else None
+    def _reading(self) -> AbstractContextManager[Store | None]:
+        return open_existing(self._path, SCHEMA)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Store]:
-        # SQLite before 3.51.3 can damage a file that two connections write and checkpoint at one instant
-        lock = FileLock(
-            self._path.parent / "locks" / f"{self._path.name}.lock",
-            purpose="writing alerts",
-            wait_seconds=60,
-        )
-        with lock, connect(self._path, SCHEMA) as store, store.immediate():
-            yield store
+    def _writing(self) -> AbstractContextManager[Store]:
+        return transaction(self._path, SCHEMA, purpose="writing alerts")
 
 
 def _note(store: Store, reading: Reading, make: MakeAlert) -> bool:

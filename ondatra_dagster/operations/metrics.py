@@ -5,10 +5,8 @@ It is made of plain values; who has them hands them over.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-GAUGE, COUNTER = "gauge", "counter"
+from ondatra_dagster.prometheus import COUNTER, GAUGE, Metric, Sample, format_metrics
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,28 +38,16 @@ class ModelMeasures:
     changed_at: float | None = None
 
 
-class Sample(NamedTuple):
-    labels: Mapping[str, str]
-    value: float | None  # None: it isn't told
-
-
-class Metric(NamedTuple):
-    name: str
-    type: str
-    help: str
-    samples: Iterable[Sample]
-
-
 def metrics_text(syncs: Iterable[SyncMeasures], models: Iterable[ModelMeasures]) -> str:
     """All of it, ending with a line feed."""
     metrics = (*_of_syncs(tuple(syncs)), *_of_models(tuple(models)))
-    return "".join(line + "\n" for metric in metrics for line in _lines(metric))
+    return format_metrics(metrics)
 
 
 def _of_syncs(syncs: tuple[SyncMeasures, ...]) -> Iterator[Metric]:
     def each(name: str, of_type: str, text: str, values: Iterable[float | None]) -> Metric:
-        samples = [Sample({"sync": sync.sync}, value) for sync, value in zip(syncs, values, strict=True)]
-        return Metric(f"ondatra_sync_{name}", of_type, text, samples)
+        labels = ({"sync": sync.sync} for sync in syncs)
+        return Metric(f"ondatra_sync_{name}", of_type, text, _known(labels, values))
 
     yield each("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
     yield each(
@@ -101,8 +87,8 @@ def _of_syncs(syncs: tuple[SyncMeasures, ...]) -> Iterator[Metric]:
 
 def _of_models(models: tuple[ModelMeasures, ...]) -> Iterator[Metric]:
     def each(name: str, text: str, values: Iterable[float | None]) -> Metric:
-        samples = [Sample({"model": model.model}, value) for model, value in zip(models, values, strict=True)]
-        return Metric(f"ondatra_table_{name}", GAUGE, text, samples)
+        labels = ({"model": model.model} for model in models)
+        return Metric(f"ondatra_table_{name}", GAUGE, text, _known(labels, values))
 
     yield each("version", "The newest version that changed rows.", [m.version for m in models])
     yield each("rows", "Rows of the table.", [m.rows for m in models])
@@ -110,19 +96,7 @@ def _of_models(models: tuple[ModelMeasures, ...]) -> Iterator[Metric]:
     yield each("changed_timestamp_seconds", "When its rows last changed.", [m.changed_at for m in models])
 
 
-def _lines(metric: Metric) -> Iterator[str]:
-    told = [sample for sample in metric.samples if sample.value is not None]
-    if told:
-        yield f"# HELP {metric.name} {metric.help}"
-        yield f"# TYPE {metric.name} {metric.type}"
-    for sample in told:
-        labels = ",".join(f'{name}="{_escaped(text)}"' for name, text in sample.labels.items())
-        yield f"{metric.name}{{{labels}}} {_number(sample.value or 0)}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+def _known(labels: Iterable[Mapping[str, str]], values: Iterable[float | None]) -> list[Sample]:
+    """Return samples of the values that are known: 0 in place of the others would say that all is well."""
+    pairs = zip(labels, values, strict=True)
+    return [Sample(label, value) for label, value in pairs if value is not None]

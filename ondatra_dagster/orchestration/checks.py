@@ -1,6 +1,7 @@
 """The checks of models and sinks as Dagster's own. What they say is judged elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from ondatra_dagster.project.model import CheckWord, Model
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import JUDGES, CheckVerdict, Severity
 
+CheckReport = TypeVar("CheckReport", dg.AssetCheckResult, dg.AssetCheckEvaluation)
 DESCRIPTIONS = {
     "rejects": "Rows that the API refused for good, dead letters, and rows delivered with a warning",
     "undelivered": "Rows that wait, and why nothing came of them",
@@ -61,14 +63,17 @@ def sink_checks(sync: Sync) -> dg.AssetChecksDefinition:
         with failures(ondatra, sync.id):
             for verdict in () if ondatra.is_dry else ondatra.verdicts(sync):  # a dry run checks nothing
                 if verdict.check in wanted:
-                    yield check_result(key, verdict)
+                    yield check_report(dg.AssetCheckResult, key, verdict)
 
     return checks
 
 
-def check_result(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckResult:
-    """A verdict as a check step gives it."""
-    return dg.AssetCheckResult(
+def check_report(of: type[CheckReport], key: dg.AssetKey, verdict: CheckVerdict) -> CheckReport:
+    """Return the verdict as a result for a check step, or as an evaluation for a step that fails.
+
+    Results would come too late there: Dagster reads them when the step has ended.
+    """
+    return of(
         asset_key=key,
         check_name=verdict.check,
         passed=verdict.severity is Severity.PASS,
@@ -78,16 +83,11 @@ def check_result(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckResult
     )
 
 
-def check_evaluation(key: dg.AssetKey, verdict: CheckVerdict) -> dg.AssetCheckEvaluation:
-    """A verdict as a step gives it that fails: results of checks would come too late there."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=verdict.check,
-        passed=verdict.severity is Severity.PASS,
-        severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
-        description=verdict.description,
-        metadata=_metadata(verdict),
-    )
+def check_reports(
+    of: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[CheckVerdict]
+) -> list[CheckReport]:
+    """Return the verdicts as check_report() does."""
+    return [check_report(of, key, verdict) for verdict in verdicts]
 
 
 def _metadata(verdict: CheckVerdict) -> shown.Metadata:

@@ -12,7 +12,7 @@ import dagster as dg
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
-from ondatra_dagster.orchestration.checks import check_evaluation
+from ondatra_dagster.orchestration.checks import check_report
 from ondatra_dagster.orchestration.column_lineage import column_lineage
 from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.resources import ENGINE, failures
@@ -53,7 +53,7 @@ class KindIOManager(dg.IOManager):
 
 def _check_event(context: dg.OutputContext, verdict: CheckVerdict) -> dg.DagsterEvent:
     """A check's answer from where the asset is written; half private in Dagster, so only here."""
-    evaluation = check_evaluation(context.asset_key, verdict)
+    evaluation = check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
     return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 

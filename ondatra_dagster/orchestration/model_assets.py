@@ -6,7 +6,7 @@ import dagster as dg
 
 from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
-from ondatra_dagster.orchestration.checks import check_result, model_check_specs
+from ondatra_dagster.orchestration.checks import check_reports, model_check_specs
 from ondatra_dagster.orchestration.column_lineage import column_lineage
 from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Computed, Engine
@@ -41,7 +41,7 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
                 yield dg.MaterializeResult(asset_key=key, value=computed)  # its IO manager writes it
             else:
                 yield _unchanged(key, ondatra, ondatra.keep(step))
-            yield from [check_result(key, verdict) for verdict in ondatra.model_verdicts(model)]
+            yield from check_reports(dg.AssetCheckResult, key, ondatra.model_verdicts(model))
 
     return build
 

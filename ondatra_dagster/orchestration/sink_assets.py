@@ -6,7 +6,7 @@ import dagster as dg
 
 from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import shown
-from ondatra_dagster.orchestration.checks import check_evaluation
+from ondatra_dagster.orchestration.checks import check_reports
 from ondatra_dagster.orchestration.dry_events import Observed, observed
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
@@ -31,7 +31,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
             metadata = _told(context, result, ondatra.records_places(result))
             if result.errors:
                 if not ondatra.is_dry:
-                    yield from [check_evaluation(key, verdict) for verdict in result.verdicts]
+                    yield from check_reports(dg.AssetCheckEvaluation, key, result.verdicts)
                 sentence = "; ".join(verdict.description for verdict in result.errors)
                 raise dg.Failure(sentence, metadata=metadata, allow_retries=False)
             if ondatra.is_dry:

@@ -4,15 +4,14 @@ A model that was computed from these inputs and gave just what its table has nee
 The cache may be lost at any time: that costs one computation.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
-from ondatra_dagster.store.database import Schema, Store, connect, read_only
-from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.database import Schema
+from ondatra_dagster.store.shared_file import open_existing, transaction
 
 SCHEMA = Schema(
     "cache",
@@ -24,20 +23,12 @@ SCHEMA = Schema(
                 model text primary key,
                 definition text not null,
                 inputs text not null,  -- JSON: name → version
-                table_version text not null
+                table_version text not null,
+                checks text not null,
+                warned text not null,  -- JSON: check → rows
+                at real not null  -- seconds since 1970
             ) strict
             """,
-        ),
-        (
-            "what was checked",
-            """
-            alter table unchanged add column checks text not null default '';
-            alter table unchanged add column warned text not null default '{}';  -- JSON: check → rows
-            """,
-        ),
-        (
-            "when it was",
-            "alter table unchanged add column at real",  # seconds since 1970
         ),
     ),
 )
@@ -47,8 +38,6 @@ insert or replace into unchanged (model, definition, inputs, table_version, chec
 values (:model, :definition, :inputs, :table_version, :checks, :warned, :at)
 """
 READ = "select model, definition, inputs, table_version, checks, warned, at from unchanged"
-# between the making of the file and of its columns another process may be looking
-HAS_COLUMNS = "select 1 from pragma_table_info('unchanged') where name = 'at'"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +47,9 @@ class Unchanged:
     definition: str
     inputs: Mapping[str, str]
     table_version: str
+    at: float  # when that was, in seconds since 1970
     checks: str = ""  # a digest of those that were judged
     warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
-    at: float | None = None  # when that was, in seconds since 1970
 
 
 class NoopCache:
@@ -71,7 +60,7 @@ class NoopCache:
 
     def remember(self, model_id: str, unchanged: Unchanged) -> None:
         """Keep the model's newest run without a change."""
-        with self._writing() as store:
+        with transaction(self._path, SCHEMA, purpose="writing the cache") as store:
             store.run(
                 PUT,
                 {
@@ -87,11 +76,7 @@ class NoopCache:
 
     def read(self) -> dict[str, Unchanged]:
         """What is remembered, by model id."""
-        if not self._path.exists():
-            return {}
-        with read_only(self._path, SCHEMA) as store:
-            if not store.rows(HAS_COLUMNS):
-                return {}
+        with open_existing(self._path, SCHEMA) as store:
             return {
                 str(model): Unchanged(
                     definition=str(definition),
@@ -101,16 +86,7 @@ class NoopCache:
                     warned=orjson.loads(warned),
                     at=at,
                 )
-                for model, definition, inputs, table_version, checks, warned, at in store.rows(READ)
+                for model, definition, inputs, table_version, checks, warned, at in (
+                    store.rows(READ) if store else ()
+                )
             }
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Store]:
-        # SQLite before 3.51.3 can damage a file that two connections write and checkpoint at one instant
-        lock = FileLock(
-            self._path.parent / "locks" / f"{self._path.name}.lock",
-            purpose="writing the cache",
-            wait_seconds=60,
-        )
-        with lock, connect(self._path, SCHEMA) as store, store.immediate():
-            yield store

@@ -19,18 +19,21 @@ class Kind:
     name: str
     produces: frozenset[ChangeType]
     key_headers: tuple[str, ...] = ()  # the headers that may name the key, the usual one first
-    needs_key: bool = False
     delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
     delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
-    replaces_rows: bool = False  # new rows stand for old ones without a key: deletes go out before inserts
+    # new rows replace old ones: deletes go out before inserts, or with batch_size 0 the whole content at once
+    replaces_rows: bool = False
     keeps_versions: bool = False  # a key has many rows, each a version of it: they go out together
-    can_mirror: bool = False  # batch_size 0: the whole content goes out at once
     checks_nulls: bool = False  # rows without a key are set aside
     checks_duplicates: bool = False  # so are all rows of a key that comes more than once
     own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
     counts_from_then: bool = False  # what the query gave of its inputs before decides what is new
     takes_incremental: bool = False  # @incremental: the query asks for what is newer than its last results
     has_query: bool = True  # else the file is column definitions, and there is nothing to push
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.key_headers)
 
     @property
     def sets_aside(self) -> bool:
@@ -46,7 +49,7 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True, can_mirror=True),
+        Kind(name="table", produces=frozenset({INSERT, DELETE}), replaces_rows=True),
         Kind(
             name="append",
             produces=frozenset({INSERT}),
@@ -57,7 +60,6 @@ KINDS = {
             name="merge",
             produces=frozenset({INSERT}) | UPDATE,
             key_headers=("unique_key",),
-            needs_key=True,
             delivers_by_key=True,
             checks_nulls=True,
             checks_duplicates=True,
@@ -67,7 +69,6 @@ KINDS = {
             name="tracked",
             produces=frozenset({INSERT, DELETE}),
             key_headers=("group_key", "unique_key"),
-            needs_key=True,
             delivers_by_key=True,
             delivers_groups=True,
             checks_nulls=True,
@@ -76,7 +77,6 @@ KINDS = {
             name="scd2",
             produces=frozenset({INSERT}) | UPDATE,
             key_headers=("unique_key",),
-            needs_key=True,
             checks_nulls=True,
             checks_duplicates=True,
             keeps_versions=True,
@@ -86,9 +86,7 @@ KINDS = {
             name="partition",
             produces=frozenset({INSERT, DELETE}),
             key_headers=("partitioned_by", "unique_key"),
-            needs_key=True,
             replaces_rows=True,
-            can_mirror=True,
         ),
         Kind(name="events", produces=frozenset({INSERT}), own_columns=("_extra",), has_query=False),
     )

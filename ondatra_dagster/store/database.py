@@ -33,7 +33,6 @@ STEPS = "select name from _sqlite_migrations where migration_set = ?"
 # which ondatra took the newest step: what an older one says to use in its place
 MAKE_WRITER = "create table if not exists _written_by (id integer primary key check (id = 1), version text)"
 NOTE_WRITER = "insert or replace into _written_by values (1, ?)"
-HAS_WRITER = "select 1 from sqlite_master where name = '_written_by'"
 READ_WRITER = "select version from _written_by"
 FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
 
@@ -197,6 +196,11 @@ def read_only(path: Path, schema: Schema | None = None) -> Iterator[Store]:
         raise StateError(f"{path} can't be read ({error}); {remedy}") from error
 
 
+def is_made(store: Store, schema: Schema) -> bool:
+    """Return whether the file has tables; one that another process is making right now has none yet."""
+    return bool(_applied(store.connection, schema, store.path))
+
+
 def _missing_steps(store: Store, schema: Schema) -> bool:
     """Whether somebody has to migrate the file; one without tables is being made right now."""
     applied = _applied(store.connection, schema, store.path)
@@ -282,12 +286,12 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
         return
     from sqlite_utils import Database, Migrations  # here: it loads pandas where that is installed
 
+    connection.execute(MAKE_WRITER)  # before the steps: who doesn't know one of them needs the writer's name
+    connection.execute(NOTE_WRITER, (ondatra_version(),))
     migrations = Migrations(schema.name)
     for name, script in schema.steps:
         migrations(name=name)(_step(script))
     migrations.apply(Database(connection))
-    for statement in (MAKE_WRITER, NOTE_WRITER):
-        connection.execute(statement, (ondatra_version(),) if statement is NOTE_WRITER else ())
 
 
 def _applied(connection: sqlite3.Connection, schema: Schema, path: Path) -> set[str]:
@@ -296,12 +300,10 @@ def _applied(connection: sqlite3.Connection, schema: Schema, path: Path) -> set[
         return set()
     applied = {str(name) for (name,) in connection.execute(STEPS, (schema.name,))}
     if unknown := applied - {name for name, _ in schema.steps}:
-        has_writer = connection.execute(HAS_WRITER).fetchone()
-        writer = connection.execute(READ_WRITER).fetchone()[0] if has_writer else None
-        wanted = f"ondatra {writer}" if writer else "a newer ondatra"
+        writer = connection.execute(READ_WRITER).fetchone()[0]
         raise StateError(
-            f"{path} was written by {wanted} (it has {', '.join(sorted(unknown))}), and this is"
-            f" {ondatra_version()}: use {f'ondatra {writer} or a newer one' if writer else 'that one'}"
+            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown))}), and this is"
+            f" {ondatra_version()}: use ondatra {writer} or a newer one"
         )
     return applied
 

@@ -4,10 +4,10 @@ What a run did to single records is in the tracking store; what is still to be s
 """
 
 import collections
-import contextlib
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.store.database import Schema, Store, Value, connect, read_only
-from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.database import Schema, Store, Value
+from ondatra_dagster.store.shared_file import open_existing, transaction
 
 SCHEMA = Schema(
     "history",
@@ -63,9 +63,6 @@ insert or replace into sync_runs values (
     :version_from, :version_to, :counts, :result, :first_errors
 )
 """
-
-# between the making of the file and of its table another process may be looking
-HAS_TABLE = "select 1 from sqlite_master where name = 'sync_runs'"
 
 NEWEST = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
@@ -263,25 +260,11 @@ class History:
         runs = [self.run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is Result.CRASHED)
 
-    @contextlib.contextmanager
-    def _looking(self) -> Iterator[Store | None]:
-        """The history for looking only; None when there is none yet."""
-        if not self._path.exists():
-            yield None
-            return
-        with read_only(self._path, SCHEMA) as store:
-            yield store if store.rows(HAS_TABLE) else None
+    def _looking(self) -> AbstractContextManager[Store | None]:
+        return open_existing(self._path, SCHEMA)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Store]:
-        # SQLite before 3.51.3 can damage a file that two connections write and checkpoint at one instant
-        lock = FileLock(
-            self._path.parent / "locks" / f"{self._path.name}.lock",
-            purpose="writing history",
-            wait_seconds=60,
-        )
-        with lock, connect(self._path, SCHEMA) as store, store.immediate():
-            yield store
+    def _writing(self) -> AbstractContextManager[Store]:
+        return transaction(self._path, SCHEMA, purpose="writing history")
 
 
 def _to_row(run: PastRun) -> dict[str, Value]:

@@ -4,13 +4,13 @@ Also while the dead run's JVM lives on, which may still commit. Each round start
 """
 
 import collections
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 from support.killed_runs import Run, wait_for_the_end_of
+from support.seeds import new_chance
 
 from ondatra_dagster.orchestration.workspace import load_workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
@@ -98,7 +98,7 @@ def check_versions(root: Path) -> None:
 
 def test_a_table_is_whole_whenever_its_run_is_killed(root: Path) -> None:
     """A laptop's lid, an out-of-memory, a spot instance: none may leave half a table."""
-    chance = random.Random("writes")
+    chance = new_chance("writes")
     write_step(root, 0)
     before = files_of(root)
     assert 0 == Run(root).end()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.forked_runs import KILLED, ForkedRuns, held
+from support.seeds import new_chance
 from support.tables import Table
 
 from ondatra_dagster.delivery.queue.states import queue_state
@@ -58,7 +59,7 @@ def test_killed_at_any_call_nothing_is_lost_and_only_the_call_in_flight_doubles(
     runs: ForkedRuns, api: DemoApi
 ) -> None:
     """The promise that everything else rests on."""
-    chance = random.Random(f"kills {runs.shape}")
+    chance = new_chance("kills", runs.shape)
     table = Table(runs.shape)
     change(table, chance, 0)
     assert 0 == runs.run(table)

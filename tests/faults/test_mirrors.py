@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.forked_runs import GROUPS, KILLED, ROWIDS, WHOLES, ForkedRuns, held
 from support.kind_tables import KindTable, steps
+from support.seeds import new_seeds
 from support.tables import Table, histories
 
 from ondatra_dagster.delivery.queue.letters import hasten, replay
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.faults
 HISTORIES = max(1, int(os.environ.get("ONDATRA_TEST_HISTORIES", "1")) // 5)  # each over HTTP
 KEYS = "abcdef"
 STEPS = 24
+MORE_RUNS = 20
 WHOLE = 0
 FAULTS = ({"status": 500}, {"status": 422}, {"drop": "before"}, {"drop": "after"}, {"status": 400})
 # kind, batch size, batches at once
@@ -96,6 +98,10 @@ def live(runs: ForkedRuns, table: Table | KindTable, api: DemoApi, chance: rando
         assert end in (0, KILLED)
         kills += end == KILLED
         calls = runs.calls if end == 0 else calls
+    for _ in range(MORE_RUNS):  # in one history of a hundred chance has spared all runs
+        if kills:
+            break
+        kills += runs.run(table, die_at=chance.randint(1, calls)) == KILLED
     return kills
 
 
@@ -117,11 +123,11 @@ def test_any_history_ends_as_a_mirror_at_the_api(
     text = GROUPS if kind == "tracked" else ROWIDS if batch_size else WHOLES
     library = text.replace("AT_ONCE", str(max_concurrent))
     with ForkedRuns(api, Shape.GROUP, batch_size=batch_size, library=library, kind=kind) as runs:
-        for seed in range(HISTORIES):
+        for seed in new_seeds(HISTORIES):
             api.clear()
             chance = random.Random(f"{seed} {kind} {batch_size}")
             table = a_table(kind, batch_size)
-            runs.begin(tmp_path / str(seed))
+            runs.begin(tmp_path / seed)
             kills += live(runs, table, api, chance)
             api.recover()
             # a frozen batch ends as its journal says, or is given up: what is left then goes by itself

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame
 from support.kind_models import MODELS, Row, Table, Told, invalid
 from support.model_tables import QUERIED, ModelTables, a_model
+from support.seeds import new_chance
 
 from ondatra_dagster.planning.versions import table_version
 from ondatra_dagster.project.kinds import KINDS
@@ -52,7 +53,7 @@ def rows_of(chance: random.Random, space: int) -> list[tuple[Any, ...]]:
 
 
 def steps(kind: str) -> list[list[tuple[Any, ...]]]:
-    chances = [random.Random(f"{kind} {space}") for space in range(HISTORIES)]
+    chances = [new_chance(kind, space) for space in range(HISTORIES)]
     found: list[list[tuple[Any, ...]]] = []
     for _ in range(STEPS):
         before = found[-1] if found else []

@@ -261,7 +261,7 @@ def built(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
 expressions = built(st.recursive(plain, lambda inner: plain | built(inner), max_leaves=6))
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(st.lists(expressions, min_size=10, max_size=25))
 def test_whatever_is_built_is_the_json_that_python_would_build(spark, values):
     """Names, nesting, types and nulls in any mixture; the order of names is kept."""

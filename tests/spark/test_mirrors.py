@@ -15,6 +15,7 @@ import pytest
 from support.destinations import Content, KeyStore, RowStore, Store, WholeStore
 from support.lives import WHOLE, Life, Sink
 from support.model_tables import ModelTables, a_model
+from support.seeds import new_chance
 
 from ondatra_dagster.changes import Change, ChangeType, Column, Layout, Segment
 from ondatra_dagster.delivery.target import Shape
@@ -115,7 +116,7 @@ def a_life(table: Written, sink: Sink, folder: Path) -> Life:
     if sink.shape is Shape.MIRROR:
         store = WholeStore(table)
     name = f"{sink.name}-{sink.batch_size}-{sink.max_concurrent}"
-    return Life(sink, Fed(table, sink.by_key), store, folder / f"{name}.sqlite", random.Random(name))
+    return Life(sink, Fed(table, sink.by_key), store, folder / f"{name}.sqlite", new_chance(name))
 
 
 def some_values(kind: Kind, chance: random.Random, version: int) -> list[int]:
@@ -126,7 +127,7 @@ def some_values(kind: Kind, chance: random.Random, version: int) -> list[int]:
 @pytest.mark.parametrize("kind", SINKS)
 def test_histories_of_delta_tables_end_as_mirrors(lake: ModelTables, tmp_path: Path, kind: str) -> None:
     """The promise, with the warehouse's own feed in place of a model of it."""
-    table, chance = Written(lake, kind), random.Random(kind)
+    table, chance = Written(lake, kind), new_chance(kind)
     lives = [a_life(table, Sink(kind, *more), tmp_path) for more in SINKS[kind]]
     for version in range(1, VERSIONS + 1):
         table.write(**{key: some_values(KINDS[kind], chance, version) for key in chance.sample(KEYS, 2)})

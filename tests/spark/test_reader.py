@@ -122,7 +122,7 @@ def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
     assert answer(catalog, own_text) == answer(catalog, text)
 
 
-@settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_spark_gives_the_same_for_any_query(random_tables, seed):
     """Names that are qualified or not, short or full, shadowed by CTEs, aliases and outer queries."""

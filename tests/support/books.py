@@ -167,7 +167,8 @@ class Books:
 
 def _end(record: dict[str, object]) -> tuple[object, ...]:
     names = ("sync_run_id", "identifier", "__ondatra_rowid", "__ondatra_change_type", "table_version")
-    return tuple(record[name] for name in names)
+    # invalid rows are those of another table: their rowids and versions say nothing of this one's
+    return (record["status"] in INVALID, *(record[name] for name in names))
 
 
 def _content(changes: list[Change]) -> list[str]:

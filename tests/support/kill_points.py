@@ -2,6 +2,9 @@
 
 Each is a function of ours that is wrapped, in the process that is about to die and nowhere else: it is killed
 when the run comes there for the n-th time.
+
+Five of them are private to their modules (`_apply_staged`, `_send_off`, `_send`, `_land`, `_keep`): no public
+function begins or ends exactly there. tests/unit/test_kill_points.py fails when one of them is renamed.
 """
 
 import os

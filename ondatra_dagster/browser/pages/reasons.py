@@ -7,7 +7,7 @@ from ondatra_dagster.browser import links
 from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, table
-from ondatra_dagster.browser.told import badge, count_of, message, number
+from ondatra_dagster.browser.told import STAGE_NAMES, badge, count_of, message, number
 from ondatra_dagster.browser.ways import crumbs, lost_notice
 from ondatra_dagster.sync.found_records import find_records
 from ondatra_dagster.tracking.found import Stage, why
@@ -15,12 +15,7 @@ from ondatra_dagster.tracking.reasons import Reason, Reasons, reasons_of
 
 SHOWN = 100
 LONGEST_LINKED = 4_000  # characters of a reason that an address can take
-FILTERS = {
-    Stage.REJECTED: "Rejected",
-    Stage.INVALID: "Invalid",
-    Stage.WAITING: "Waiting",
-    Stage.SUCCEEDED: "Success",
-}
+FILTERS = (Stage.REJECTED, Stage.INVALID, Stage.WAITING, Stage.SUCCEEDED)
 COLUMNS = (
     Column("Reason", class_="reason wide"),
     Column("Status"),
@@ -60,11 +55,11 @@ def _filters(asked: Asked, stage: Stage) -> Html:
     ways = [
         element(
             "a",
-            name,
+            STAGE_NAMES[each],
             href=links.reasons(asked.sync.id, run=asked.run, status=each),
             aria_current="true" if each is stage else None,
         )
-        for each, name in FILTERS.items()
+        for each in FILTERS
     ]
     records = links.records(asked.sync.id, run=asked.run, status=stage)
     return element(

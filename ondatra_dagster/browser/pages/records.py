@@ -1,7 +1,7 @@
 """A sync's records, of one run or of all: filtered, searched, each with its payload, and as a file."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from starlette.responses import Response, StreamingResponse
 
@@ -10,7 +10,7 @@ from ondatra_dagster.browser.asked import Asked
 from ondatra_dagster.browser.elements import Content, Html, element
 from ondatra_dagster.browser.payloads import payload
 from ondatra_dagster.browser.shell import Column, Crumb, Page, heading, pager, table
-from ondatra_dagster.browser.told import badge, message, number, time_of
+from ondatra_dagster.browser.told import STAGE_NAMES, badge, message, number, time_of
 from ondatra_dagster.browser.ways import crumbs, lost_notice
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.suggestions import correction
@@ -26,14 +26,7 @@ SHOWN = 50  # records of a page
 SAMPLE = 1_000  # records of a download that is to be looked at
 MOST = 1_000_000_000
 CHOICES = 50  # runs that can be chosen from
-FILTERS = {
-    None: "All",
-    Stage.SUCCEEDED: "Success",
-    Stage.REJECTED: "Rejected",
-    Stage.INVALID: "Invalid",
-    Stage.PENDING: "Pending",
-    Stage.WAITING: "Waiting",
-}
+FILTERS: Mapping[Stage | None, str] = {None: "All"} | STAGE_NAMES
 COLUMNS = (
     Column("Identifier", class_="key"),
     Column("Status"),

@@ -3,12 +3,12 @@
 The queue decides what becomes of a row; here is only said what push said.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ondatra_dagster.delivery.outcome import DELIVERED, NO_ROW, Outcome, ResultKey
+from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.errors import PushContractError
 
 _SHOWN = 5  # stray keys in one warning
@@ -20,29 +20,17 @@ _POLL_RETURNS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BatchResult:
-    """The outcome of every row of a batch, by its result key."""
-
-    outcomes: Mapping[ResultKey, Outcome]  # none while a job is open
-    job: str | None = None  # the reference to it, as JSON
-    masked_job: str | None = None  # the same without secrets; None: there are none in it
-    is_open: bool = False  # the job hasn't ended
-    warnings: tuple[str, ...] = ()
-    has_raised: bool = False
-
-
 class Mode(Protocol):
     """Reads what push() returned: the outcome of each of the batch's rows, which are named by `keys`."""
 
     def __call__(
         self, returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]
-    ) -> BatchResult: ...
+    ) -> Pushed: ...
 
 
 def run_push(
     mode: str, push: Callable[[], object], keys: Sequence[ResultKey], *, redact: Callable[[str], str]
-) -> BatchResult:
+) -> Pushed:
     """One call of push(), and what it made of the batch."""
     try:
         returned = push()
@@ -57,57 +45,57 @@ def run_poll(
     *,
     redact: Callable[[str], str],
     is_outage: Callable[[], bool],
-) -> BatchResult:
+) -> Pushed:
     """One call of poll(): the job is open, or the outcome of each row."""
     try:
         returned = poll()
     except PushContractError as error:
         if is_outage():  # then it couldn't know
-            return BatchResult(outcomes={}, is_open=True, warnings=(str(error),))
+            return Pushed(outcomes={}, is_open=True, warnings=(str(error),))
         return _raised(error, keys)
     if returned is None:
-        return BatchResult(outcomes={}, is_open=True)
+        return Pushed(outcomes={}, is_open=True)
     if isinstance(returned, Mapping) and "done" in returned:
         if not returned["done"]:
-            return BatchResult(outcomes={}, is_open=True)
+            return Pushed(outcomes={}, is_open=True)
         returned = returned.get("per_row")
     return _of_statuses(returned, keys, redact, _POLL_RETURNS)
 
 
-def _raised(error: PushContractError, keys: Sequence[ResultKey]) -> BatchResult:
-    return BatchResult(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
+def _raised(error: PushContractError, keys: Sequence[ResultKey]) -> Pushed:
+    return Pushed(outcomes=of_all(keys, Outcome.unstated(str(error))), has_raised=True)
 
 
-def _sync(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+def _sync(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> Pushed:
     """Each row has a status of its own."""
     return _of_statuses(returned, keys, redact, _SYNC_RETURNS)
 
 
-def _atomic(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+def _atomic(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> Pushed:
     """All rows have one outcome."""
     if returned is None:
-        return BatchResult(outcomes=of_all(keys, DELIVERED))
+        return Pushed(outcomes=of_all(keys, DELIVERED))
     return _of_none(returned, keys, redact, _ATOMIC_RETURNS)
 
 
-def _async(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> BatchResult:
+def _async(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> Pushed:
     """The rows are a job now, which poll() is asked about."""
     if not isinstance(returned, Mapping):
         return _of_none(returned, keys, redact, _ASYNC_RETURNS)
     # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
     job, masked = json.dumps(returned), json.dumps(_masked(returned, redact))
-    return BatchResult(outcomes={}, job=job, masked_job=None if masked == job else masked, is_open=True)
+    return Pushed(outcomes={}, job=job, masked_job=None if masked == job else masked, is_open=True)
 
 
 def _of_statuses(
     returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
-) -> BatchResult:
+) -> Pushed:
     if not isinstance(returned, Mapping):
         return _of_none(returned, keys, redact, expected)
     outcomes = {
         key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
     }
-    return BatchResult(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
+    return Pushed(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
 
 
 def of_all(keys: Sequence[ResultKey], outcome: Outcome) -> Mapping[ResultKey, Outcome]:
@@ -122,15 +110,13 @@ def _outcome(status: object, redact: Callable[[str], str]) -> Outcome:
     return Outcome.parse(redact(str(status)))
 
 
-# what is shown of a value is cut when it is masked: a part of a secret isn't found any more
-
-
 def _of_none(
     returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
-) -> BatchResult:
+) -> Pushed:
     """The result when nothing can be told of any row."""
+    # masked before it is cut: a part of a secret isn't found any more
     what = "nothing" if returned is None else redact(repr(returned))[:100]
-    return BatchResult(outcomes=of_all(keys, Outcome.unstated(expected.format(what))))
+    return Pushed(outcomes=of_all(keys, Outcome.unstated(expected.format(what))))
 
 
 def _masked(value: object, redact: Callable[[str], str]) -> object:

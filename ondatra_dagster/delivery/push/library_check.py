@@ -75,8 +75,8 @@ def check_use(config: PushConfig, model: Model) -> Sequence[Problem]:
     if kinds and model.kind.name not in kinds:
         what = f"{config.name} doesn't take models of kind {model.kind.name}"
         found.append((what, f"it takes {', '.join(kinds)}"))
-    if config.push.batch_size == WHOLE and not model.kind.can_mirror:
-        mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.can_mirror)
+    if config.push.batch_size == WHOLE and not model.kind.replaces_rows:
+        mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.replaces_rows)
         what = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
         found.append((what, f"give {config.file} a batch_size, or the model another kind"))
     return [

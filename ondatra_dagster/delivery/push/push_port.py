@@ -81,6 +81,8 @@ class Pushed(NamedTuple):
     job: str | None = None  # what push() made of the batch in place of outcomes: a reference, as JSON
     masked_job: str | None = None  # the reference without secrets; None: there are none in it
     is_open: bool = False  # there is a job, which hasn't ended
+    warnings: tuple[str, ...] = ()  # about what the function returned
+    has_raised: bool = False  # the function ended without an answer
 
 
 class Push(Protocol):

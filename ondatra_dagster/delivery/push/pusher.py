@@ -11,7 +11,7 @@ from ondatra_dagster.changes import Column
 from ondatra_dagster.delivery.http.http_api import BatchCalls, HttpApi
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.journal import Journal
-from ondatra_dagster.delivery.push.batch_modes import BatchResult, run_poll, run_push
+from ondatra_dagster.delivery.push.batch_modes import run_poll, run_push
 from ondatra_dagster.delivery.push.bisection import bisect
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.push.starlark.push_library import Context, PushLibrary, load_library
@@ -46,15 +46,8 @@ class Pusher:
         else:
             result = self._push(parcel, calls)
         self._warn(parcel, result)
-        return Pushed(
-            result.outcomes,
-            calls.log.calls,
-            calls.log.unanswered,
-            calls.log.is_outage,
-            job=result.job,
-            masked_job=result.masked_job,
-            is_open=result.is_open,
-        )
+        made = calls.log
+        return result._replace(calls=made.calls, unanswered=made.unanswered, is_outage=made.is_outage)
 
     def poll(self, parcel: Parcel, job: str) -> Pushed:
         calls = self._api.begin()
@@ -67,15 +60,13 @@ class Pusher:
         result = run_poll(poll, parcel.keys, redact=redact, is_outage=lambda: calls.log.is_outage)
         self._warn(parcel, result)
         # the job itself was a call: of a row without a status nobody knows whether it was taken
-        return Pushed(
-            result.outcomes, calls=1, unanswered=0, is_outage=calls.log.is_outage, is_open=result.is_open
-        )
+        return result._replace(calls=1, unanswered=0, is_outage=calls.log.is_outage)
 
-    def _warn(self, parcel: Parcel, result: BatchResult) -> None:
+    def _warn(self, parcel: Parcel, result: Pushed) -> None:
         for warning in result.warnings:
             log.warning("sync=%s batch=%d %s", self._context.sync_id, parcel.number, warning)
 
-    def _push(self, parcel: Parcel, calls: BatchCalls) -> BatchResult:
+    def _push(self, parcel: Parcel, calls: BatchCalls) -> Pushed:
         """One call of push()."""
         calls.log.last_status = None
 

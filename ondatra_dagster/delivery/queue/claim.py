@@ -17,6 +17,7 @@ from ondatra_dagster.delivery.target import (
     Shape,
     Standing,
     load_image,
+    load_tried,
     to_send,
 )
 from ondatra_dagster.store.database import Row
@@ -115,7 +116,7 @@ class BatchUnit(NamedTuple):
     @property
     def standing(self) -> Standing:
         """What was known of it when it was sent."""
-        return Standing(load_image(self.base), self.target, _load_tried(self.tried))
+        return Standing(load_image(self.base), self.target, load_tried(self.tried))
 
 
 class Job(NamedTuple):
@@ -222,8 +223,7 @@ def _unit(queue: Queue, row: Row) -> BatchUnit:
 
 def _to_send(queue: Queue, base: str, tried: str | None, target: str) -> list[SentRow]:
     if base or tried is not None:
-        standing = Standing(load_image(base), load_image(target), _load_tried(tried))
-        return to_send(standing, queue.shape, queue.layouts)
+        return to_send(Standing.load(base, target, tried), queue.shape, queue.layouts)
     # what to_send says, too, but sooner: nearly all are of this kind
     return [SentRow(ChangeType.INSERT, row) for row in load_image(target)]
 
@@ -231,10 +231,6 @@ def _to_send(queue: Queue, base: str, tried: str | None, target: str) -> list[Se
 def _together(queue: Queue, belongs_to: str) -> str | None:
     # a partition's rows, which belong to one, too, may go in different batches
     return belongs_to if queue.shape is Shape.VERSION else None
-
-
-def _load_tried(tried: str | None) -> Image | None:
-    return None if tried is None else load_image(tried)
 
 
 def freeze(

@@ -14,7 +14,7 @@ from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.queue.fold import Folded, fold
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.rare_collections import rare_collections
-from ondatra_dagster.delivery.target import Shape, Standing, load_image, weight
+from ondatra_dagster.delivery.target import Shape, Standing, weight
 
 CHUNK_KEYS = 5_000
 ONE_ROW = frozenset({Shape.ROW, Shape.VERSION})
@@ -168,8 +168,7 @@ def held_unit(queue: Queue, each: Folded, now: float) -> NewUnit:
 
 def weight_of(queue: Queue, base: str, tried: str | None, target: str) -> int:
     """How many rows of a batch these images come to; 0: nothing has to go out."""
-    standing = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
-    return weight(standing, queue.shape, queue.layouts)
+    return weight(Standing.load(base, target, tried), queue.shape, queue.layouts)
 
 
 def phase(queue: Queue, target: str) -> int:

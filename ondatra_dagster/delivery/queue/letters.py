@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
-from ondatra_dagster.delivery.target import SentRow, Shape, Standing, load_image, to_send, weight_of
+from ondatra_dagster.delivery.target import SentRow, Shape, Standing, to_send, weight_of
 from ondatra_dagster.store.database import Store
 
 DEAD = f"""
@@ -63,10 +63,7 @@ def dead_letters(
     for unit, key, version, base, tried, target, attempts, refused_at, message, died_at in store.rows(
         DEAD, wanted
     ):
-        standing = Standing(
-            load_image(str(base)), load_image(str(target)), None if tried is None else load_image(str(tried))
-        )
-        sent = to_send(standing, shape, layouts)
+        sent = to_send(Standing.load(base, target, tried), shape, layouts)
         yield DeadLetter(
             unit=int(unit),
             key=str(key),

@@ -17,7 +17,6 @@ KNOWN_SIZE = "size"  # how many keys or rows the table had, and at which version
 META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size')"
 CONTENTS = "select key, rows from content"
 CONTENT = "select rows from content where key = ?"
-HAS_CONTENTS = "select 1 from sqlite_master where name = 'content'"
 KEEP_CONTENT = "insert into content values (?, ?) on conflict (key) do update set rows = excluded.rows"
 FORGET_CONTENTS = "delete from content"
 _CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
@@ -97,9 +96,7 @@ def forget_contents(queue: Queue) -> None:
 
 
 def contents_of(store: Store) -> dict[str, int]:
-    """What remember_contents() kept; of a queue that an older version left, which is only looked at, none."""
-    if not store.rows(HAS_CONTENTS):
-        return {}
+    """Return what remember_contents() kept."""
     return {str(key): int(rows) for key, rows in store.rows(CONTENTS)}
 
 

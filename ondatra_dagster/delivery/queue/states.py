@@ -1,8 +1,7 @@
 """How a queue stands, for those who only look: the plan, the status, the sensors."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from ondatra_dagster.delivery.queue.tables import (
 )
 from ondatra_dagster.delivery.queue.unit_counts import HAD, HAS
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.store.database import Store, read_only
+from ondatra_dagster.store.database import Store
+from ondatra_dagster.store.shared_file import open_existing
 
-# a process that was killed between making the file and its tables leaves it so, until the next one writes it
-HAS_TABLES = "select 1 from sqlite_master where name = 'meta'"
 META = "select name, value from meta"
 COUNTS = """
 select state, sum({weight}), min(since), min(due_at), min(died_at) from unit group by state
@@ -109,14 +107,9 @@ class QueueState:
         return self.pending > self.held_back or self.due > 0 or self.polls_due > 0
 
 
-@contextlib.contextmanager
-def looking_at(path: Path) -> Iterator[Store | None]:
-    """The queue at `path` for looking only; None when there is none, or it has no tables yet."""
-    if not path.exists():
-        yield None
-        return
-    with read_only(path, SCHEMA) as store:
-        yield store if store.rows(HAS_TABLES) else None
+def looking_at(path: Path) -> AbstractContextManager[Store | None]:
+    """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
+    return open_existing(path, SCHEMA)
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:

@@ -49,7 +49,8 @@ SCHEMA = Schema(
                 outages integer not null default 0,
                 due_at real,
                 message text,
-                died_at real
+                died_at real,
+                refused_at integer  -- the try at which a dead unit was refused, null when it ran out of tries
             );
             create index unit_next on unit (state, phase, outages, id);
             -- the newest target of keys that have a unit already, until its version becomes visible
@@ -68,7 +69,8 @@ SCHEMA = Schema(
                 units integer not null,
                 job text,
                 submitted_at real,
-                next_poll_at real
+                next_poll_at real,
+                masked_job text  -- the reference without secrets, null when it has none
             );
             -- rows that ended, until they are in a published file
             create table settled (
@@ -82,41 +84,17 @@ SCHEMA = Schema(
                 file integer
             );
             create index settled_file on settled (run_id, type, file);
-            create table run (run_id text primary key, about text not null, files text not null default '{}')
-            """,
-        ),
-        (
-            "masked job references",
-            """
-            -- the reference without secrets, for who keeps it elsewhere. Null where there are none in it
-            alter table batch add column masked_job text
-            """,
-        ),
-        (
-            "contents of mirrors",
-            """
-            -- how many rows the API has of each mirror, whose base isn't kept
-            create table content (key text primary key, rows integer not null) without rowid;
-            insert into content select key, value
-                from json_each(coalesce((select value from meta where name = 'contents'), '{}'));
-            delete from meta where name = 'contents'
-            """,
-        ),
-        (
-            "at which try units were refused",
-            """
-            -- a dead unit without attempts was refused: at this try, or null where nobody has kept which
-            alter table unit add column refused_at integer
-            """,
-        ),
-        (
-            "counts of runs",
-            """
+            create table run (run_id text primary key, about text not null, files text not null default '{}');
             -- how many units of a run that goes on were planned, succeeded, rejected, failed
             create table run_count (
-                run_id text, cell text, operation text, units integer not null,
+                run_id text,
+                cell text,
+                operation text,
+                units integer not null,
                 primary key (run_id, cell, operation)
-            ) without rowid
+            ) without rowid;
+            -- how many rows the API has of each mirror, whose base isn't kept
+            create table content (key text primary key, rows integer not null) without rowid
             """,
         ),
     ),

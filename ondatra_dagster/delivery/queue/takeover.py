@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.queue.removals import (
     remember_contents,
 )
 from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, OWED, Queue, dump_layout
-from ondatra_dagster.delivery.target import Standing, dump_tried, in_doubt, load_image, to_send, weight
+from ondatra_dagster.delivery.target import Standing, dump_tried, in_doubt, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
 LEFT_BESIDE_RUNS = "left_beside_runs"  # how many frontiers so far, as by a resync: a run's id names none
@@ -203,6 +203,6 @@ def doubt(queue: Queue) -> None:
 def _doubted(
     queue: Queue, unit: int, base: str, tried: str | None, target: str
 ) -> tuple[str | int | None, ...]:
-    known = Standing(load_image(base), load_image(target), None if tried is None else load_image(tried))
+    known = Standing.load(base, target, tried)
     known = in_doubt(known, to_send(known, queue.shape, queue.layouts), queue.shape)
     return dump_tried(known), weight(known, queue.shape, queue.layouts), unit

@@ -11,7 +11,7 @@ from ondatra_dagster.changes import ChangeType, Layout
 from ondatra_dagster.delivery.queue.claim import frozen_rows
 from ondatra_dagster.delivery.queue.context_rows import untold
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, read_layouts
-from ondatra_dagster.delivery.target import ImageRow, SentRow, Shape, Standing, load_image, to_send
+from ondatra_dagster.delivery.target import ImageRow, SentRow, Shape, Standing, to_send
 from ondatra_dagster.store.database import Store
 
 PENDING = "pending"  # not tried yet, or on its way
@@ -95,10 +95,7 @@ class QueueLook:
     def _to_send(
         self, base: str, tried: str | None, target: str, layouts: dict[int, Layout]
     ) -> Sequence[SentRow]:
-        standing = Standing(
-            load_image(base), load_image(target), None if tried is None else load_image(tried)
-        )
-        return to_send(standing, self.shape, layouts)
+        return to_send(Standing.load(base, target, tried), self.shape, layouts)
 
     def _told(
         self, stage: str, unit: _Unit, sent: Sequence[SentRow], next_try_at: float | None

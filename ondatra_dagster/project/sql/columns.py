@@ -43,7 +43,13 @@ def is_reserved(name: str) -> bool:
 
 def _names(projection: exp.Expr) -> Iterator[VisibleColumn]:
     for identifier in surely_named(projection):
-        yield VisibleColumn(identifier.name, identifier.meta["line"])
+        yield VisibleColumn(identifier.name, _line_of(identifier, projection))
+
+
+def _line_of(identifier: exp.Identifier, projection: exp.Expr) -> int:
+    """Return the identifier's line; `t.null` and `t.true` have none of their own, but their table has."""
+    lines = (node.meta["line"] for node in (identifier, *projection.walk()) if "line" in node.meta)
+    return next(lines, 1)
 
 
 def surely_named(projection: exp.Expr) -> list[exp.Identifier]:

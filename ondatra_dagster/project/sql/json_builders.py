@@ -202,7 +202,7 @@ def _grouped(call: Call) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
         value = value.expressions[0]
     if value is None:  # ORDER BY, and nothing before it
         raise call.refusal("takes one value", example)
-    _refuse_odd_values(call, [value], example)
+    _refuse_odd_values(call, [value], example, order)
     if is_distinct and any(key.this != value for key in order):
         raise call.refusal("with DISTINCT can only be ordered by its value", "take ORDER BY or DISTINCT away")
     if isinstance(call.node.parent, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
@@ -258,15 +258,25 @@ def _tail_end(call: Call) -> int:
         node = node.parent
         if says(call.tokens, end + 2, "("):
             end = parenthesis(call.tokens, end + 2)[1]
-        elif call.tokens[end + 2].token_type in (TokenType.VAR, TokenType.IDENTIFIER):  # a window's name
+        elif _is_window_name(call.tokens[end + 2 : end + 3]):
             end += 2
     return end
 
 
-def _refuse_odd_values(call: Call, values: Sequence[exp.Expr], example: str) -> None:
+def _is_window_name(tokens: Sequence[Token]) -> bool:
+    """Return whether that is the name of a window; without a token, the query has ended."""
+    return any(token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) for token in tokens)
+
+
+def _refuse_odd_values(
+    call: Call, values: Sequence[exp.Expr], example: str, order: Sequence[exp.Ordered] = ()
+) -> None:
+    """Raise a refusal unless commas separate just these values, or the keys by which one is ordered."""
     if any(isinstance(value, NO_VALUE) or value.is_star for value in values):
         raise call.refusal("takes values only", example)
-    if values and len(_separators(call)) + 1 < len(values):
+    # the parser drops words: a comma that begins the arguments, `as` alone, the comma of `values, 'b'`
+    written = 0 if call.closing == call.opening + 1 else len(_separators(call)) + 1
+    if written != max(len(values), len(order)):
         raise call.refusal("can't be read", example)
 
 

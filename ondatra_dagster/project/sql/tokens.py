@@ -14,7 +14,7 @@ logging.getLogger("sqlglot").addHandler(
 )  # what it warns of is refused here with a sentence
 
 # what sqlglot's parser raises beside its own errors, over words that stand where nobody expects them
-PARSER_FAULTS = (AssertionError, AttributeError, IndexError, KeyError, TypeError)
+PARSER_FAULTS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 OPEN = frozenset({TokenType.COMMA, TokenType.SELECT})
 ENDS = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
 

@@ -98,7 +98,7 @@ def test_maintenance_counts_no_dead_letters_that_nobody_knows(lost: Shop, ondatr
 def test_every_page_says_so(lost: Shop) -> None:
     look = Reader(ProjectReader(lost.root))
     first = look("/").text
-    assert "✕ no queue" in first
+    assert "✕ queue lost" in first
     assert LOST in first
     assert "1 sync · 1 to look at · of 1 sync nobody knows what waits" in first
     for address in (SYNC, f"{SYNC}/queue", f"{SYNC}/records", f"{SYNC}/reasons?status=waiting"):
@@ -113,7 +113,7 @@ def test_the_next_run_ends_all_that(lost: Shop, ondatra: Terminal) -> None:
     ondatra.run(lost)
     assert (1, 1) == depth_and_dead(ondatra)
     assert LOST not in ondatra("dead", "sync.crm").err
-    assert "no queue" not in Reader(ProjectReader(lost.root))("/").text
+    assert "queue lost" not in Reader(ProjectReader(lost.root))("/").text
 
 
 def test_a_replay_says_that_it_comes_too_early(lost: Shop, ondatra: Terminal) -> None:

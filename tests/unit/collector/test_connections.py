@@ -79,12 +79,12 @@ def test_a_head_that_does_not_end_is_refused(project: EventProject) -> None:
     """Nobody may fill the memory, least of all without a token."""
     with project.serving() as serving:
         with connected(serving) as raw:
-            raw.sendall(HEAD)
-            with contextlib.suppress(OSError):  # it is closed while this is on its way
-                for _ in range(100):
-                    raw.sendall(b"x-more: " + b"a" * 100_000)
-            with contextlib.suppress(ConnectionResetError):
-                assert 431 == statuses(raw, 1)[0]
+            raw.sendall(HEAD + b"x-more: " + b"a" * 65_536)
+            assert [431] == statuses(raw, 1)
+        # one that doesn't read the refusal is cut off; the answer may be lost with what was on its way
+        with connected(serving) as raw, contextlib.suppress(OSError):
+            for _ in range(100):
+                raw.sendall(b"x-more: " + b"a" * 100_000)
         assert 202 == serving.send.post({"page": "/a"}).status
 
 

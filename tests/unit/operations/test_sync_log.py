@@ -11,6 +11,7 @@ import pytest
 from support import record_stores
 from support.log_table import PlainLogTable
 from support.places import Place
+from support.seeds import new_chance
 
 from ondatra_dagster.errors import StateError, WarehouseError
 from ondatra_dagster.operations.sync_log import SyncLog
@@ -168,10 +169,12 @@ def test_more_than_fits_in_memory_comes_in_several_commits(
 
 
 @pytest.mark.parametrize("at", ["folder"], indirect=True)
-@pytest.mark.parametrize("seed", range(20))
-def test_whatever_ends_where_each_record_is_in_the_log_once(settings: Settings, at: Place, seed: int) -> None:
+@pytest.mark.parametrize("number", range(20))
+def test_whatever_ends_where_each_record_is_in_the_log_once(
+    settings: Settings, at: Place, number: int
+) -> None:
     """Kills before and after the commit, runs that die and are gone on with, files that come late."""
-    chance = random.Random(seed)
+    chance = new_chance(number)
 
     def may_die(_: str) -> None:
         if chance.random() < 0.3:

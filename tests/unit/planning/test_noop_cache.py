@@ -14,7 +14,12 @@ def path(tmp_path: Path) -> Path:
 
 def an_entry(*, version: str = "t@1") -> Unchanged:
     return Unchanged(
-        definition="d", inputs={"raw.x": version}, table_version="me@4", checks="c", warned={"warning_a": 2}
+        definition="d",
+        inputs={"raw.x": version},
+        table_version="me@4",
+        at=1.5,
+        checks="c",
+        warned={"warning_a": 2},
     )
 
 

@@ -175,6 +175,7 @@ def test_a_new_check_runs_its_model(world: World) -> None:
         definition=world.models[0].definition,
         inputs=world.versions(world.models[0]),
         table_version="raw.x@1",
+        at=1.5,
         checks=world.models[0].checks_digest,
         warned={"warning_b": 3},
     )
@@ -199,7 +200,7 @@ def test_a_run_that_wrote_nothing_is_enough(world: World) -> None:
     world.write(world.models[0], version=2)
     crm = world.models[1]
     world.unchanged["sync.crm"] = Unchanged(
-        definition=crm.definition, inputs=world.versions(crm), table_version="sync.crm@1"
+        definition=crm.definition, inputs=world.versions(crm), table_version="sync.crm@1", at=1.5
     )
     assert Need.NONE == world.told()[1][1]
 
@@ -209,7 +210,7 @@ def test_a_remembered_run_of_another_version_counts_for_nothing(world: World) ->
     crm = world.models[1]
     world.write(world.models[0], version=2)
     world.unchanged["sync.crm"] = Unchanged(
-        definition=crm.definition, inputs=world.versions(crm), table_version="sync.crm@0"
+        definition=crm.definition, inputs=world.versions(crm), table_version="sync.crm@0", at=1.5
     )
     assert Need.SURE == world.told()[1][1]
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ondatra_dagster.project.graph import in_order, reach, turned_round
@@ -58,7 +58,6 @@ def test_a_long_chain_is_no_trouble():
     assert len(reach(chain, "0")) == 5000
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 8), st.lists(st.integers(0, 8), max_size=4), max_size=9))
 def test_any_graph_is_ordered_but_for_the_edges_of_its_cycles(numbers):
     """Whatever users write, loading ends, and an order without cycles is kept."""

@@ -10,8 +10,3 @@ from ondatra_dagster.project.kinds import KINDS, Kind
 def test_every_key_is_named_by_a_known_word(kind: Kind):
     """A kind could else ask for a header that nobody can write."""
     assert set(kind.key_headers) <= set(KEY_WORDS) <= set(WORDS)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_who_needs_a_key_can_be_given_one(kind: Kind):
-    assert bool(kind.key_headers) == kind.needs_key

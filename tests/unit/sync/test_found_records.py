@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.kind_desk import KindDesk
 from support.lives import HISTORIES
+from support.seeds import new_chance, new_seeds
 
 from ondatra_dagster.changes import Column, Layout
 from ondatra_dagster.delivery.outcome import Outcome
@@ -266,8 +267,8 @@ def test_a_run_that_begins_after_the_look_is_not_told(desk, life: GoingOn) -> No
 @pytest.mark.parametrize("at", ["folder"], indirect=True)
 def test_no_end_is_missed_or_told_twice_while_runs_go_on(desk) -> None:
     """Rows move from queue to files between any two looks; what is told had all ended by one moment."""
-    for seed in range(HISTORIES):
-        own = dataclasses.replace(desk, state=desk.state / str(seed), records=None)
+    for seed in new_seeds(HISTORIES):
+        own = dataclasses.replace(desk, state=desk.state / seed, records=None)
         with own.sync.open_queue() as queue:
             queue.layout_id(LAYOUT)
             life = GoingOn(own, queue, random.Random(seed))
@@ -287,6 +288,7 @@ def test_no_end_is_missed_or_told_twice_while_runs_go_on(desk) -> None:
 
 def test_what_is_found_is_counted_while_a_run_goes_on(desk, life: GoingOn) -> None:
     """In files, in the queue, and on its way from one to the other."""
+    life.chance = new_chance("counted")
     for _ in range(STEPS):
         life.step()
         for search in (Search(), Search(stage=Stage.REJECTED), Search(run_id=None, change_type="insert")):

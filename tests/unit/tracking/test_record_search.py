@@ -12,6 +12,7 @@ from typing import BinaryIO
 import pytest
 from support.moto_store import BUCKET, moto_store
 from support.record_stores import BEGAN, SYNC, a_record, found, plainly, publish, random_records, run_name
+from support.seeds import new_chance, new_seeds
 
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.planning.s3_objects import s3_files
@@ -66,9 +67,9 @@ def test_any_search_finds_what_a_plain_filter_does(
 ) -> None:
     """Over runs, types, files and row groups, whose bounds rule some of them out, and the newest first."""
     monkeypatch.setattr(parquet_files, "ROWS_IN_MEMORY", 7)  # row groups of a few
-    for seed in range(HISTORIES):
+    for seed in new_seeds(HISTORIES):
         chance = random.Random(seed)
-        store = TrackingStore(str(Path(store.run_address(SYNC, "x")).parents[3] / str(seed)))
+        store = TrackingStore(str(Path(store.run_address(SYNC, "x")).parents[3] / seed))
         made = []
         for run in range(chance.randrange(4)):
             records = list(random_records(chance, run=run, count=chance.randrange(60)))
@@ -188,7 +189,7 @@ def test_a_damaged_file_is_named(store: TrackingStore) -> None:
 
 def test_files_in_a_bucket_are_searched_where_they_are(store: TrackingStore) -> None:
     """Through whatever opens them, by parts of a file."""
-    chance = random.Random(1)
+    chance = new_chance("bucket")
     made = [(run_name(run), list(random_records(chance, run=run, count=40))) for run in range(3)]
     for run_id, records in made:
         publish(store, run_id, records)

@@ -144,6 +144,7 @@ def test_another_host_gets_no_credentials() -> None:
     for auth in (BearerAuth(Variable("KEY")), ParamAuth(Variable("KEY"), "api_key"), oauth2):
         calls_of(server, auth=auth, **fields).call(a_post("https://files.test/x", headers={"X-Own": "1"}))
 
+    assert 3 == len(server.requests)
     for request in server.requests:
         assert "s3cr3t" not in f"{request.url}{request.headers}"
         assert "0ther" not in str(request.headers)

@@ -4,14 +4,15 @@ import pytest
 
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.outcome import Outcome, Verdict
-from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, BatchResult, run_push
+from ondatra_dagster.delivery.push.batch_modes import BATCH_MODES, run_push
 from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
+from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.errors import PushContractError
 
 KEYS = ["1:insert", "2:update_preimage", "2:update_postimage"]
 
 
-def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> BatchResult:
+def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> Pushed:
     return run_push("sync", lambda: returned, KEYS, redact=Redactor(secrets).redact)
 
 
@@ -24,7 +25,7 @@ def test_every_row_of_the_batch_gets_its_outcome() -> None:
         "2:update_preimage": Outcome(Verdict.OK),
         "2:update_postimage": Outcome(Verdict.REJECT, "no"),
     }
-    assert BatchResult(outcomes=expected) == result
+    assert Pushed(outcomes=expected) == result
 
 
 def test_a_row_without_status_takes_no_other_with_it() -> None:

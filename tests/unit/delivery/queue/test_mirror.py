@@ -12,6 +12,7 @@ from support.books import Books
 from support.destinations import KeyStore, RowStore, Store, WholeStore
 from support.kind_tables import KindTable, steps
 from support.lives import FEW, HISTORIES, WHOLE, Life, Sink
+from support.seeds import new_seeds
 from support.tables import Table, histories
 
 from ondatra_dagster.delivery.target import Shape
@@ -45,7 +46,7 @@ def history(sink: Sink, chance: random.Random) -> Iterator[tuple[str, list[int]]
 )
 def test_any_history_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
     """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
-    for seed in range(HISTORIES if sink.name in MIRRORED else FEW):
+    for seed in new_seeds(HISTORIES if sink.name in MIRRORED else FEW):
         chance = random.Random(f"{seed} {sink}")
         table, store = a_table(sink)
         life = Life(sink, table, store, tmp_path / f"{seed}.sqlite", chance)
@@ -65,10 +66,10 @@ def test_any_history_ends_as_a_mirror(sink: Sink, tmp_path: Path) -> None:
 )
 def test_every_change_is_accounted_for(sink: Sink, tmp_path: Path) -> None:
     """Settled, pending or folded away; each end has one record, and invalid rows are counted apart, once."""
-    for seed in range(FEW // 2):
+    for seed in new_seeds(FEW // 2):
         chance = random.Random(f"books {seed} {sink}")
         table, store = a_table(sink)
-        folder = tmp_path / str(seed)
+        folder = tmp_path / seed
         books = Books(folder / "tracking", chance, by_key=sink.by_key)
         life = Life(sink, table, store, folder / "queue.sqlite", chance, books)
         for key, values in history(sink, chance):

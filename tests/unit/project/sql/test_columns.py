@@ -76,3 +76,9 @@ def test_columns_know_their_lines():
 )
 def test_some_names_are_taken(name, expected):
     assert expected == is_reserved(name)
+
+
+def test_a_field_that_is_called_like_a_literal_has_its_tables_line() -> None:
+    """`t.null` and `t.true` are columns of t, and the parser gives their names no place."""
+    found = visible_columns(parse_query("select\n  t.null,\n  a.t.true\nfrom a.t").tree)
+    assert [("null", 2), ("true", 3)] == list(found.columns)

@@ -48,7 +48,7 @@ def values(tables: "duckdb.DuckDBPyConnection", sql: str) -> list[list[object]]:
     return [sorted(column, key=repr) for column in zip(*rows, strict=True)]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
 def test_a_column_changes_only_with_what_it_is_made_of(tables, seed):
     """A way that was overlooked would be a wrong answer; a way too many only a careful one."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.query_corpus import CORPUS, MODELS, SOURCES
+from support.seeds import new_chance
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.draft import Draft, read_draft
@@ -90,11 +91,11 @@ def look_at(draft: Draft) -> Iterator[Problem]:
     return (draft.problem(*missing) for missing in found.missing)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_file_breaks_the_reader(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(5))
+def test_no_file_breaks_the_reader(number: int, tmp_path: Path) -> None:
     """One that did would hide all that is wrong with the others."""
     path = tmp_path / "b.sql"
-    for text in files(random.Random(seed)):
+    for text in files(new_chance(number)):
         path.write_text(text, encoding="utf-8")
         problems: list[Problem] = []
         draft = read_draft(ModelFile("a.b", path, "models/a/b.sql"), {"crm"}, problems.append)

@@ -104,6 +104,12 @@ def test_bad_sql_is_a_problem_where_it_is_bad(text, line, what):
     assert (line, what, "correct it there") == refusal(text)
 
 
+def test_a_fault_of_the_parser_is_a_problem_too():
+    """It raises a ValueError of Python's for a limit that is no number."""
+    refused = refusal("from a.b\n|> order by id |> limit id")
+    assert (1, "the SQL can't be parsed", "look for words out of place") == refused
+
+
 @pytest.mark.parametrize("step", ["set x = 1", "drop x", "window w as (order by x)"])
 def test_a_pipe_that_cannot_be_read_says_so(step):
     """Its columns couldn't be followed: a SELECT says the same."""
@@ -236,7 +242,7 @@ def line_of(text: str) -> int:
     return 1
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
 @example("show tables")
 def test_any_text_is_a_query_or_a_problem(text):

@@ -417,7 +417,7 @@ def test_a_view_may_have_any_name():
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
