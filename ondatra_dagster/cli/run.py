@@ -9,6 +9,7 @@ import click
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.dry_engine import open_dry_workspace
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -95,6 +96,8 @@ def run(
     if is_dry:
         say("dry run: nothing is written and nothing is sent")
     if not plan.has_work:
+        if not is_dry:
+            _settle_alerts(workspace)
         _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
@@ -120,6 +123,13 @@ def _lets_nothing_go(workspace: Workspace, plan: Plan, sync_id: str) -> str | No
         return "sinks are off"
     held = hold(workspace.syncs[sync_id], workspace.settings)
     return f"{held}; then say it again" if held else None
+
+
+def _settle_alerts(workspace: Workspace) -> None:
+    """Tell alerts.webhook what is over: with an edit undone there is nothing left to run."""
+    alerts = Alerts(workspace)
+    alerts.settle()
+    alerts.send()
 
 
 def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) -> None:

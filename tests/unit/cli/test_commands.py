@@ -467,7 +467,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
     assert "insert" in ondatra("dead", "sync.crm").out
 
 
-def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal) -> None:
+def test_status_tells_of_disk_and_of_what_is_alerting(shop: Shop, ondatra: Terminal) -> None:
     """One screen for who looks in the morning."""
     ondatra.run(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
@@ -481,6 +481,7 @@ def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal
     shown = ondatra("status").out
     assert "last run" in shown
     assert "on disk: tables " in shown
+    assert "alerting since " in shown
     assert "sync.crm: the API is down" in shown
 
 
