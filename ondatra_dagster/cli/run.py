@@ -62,8 +62,8 @@ def command(
     allowed = [workspace.sync(name).id for name in allow_deletes]
     plan = make_plan(workspace, chosen, is_full=is_full, is_dry=is_dry)
     for sync_id in allowed:
-        if why := _lets_nothing_go(workspace, plan, sync_id):
-            say(f"--allow-deletes {sync_id} lets nothing go: {why}")
+        if why := _why_useless(workspace, plan, sync_id):
+            say(f"--allow-deletes {sync_id} allows nothing: {why}")
     opened = opened or open_engine
     return run(workspace, plan, as_json=as_json, allow_deletes=allowed, opened=opened, is_dry=is_dry)
 
@@ -115,14 +115,14 @@ def run(
     return 0 if end.is_good else 1
 
 
-def _lets_nothing_go(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
-    """Why the leave to delete is of no use to this run; None when it is."""
+def _why_useless(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
+    """Return why --allow-deletes has no effect on this run; None when it has one."""
     if sync_id not in {step.sync_id for step in plan.syncs}:
         return "it isn't selected"
     if workspace.settings.sinks == "off":
         return "sinks are off"
     held = hold(workspace.syncs[sync_id], workspace.settings)
-    return f"{held}; then say it again" if held else None
+    return f"{held}; give the flag again after that" if held else None
 
 
 def _settle_alerts(workspace: Workspace) -> None:

@@ -73,10 +73,10 @@ def test_a_leave_that_lets_nothing_go_says_so(shop: Shop, ondatra: Terminal) -> 
     """Else somebody waits for deletes that were never meant to go."""
     ondatra.run(shop)
     said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
-    assert (0, "--allow-deletes sync.crm lets nothing go: it isn't selected") == (said.code, first_line(said))
+    assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.code, first_line(said))
     ondatra("pause", "sync.crm")
     said = ondatra("run", "--allow-deletes", "sync.crm")
-    assert "--allow-deletes sync.crm lets nothing go: sync.crm is paused, `ondatra resume" in first_line(said)
+    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused, `ondatra resume" in first_line(said)
 
 
 def first_line(said: Said) -> str:
