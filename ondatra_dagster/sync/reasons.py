@@ -14,11 +14,11 @@ class Reasons:
         self._rows: collections.Counter[str] = collections.Counter()
         self._keys: dict[str, dict[str, None]] = {}  # the first of them, each once
 
-    def add(self, key: str, message: str) -> None:
-        """One row more of which this was said."""
+    def add(self, key: str, message: str, *, rows: int = 1) -> None:
+        """Count rows of a key of which this was said."""
         if message not in self._keys and len(self._keys) >= MOST:
             return
-        self._rows[message] += 1
+        self._rows[message] += rows
         keys = self._keys.setdefault(message, {})
         if len(keys) <= SHOWN_KEYS:
             keys[key] = None

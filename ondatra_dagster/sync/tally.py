@@ -21,6 +21,7 @@ class Tally:
         self.warned = 0  # rows that were delivered with a warning
         self._rejects = Reasons()
         self._warnings = Reasons()
+        self._failures = Reasons()
         self._invalid: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
 
@@ -31,6 +32,11 @@ class Tally:
     @property
     def warnings(self) -> tuple[Reason, ...]:
         return self._warnings.listed(SAMPLES)
+
+    @property
+    def failures(self) -> tuple[Reason, ...]:
+        """Return why rows failed that are tried again."""
+        return self._failures.listed(SAMPLES)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -48,6 +54,8 @@ class Tally:
         for reasons, rows in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
             for row in rows:
                 reasons.add(row.key, row.message or "")
+        for failed in settled.failures:
+            self._failures.add(failed.key, failed.message, rows=failed.rows)
         for error in sorted(settled.errors):
             self.add_error(error)
 

@@ -14,7 +14,7 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.progress import Progress, progress
-from ondatra_dagster.sync.summary import Cell, Grid, Operation
+from ondatra_dagster.sync.summary import Cell, Grid, Operation, undelivered_reasons
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
 from ondatra_dagster.wording import count
@@ -24,8 +24,8 @@ MEANINGS = {
     Cell.ATTEMPTED: "handed to push, and answered",
     Cell.SUCCEEDED: "delivered",
     Cell.REJECTED: "refused, or tried too often",
-    Cell.FAILED: "not now: they go again",
-    Cell.INVALID: "set aside for their key",
+    Cell.FAILED: "not now: they are retried",
+    Cell.INVALID: "kept out of the table for their key",
 }
 GRID = (
     Column("Rows"),
@@ -128,10 +128,15 @@ def _facts(asked: Asked, run: PastRun) -> Html:
 
 
 def _errors(run: PastRun) -> Content:
-    if not run.first_errors:
-        return None
-    errors = [element("li", message(error)) for error in run.first_errors]
-    return section("First errors", element("ul", errors, class_="errors card"))
+    """Show why rows weren't delivered, with how many and which; then errors that are of no row."""
+    reasons = undelivered_reasons(run)
+    of_rows = tuple(reason.message for reason in reasons)
+    others = [error for error in run.first_errors if not any(each.startswith(error) for each in of_rows)]
+    items = [
+        *(element("li", element("strong", f"{reason.of}: "), message(reason.message)) for reason in reasons),
+        *(element("li", message(error)) for error in others),
+    ]
+    return section("Errors", element("ul", items, class_="errors card")) if items else None
 
 
 def _uncounted(run: PastRun) -> Content:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -47,10 +48,20 @@ update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, stat
 where id = :id
 """
 
+WHOLE_TABLE = "the whole table"  # which has no key
+
 # what a mirror ends as: any row that isn't there yet leaves it incomplete
 _SEVERITY = {
     verdict: place for place, verdict in enumerate((Verdict.OK, Verdict.WARN, Verdict.REJECT, Verdict.ERROR))
 }
+
+
+class FailedUnit(NamedTuple):
+    """A unit that will be tried again, and why."""
+
+    key: str
+    message: str
+    rows: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -61,6 +72,7 @@ class Settled:
     rejected: dict[str, int] = dataclasses.field(default_factory=dict)
     failed: dict[str, int] = dataclasses.field(default_factory=dict)
     errors: set[str] = dataclasses.field(default_factory=set)  # why rows failed
+    failures: list[FailedUnit] = dataclasses.field(default_factory=list)  # those that are tried again
     records: int = 0  # that were kept
     died: int = 0  # units that ran out of attempts
     rejects: list[SettledRow] = dataclasses.field(default_factory=list)
@@ -173,16 +185,21 @@ class _Settlement:
             self._record(unit, gave_up_after=attempts + 1)
             self._bury(unit, known, attempts=attempts + 1)
             return
-        context = context_of(self._queue.shape, has_target=bool(unit.target))
-        for row in unit.sent:
-            if row.change_type not in context:
-                _count(self.settled.failed, row.change_type)
+        self._add_failed(unit, message)
         if version != unit.version:
             self._go_on(unit, known)
         elif self._attempt.is_outage:
             self._move(unit, known, "waiting", attempts, outages + 1, message, wait=self._wait(1))
         else:
             self._move(unit, known, "waiting", attempts + 1, outages, message, wait=self._wait(attempts + 1))
+
+    def _add_failed(self, unit: BatchUnit, message: str) -> None:
+        context = context_of(self._queue.shape, has_target=bool(unit.target))
+        failed = [row.change_type for row in unit.sent if row.change_type not in context]
+        for change_type in failed:
+            _count(self.settled.failed, change_type)
+        key = WHOLE_TABLE if self._queue.is_whole_table else unit.belongs_to or unit.key
+        self.settled.failures.append(FailedUnit(key, message, len(failed)))
 
     def _bury(self, unit: BatchUnit, known: Standing, *, attempts: int) -> None:
         """Never again by itself: a dead letter, unless the key has a newer change or is as it should be."""

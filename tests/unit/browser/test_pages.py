@@ -100,7 +100,7 @@ def test_a_run_shows_its_counts_and_leads_on(look: Reader, runs: list[str]) -> N
     assert "planned what the queue held for this run 3 0 0 3" in first.text
     assert "succeeded delivered 2 0 0 2" in first.text
     assert "rejected refused, or tried too often 1 0 0 1" in first.text
-    assert "invalid set aside for their key 1 0 0 1" in first.text
+    assert "invalid kept out of the table for their key 1 0 0 1" in first.text
     assert f"{SYNC}/records?run={runs[-1]}" in first.links
     newest = look(f"{SYNC}/runs/{runs[1]}")
     assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}" in newest.links
@@ -148,8 +148,21 @@ def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoA
 
 def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
     told = look(f"{SYNC}/runs/{runs[2]}")
-    assert "First errors" in told.text
+    assert "Errors" in told.text
     assert "<i>down</i>" in told.text
+
+
+def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) -> None:
+    """Those that are tried again, and those that were rejected."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
+    api.fail(status=409, times=2, path="/crm/*", message="conflict")
+    api.fail(status=422, times=1, path="/crm/*", message="no mail")
+    run_id = run(shop).summary.run_id
+    text = Reader(ProjectReader(shop.root))(f"{SYNC}/runs/{run_id}").text
+    assert "2 rows of a1, b2: " in text
+    assert "c3: " in text
+    assert "no mail" in text
 
 
 def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
@@ -264,12 +277,12 @@ def test_what_nobody_counted_of_a_crashed_run_is_no_nought(tmp_path: Path, api: 
     page = look(f"{SYNC}/runs/{run_id}")
     assert "planned what the queue held for this run - - - - attempted" in page.text
     assert "answered - - - - succeeded delivered 2 0 0 2 rejected" in page.text
-    assert "failed not now: they go again - - - - invalid" in page.text
+    assert "failed not now: they are retried - - - - invalid" in page.text
     assert "what they don't tell is unknown" in page.text
     told = look(SYNC)
     assert "the first run sends the whole table - → 0 - 2 0 - 0 view" in told.text
     (chart,) = told.all("svg")
-    assert "Rows of the last run: 2 succeeded, 0 rejected, 0 invalid, set aside." in chart["aria-label"]
+    assert "Rows of the last run: 2 succeeded, 0 rejected, 0 invalid." in chart["aria-label"]
 
 
 def run_again(root: Path, url: str) -> None:
