@@ -387,7 +387,7 @@ def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: 
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)
     said = ondatra("replay", "sync.crm")
-    assert "1 dead letter and 0 waiting keys of sync.crm go again" in said.err
+    assert "1 dead letter and 0 waiting keys of sync.crm are retried" in said.err
     assert calls + 1 == len(api.calls)
     assert 1 == said.code  # refused again, and nothing else was attempted
 
@@ -400,7 +400,7 @@ def test_a_replay_tells_of_keys_that_go_beside(shop: Shop, api: DemoApi, ondatra
     ondatra.run(shop)
     ondatra("resume", "sync.crm")
     said = ondatra("replay", "sync.crm")
-    told = "0 dead letters and 0 waiting keys of sync.crm go again, and 2 keys that were still to go"
+    told = "0 dead letters and 0 waiting keys of sync.crm are retried, next to 2 pending keys"
     assert (0, told) == (said.code, said.err.partition("\n")[0])
     assert "delivered 2 updates" in said.err
 

@@ -11,7 +11,7 @@ from ondatra_dagster.testing.demo_api.server import DemoApi
 
 def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
     """Rows are taken in meanwhile, and `run` says that they wait and for what."""
-    assert "sync.crm is paused, with 0 keys to go" in ondatra("pause", "sync.crm").err
+    assert "sync.crm is paused, with 0 keys pending" in ondatra("pause", "sync.crm").err
     said = ondatra.run(shop)
     assert (0, ()) == (said.code, api.calls)
     assert "2 inserts to go" in said.err
@@ -20,7 +20,7 @@ def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoAp
     assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 keys to go" in idle.err
     *_, line = ondatra("status", "--json").objects
     assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
-    assert "2 keys to go: ondatra run" in ondatra("resume", "sync.crm").err
+    assert "2 keys pending: ondatra run" in ondatra("resume", "sync.crm").err
     assert 0 == ondatra("run").code  # nothing has to be read, so this starts no Spark
     assert {"a1", "b2"} == set(api.contacts())
 
