@@ -28,13 +28,13 @@ def took(seconds: float) -> str:
 
 
 def set_aside(rows: int) -> str:
-    """What a model's check and its sink's say of rows that can't be told apart."""
-    return f"{count(rows, 'row')} set aside, without a key of {'its' if rows == 1 else 'their'} own"
+    """Return what a model's check and its sink's say of rows that can't be told apart."""
+    return f"{count(rows, 'row')} {'is' if rows == 1 else 'are'} invalid: a null or repeated key"
 
 
 def misfits_set_aside(events: int) -> str:
-    """The same of events that came before their model was changed."""
-    return f"{count(events, 'event')} set aside, which came before the columns were changed"
+    """Return the same of events that came before their model was changed."""
+    return f"{count(events, 'event')} {'is' if events == 1 else 'are'} invalid since the columns were changed"
 
 
 def size_of(number: int) -> str:

@@ -21,7 +21,7 @@ def command(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by na
     if seen.lost and not seen.is_forgotten:
         lost = "what its lost queue would be rebuilt from"
     else:
-        lost = f"{count(keys, 'key')} to go and {count(letters, 'dead letter')}"
+        lost = f"{count(keys, 'pending key')} and {count(letters, 'dead letter')}"
     if not yes:
         raise click.UsageError(f"{chosen.id} would lose {lost}; if that is what you want, add --yes")
     forget(chosen, workspace.tracking)

@@ -17,6 +17,6 @@ def command(sync: str) -> int:
     pause(chosen)
     seen = workspace.queue_seen(chosen.id)
     keys = count(seen.state.depth if seen.state else 0, "key")
-    what = f"and {seen.why_unknown}" if seen.why_unknown else f"with {keys} to go"
+    what = f"and {seen.why_unknown}" if seen.why_unknown else f"with {keys} pending"
     say(f"{chosen.id} is paused, {what}; to go on: ondatra resume {chosen.id}")
     return 0

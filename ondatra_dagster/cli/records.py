@@ -68,7 +68,7 @@ def command(
     else:
         _show(chosen, workspace.tracking, search)
     if search.asks_for_unsettled and (lost := workspace.queue_seen(chosen.id).lost):
-        say(f"what is still to go isn't among them: {lost}")
+        say(f"pending rows aren't among them: {lost}")
     return 0
 
 

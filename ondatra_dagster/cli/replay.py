@@ -42,7 +42,7 @@ def command(
             return say_none(workspace.queue_seen(chosen.id), told=told)
         return 0
     if lost := workspace.queue_seen(chosen.id).lost:
-        say(f"nothing of {chosen.id} goes again by this, replay once more after it: {lost}")
+        say(f"nothing of {chosen.id} is sent again now; replay once more after the next run: {lost}")
     else:
         say(_told(chosen.id, _revive(chosen, limit, died_since)))
     return run(workspace, workspace.sync_plan(chosen), as_json=as_json, trigger="ondatra replay")
@@ -68,6 +68,5 @@ def _revive(sync: Sync, limit: int | None, since: datetime | None) -> _Again:
 
 def _told(sync_id: str, again: _Again) -> str:
     letters, keys = count(again.letters, "dead letter"), count(again.waiting, "waiting key")
-    were = "was" if again.pending == 1 else "were"
-    beside = f", and {count(again.pending, 'key')} that {were} still to go" if again.pending else ""
-    return f"{letters} and {keys} of {sync_id} go again{beside}"
+    pending = f", next to {count(again.pending, 'pending key')}" if again.pending else ""
+    return f"{letters} and {keys} of {sync_id} are retried{pending}"

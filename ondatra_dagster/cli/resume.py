@@ -19,5 +19,5 @@ def command(sync: str) -> int:
         return 0
     seen = workspace.queue_seen(chosen.id)
     keys = count(seen.state.depth if seen.state else 0, "key")
-    say(f"{chosen.id} goes on; {seen.why_unknown or f'{keys} to go'}: ondatra run")
+    say(f"{chosen.id} is no longer paused; {seen.why_unknown or f'{keys} pending'}: ondatra run")
     return 0

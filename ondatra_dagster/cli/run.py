@@ -9,6 +9,7 @@ import click
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.dry_engine import open_dry_workspace
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -62,8 +63,8 @@ def command(
     allowed = [workspace.sync(name).id for name in allow_deletes]
     plan = make_plan(workspace, chosen, is_full=is_full, is_dry=is_dry)
     for sync_id in allowed:
-        if why := _lets_nothing_go(workspace, plan, sync_id):
-            say(f"--allow-deletes {sync_id} lets nothing go: {why}")
+        if why := _why_useless(workspace, plan, sync_id):
+            say(f"--allow-deletes {sync_id} allows nothing: {why}")
     opened = opened or open_engine
     return run(workspace, plan, as_json=as_json, allow_deletes=allowed, opened=opened, is_dry=is_dry)
 
@@ -96,6 +97,8 @@ def run(
     if is_dry:
         say("dry run: nothing is written and nothing is sent")
     if not plan.has_work:
+        if not is_dry:
+            _settle_alerts(workspace)
         _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
@@ -113,14 +116,21 @@ def run(
     return 0 if end.is_good else 1
 
 
-def _lets_nothing_go(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
-    """Why the leave to delete is of no use to this run; None when it is."""
+def _why_useless(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
+    """Return why --allow-deletes has no effect on this run; None when it has one."""
     if sync_id not in {step.sync_id for step in plan.syncs}:
         return "it isn't selected"
     if workspace.settings.sinks == "off":
         return "sinks are off"
     held = hold(workspace.syncs[sync_id], workspace.settings)
-    return f"{held}; then say it again" if held else None
+    return f"{held}; give the flag again after that" if held else None
+
+
+def _settle_alerts(workspace: Workspace) -> None:
+    """Tell alerts.webhook what is over: with an edit undone there is nothing left to run."""
+    alerts = Alerts(workspace)
+    alerts.settle()
+    alerts.send()
 
 
 def _say_idle(workspace: Workspace, plan: Plan, *, as_json: bool, is_dry: bool) -> None:

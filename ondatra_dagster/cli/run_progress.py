@@ -15,7 +15,7 @@ from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncRe
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import Cell
+from ondatra_dagster.sync.summary import Cell, RunSummary
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
 from ondatra_dagster.wording import count, duration
@@ -74,7 +74,7 @@ class TextProgress:
         changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
         moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
         rows = "" if result.rows is None else f"{count(result.rows, 'row')} "
-        aside = f", {result.set_aside} set aside" if result.set_aside else ""
+        aside = f", {result.set_aside} invalid" if result.set_aside else ""
         what = f"{rows}({moved or 'only its columns changed'}){aside}"
         self._line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
 
@@ -92,7 +92,8 @@ class TextProgress:
             self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
         self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED), noun=summary.noun)
         self._reasons(summary.warnings, of=summary.warned, noun=summary.noun)
-        for error in [error for error in summary.errors if error != summary.message][:SHOWN_REASONS]:
+        self._reasons(summary.failures, of=summary.grid.count(Cell.FAILED), noun=summary.noun)
+        for error in _other_errors(summary)[:SHOWN_REASONS]:
             self._line(" ", "", error)
 
     def _reasons(self, reasons: Sequence[Reason], *, of: int, noun: str) -> None:
@@ -200,6 +201,16 @@ class JsonProgress:
 
     def ended(self, run_id: str, *, is_good: bool) -> None:
         put_json({"run": run_id, "ok": is_good})
+
+
+def _other_errors(summary: RunSummary) -> list[str]:
+    """Return the errors that no reason of rows and no message has shown."""
+    shown = tuple(reason.message for reason in (*summary.failures, *summary.rejects))
+    return [
+        error
+        for error in summary.errors
+        if error != summary.message and not any(each.startswith(error) for each in shown)
+    ]
 
 
 def _severities(verdicts: Iterable[CheckVerdict]) -> dict[str, Json]:

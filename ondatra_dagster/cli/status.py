@@ -50,7 +50,7 @@ SYNCS = {
     "as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector."
 )
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show how models and syncs stand, and what a run would do; 1 when a sync's queue can't be read."""
+    """Show the state of models and syncs, and what a run would do; 1 when a sync's queue can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics(workspace), nl=False)
@@ -69,15 +69,15 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
 
 def _lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
     """Models first, then syncs."""
-    plan, amiss = workspace.plan(), Alerts(workspace).standing()
+    plan, alerting = workspace.plan(), Alerts(workspace).standing()
     unchanged, newest = workspace.noop_cache.read(), workspace.history.newest()
     for model in plan.models:
         seen = unchanged.get(model.model.id)
         line = _model(workspace, model, seen.at if seen else None)
-        yield {**line, "alerts": _of(amiss, "model", model.model.name)}
+        yield {**line, "alerts": _rules_of(alerting, "model", model.model.name)}
     for sync in plan.syncs:
         line = _sync(workspace, sync, newest.get(sync.sync_id))
-        yield {**line, "alerts": _of(amiss, "sync", sync.sync_id)}
+        yield {**line, "alerts": _rules_of(alerting, "sync", sync.sync_id)}
 
 
 def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
@@ -92,7 +92,7 @@ def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
         click.echo("\non disk: " + ", ".join(f"{name} {size_of(size)}" for name, size in totals.items()))
     for each in Alerts(workspace).standing():
         since = moment(datetime.fromisoformat(each.since))
-        click.echo(f"amiss since {since}: {each.subject}: {harmless(each.sentence)}")
+        click.echo(f"alerting since {since}: {each.subject}: {harmless(each.sentence)}")
 
 
 def _model(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:
@@ -146,8 +146,8 @@ def _sync(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[st
     }
 
 
-def _of(amiss: Iterable[Standing], subject_type: str, name: str) -> list[Json]:
-    return [each.rule for each in amiss if (each.type, each.subject) == (subject_type, name)]
+def _rules_of(alerting: Iterable[Standing], subject_type: str, name: str) -> list[Json]:
+    return [each.rule for each in alerting if (each.type, each.subject) == (subject_type, name)]
 
 
 def _cell(line: Mapping[str, Json], name: str) -> object:

@@ -2,7 +2,9 @@
 
 import dataclasses
 import enum
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
+
+from ondatra_dagster.wording import count
 
 ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
 
@@ -35,6 +37,13 @@ class Verdict(enum.StrEnum):
 _DELIVERED = (Verdict.OK, Verdict.WARN)
 
 
+class Strays(NamedTuple):
+    """Keys that push() returned and the batch doesn't have."""
+
+    number: int
+    shown: tuple[str, ...]  # the first of them, as they are written in Python, without secrets
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """A row's verdict and why."""
@@ -60,8 +69,21 @@ class Outcome:
 
     @classmethod
     def missing(cls, key: ResultKey) -> Self:
-        """The outcome of a row that push() said nothing of."""
+        """Return the outcome of a row that push() said nothing of."""
         return cls.unstated(f"push() returned no status for {key!r}; it should return {_STATUSES}")
+
+    @classmethod
+    def misnamed(cls, strays: Strays, example: ResultKey) -> Self:
+        """Return the outcome of rows without a status, where push() returned other keys: one message for all.
+
+        It shows how the keys are wrong, and `example` how one of the batch looks.
+        """
+        more = f" and {count(strays.number - 1, 'more key')}" if strays.number > 1 else ""
+        are_no_rows = "are no rows" if strays.number > 1 else "is no row"
+        return cls.unstated(
+            f"push() returned {strays.shown[0]}{more}, which {are_no_rows} of this batch; a key is the text"
+            f' "rowid:change_type", such as {example!r}'
+        )
 
     @classmethod
     def unstated(cls, message: str) -> Self:

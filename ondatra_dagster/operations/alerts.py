@@ -1,9 +1,11 @@
-"""The rules by which something is amiss: what each says of a sync's runs, or of its silence. Nothing is sent.
+"""The rules of alerts: what each says of a sync's runs, or of its silence. Nothing is sent.
 
 A rule that can't say anything now, as of rejects when nothing was attempted, gives no reading: what was said
 before stands.
 """
 
+import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
@@ -16,10 +18,23 @@ from ondatra_dagster.wording import count
 
 FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
 RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)
-CRASHED = "its process ended without a word, as when it is killed; the next run goes on from there"
+RECOVERIES = {
+    FAILED: "is no longer failing",
+    REJECTS: "no longer has too many rejects",
+    DEVIATION: "attempts its usual number of rows again",
+    NO_SUCCESS: "is no longer late",
+}
+CRASHED = "its process was killed, or ended without a message; the next run goes on from there"
 COMPARED = 10  # runs, whose mean is what is usual
 FEWEST = 3  # of them, before anything is usual
 HOUR_SECONDS = 3600
+LONGEST_DETAIL = 300  # characters
+# what ondatra itself puts first into an error: safe to send, unlike what an API answered
+ERROR_CLASS = re.compile(r"HTTP \d{3}\b|lib/[\w./-]+\.star(:\d+)?|push\(\) returned")
+# quoted values, and words with a digit in them; kept are a status, a file and what stands in backticks
+VARYING = re.compile(
+    r"(HTTP \d{3}\b|`[^`\n]*`|[\w./-]+\.(?:star|sql)\b)|(?<!\w)'[^'\n]*'|\"[^\"\n]*\"|\S*\d\S*"
+)
 
 
 def is_judged(rule: str, settings: AlertSettings) -> bool:
@@ -32,14 +47,37 @@ def is_judged(rule: str, settings: AlertSettings) -> bool:
     return rule == FAILED or limits.get(rule) is not None
 
 
-def read_failure(subject_type: SubjectType, subject: str, errors: Sequence[str]) -> Reading:
-    """Whether a run failed, and why."""
-    return Reading(type=subject_type, subject=subject, rule=FAILED, sentence="; ".join(errors) or None)
+def read_failure(
+    subject_type: SubjectType, subject: str, errors: Sequence[str], *, detail: str = ""
+) -> Reading:
+    """Return whether a run failed, and why; `detail` is the first error of its rows."""
+    sentence = "; ".join(errors)
+    if not sentence:
+        return Reading(type=subject_type, subject=subject, rule=FAILED, sentence=None)
+    found = ERROR_CLASS.match(detail)
+    sent = f"{sentence} ({found[0]})" if found else sentence
+    return Reading(
+        type=subject_type,
+        subject=subject,
+        rule=FAILED,
+        sentence=sent,
+        local_sentence=f"{sentence}: {detail[:LONGEST_DETAIL]}" if detail else sentence,
+        cause=cause_of(sent),
+    )
+
+
+def cause_of(sentence: str) -> str:
+    """Return the sentence without numbers, times and quoted values: the same for the same cause."""
+    return " ".join(VARYING.sub(lambda found: found[1] or "…", sentence).split())
 
 
 def read_crash(sync_id: str) -> Reading:
-    """What a sync's run has left that never told its end: nobody was there to say so."""
-    return read_failure(SubjectType.SYNC, sync_id, [CRASHED])
+    """Return the failure of a sync whose newest run was killed.
+
+    What is known of an earlier failure says more than that.
+    """
+    failure = read_failure(SubjectType.SYNC, sync_id, [CRASHED])
+    return dataclasses.replace(failure, only_begins=True)
 
 
 def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
@@ -69,11 +107,13 @@ def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) 
         return
     mean = fmean(before)
     deviates = abs(newest[0] - mean) / mean
-    told = f"{count(newest[0], 'row')} attempted, and {mean:.0f} in the mean of {len(before)} runs before"
+    told = f"{count(newest[0], 'row')} attempted, {mean:.0f} on average in the {len(before)} runs before"
     yield Reading(
         subject=sync_id,
         rule=DEVIATION,
-        sentence=f"{told}: over {settings.deviation:.0%}" if deviates > settings.deviation else None,
+        sentence=f"{told}: they differ by more than {settings.deviation:.0%}"
+        if deviates > settings.deviation
+        else None,
         numbers={"rows": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
     )
 

@@ -18,7 +18,7 @@ DESCRIPTIONS = {
     "rejects": "Rows that the API refused for good, dead letters, and rows delivered with a warning",
     "undelivered": "Rows that wait, and why nothing came of them",
     "deletes_guard": "What the change would remove from the destination, and whether it may",
-    "invalid_records": "Rows that were set aside before the write: their key is null, or comes twice",
+    "invalid_records": "Invalid rows, which aren't written: their key is null, or comes twice",
 }
 MISFITS = "Events that came before the columns were changed, and have no place in them any more"
 SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}

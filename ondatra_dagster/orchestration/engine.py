@@ -283,11 +283,12 @@ class Engine:
         return result
 
     def end(self) -> None:
-        """End a run: with Spark up, records that aren't in the sync log yet are appended to it.
+        """End a run: alerts are sent; with Spark up, the sync log gets the records that it lacks.
 
         A run is none the worse for a log that can't be written: the next one, or `maintain`, appends what is
         missing.
         """
+        self.alerts.settle()
         self.alerts.send()
         if not self.tables.is_open:
             return
@@ -305,7 +306,7 @@ class Engine:
         return maintain(
             [
                 *duties(self.workspace, self.tables),
-                Duty(name=ALERTS, do=lambda: self.alerts.look(with_gone=True)),
+                Duty(name=ALERTS, do=lambda: self.alerts.look(is_current=True)),
             ]
         )
 

@@ -28,7 +28,9 @@ def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> d
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            yield stack.enter_context(opened(workspace, is_dry=dry_events.begin(context.run)))
+            opened_engine = stack.enter_context(opened(workspace, is_dry=dry_events.begin(context.run)))
+            opened_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
+            yield opened_engine
 
     return engine
 

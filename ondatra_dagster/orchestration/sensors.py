@@ -4,17 +4,19 @@ What is to be done is looked up in logs and queues; a materialization only says 
 first sort misses, a run that failed among it, the second one finds.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 import orjson
 
+from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.dry_events import is_dry
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.wake import Wake, next_wake
-from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
 from ondatra_dagster.sync.sync import Sync
 
 INTERVAL_SECONDS = 15
@@ -84,12 +86,26 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
         asset_selection=[sink_key(sync.model) for sync in workspace.syncs.values()],
         minimum_interval_seconds=ALERTS_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells alerts.webhook what is amiss, and what is so no more; starts no run",
+        description="Tells alerts.webhook which alerts fired and which are over; starts no run",
     )
     def sensor(_: dg.SensorEvaluationContext) -> dg.SkipReason:
-        return dg.SkipReason(Alerts(workspace).look().did)
+        current = _read_again(workspace)
+        alerts = Alerts(current or workspace)
+        return dg.SkipReason(alerts.look(is_current=current is not None).did)
 
     return sensor
+
+
+def _read_again(workspace: Workspace) -> Workspace | None:
+    """Return the project as its files are now; None while they have mistakes.
+
+    A code location keeps the one that it started with, and models may have been edited since.
+    """
+    try:
+        current = load_workspace(workspace.settings.root)
+    except OndatraError:
+        return None
+    return dataclasses.replace(current, clock=workspace.clock)
 
 
 def _wakes(

@@ -35,7 +35,7 @@ def named_table(project: Project, name: str) -> NamedTable:
             remedy = f"it has no table yet; run it first: ondatra run {model.name}"
             return NamedTable(name=model.name, address=table, remedy=remedy)
         aside = Address(invalid_path(table), table.s3)
-        remedy = "no row of it was ever set aside"
+        remedy = "it never had an invalid row"
         return NamedTable(name=model.name + INVALID_SUFFIX, address=aside, remedy=remedy)
     schema, _, table_name = name.partition(".")
     for source, location in sources_of(project.settings).items():

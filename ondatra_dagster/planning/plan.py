@@ -284,7 +284,7 @@ def _news(model: Model, sink: SinkUse, look: Look, queue: QueueState | None) -> 
     if table.version > queue.watermark:
         yield f"{_versions(queue.watermark, table.version)} of {model.name}"
     if look.invalid_versions(model.id) > queue.invalid_watermark:
-        yield f"rows of {model.name} were newly set aside"
+        yield f"rows of {model.name} are newly invalid"
 
 
 def _versions(watermark: int, version: int) -> str:

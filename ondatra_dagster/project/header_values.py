@@ -10,6 +10,7 @@ from ondatra_dagster.project.model import Limit
 from ondatra_dagster.project.suggestions import correction
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MIRRORS = "for inserts, updates and deletes by key: tracked with @group_key"
 NAME = r"`(?:[^`]|``)+`|[^`,]+"
 QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
 SINK = re.compile(rf"(?P<name>\w+)\s*(?:\(\s*(?P<arguments>(?:{QUOTED})(?:\s*,\s*(?:{QUOTED}))*)?\s*\))?")
@@ -36,7 +37,8 @@ def read_text(value: str) -> str:
 def read_kind(value: str) -> Kind:
     kind = KINDS.get(value.casefold())
     if kind is None:
-        raise BadHeaderError(f"@kind {value!r} is not a kind", correction(value, KINDS, plural="kinds"))
+        remedy = f"{correction(value, KINDS, plural='kinds')}; {MIRRORS}"
+        raise BadHeaderError(f"@kind {value!r} is not a kind", remedy)
     return kind
 
 

@@ -91,7 +91,7 @@ def _wrong_name(path: Path, folder: Path) -> tuple[str, str] | None:
     if path.stem.casefold().endswith(INVALID_SUFFIX):
         return (
             f"a model can't end in {INVALID_SUFFIX}",
-            "rename it: such tables hold rows that were set aside",
+            "rename it: such tables hold invalid rows",
         )
     return None
 

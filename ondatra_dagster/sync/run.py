@@ -161,6 +161,7 @@ class SyncRun:
             warned=self._tally.warned,
             warnings=self._tally.warnings,
             invalid=self._tally.set_aside(self._start),
+            failures=self._tally.failures,
             errors=self._tally.errors,
             died=self._tally.died,
             is_outage=is_outage,

@@ -17,6 +17,7 @@ from ondatra_dagster.tracking.history import Mode, PastRun
 from ondatra_dagster.wording import count
 
 SAMPLES = 20
+KEPT_REASONS = 5  # of each sort, in the history
 
 
 class Cell(enum.StrEnum):
@@ -127,6 +128,7 @@ class RunSummary:
     warned: int = 0  # units that were delivered with a warning
     warnings: tuple[Reason, ...] = ()  # what was said of them
     invalid: tuple[Sample, ...] = ()  # some of those that were set aside
+    failures: tuple[Reason, ...] = ()  # why rows failed that are tried again, the most frequent first
     errors: tuple[str, ...] = ()  # the first different messages of rows that failed
     died: int = 0  # units that ran out of attempts in this run
     is_outage: bool = False
@@ -170,7 +172,9 @@ class RunSummary:
             "is_outage": self.is_outage,
             "invalid": [list(sample) for sample in self.invalid],
             "warned": self.warned,
-            "warning_reasons": [[each.message, each.units, list(each.keys)] for each in self.warnings],
+            "warning_reasons": _dump_reasons(self.warnings),
+            "failure_reasons": _dump_reasons(self.failures[:KEPT_REASONS]),
+            "reject_reasons": _dump_reasons(self.rejects[:KEPT_REASONS]),
         }
 
 
@@ -180,10 +184,19 @@ def invalid_of(run: PastRun) -> tuple[Sample, ...]:
     return tuple(Sample(*fields) for fields in counts.get("invalid", ()))
 
 
-def _warnings_of(run: PastRun) -> tuple[Reason, ...]:
+def undelivered_reasons(run: PastRun) -> tuple[Reason, ...]:
+    """Return why rows of a run weren't delivered, the most frequent reason first."""
+    reasons = [*_load_reasons(run, "failure_reasons"), *_load_reasons(run, "reject_reasons")]
+    return tuple(sorted(reasons, key=lambda reason: -reason.units))
+
+
+def _dump_reasons(reasons: Sequence[Reason]) -> list[Json]:
+    return [[each.message, each.units, list(each.keys)] for each in reasons]
+
+
+def _load_reasons(run: PastRun, name: str) -> tuple[Reason, ...]:
     counts: Mapping[str, Any] = run.counts
-    told = counts.get("warning_reasons", ())
-    return tuple(Reason(message, rows, tuple(keys)) for message, rows, keys in told)
+    return tuple(Reason(message, units, tuple(keys)) for message, units, keys in counts.get(name, ()))
 
 
 def grid_of(counts: Mapping[str, Mapping[str, int]]) -> Grid:
@@ -222,7 +235,7 @@ def summary_of(
         noun=noun,
         rejects=tuple(rejects),
         warned=counts.get("warned", 0),
-        warnings=_warnings_of(run),
+        warnings=_load_reasons(run, "warning_reasons"),
         invalid=invalid_of(run),
         errors=run.first_errors,
         died=counts.get("died", 0),

@@ -22,6 +22,7 @@ class Tally:
         self.warned = 0  # units that were delivered with a warning
         self._rejects = Reasons()
         self._warnings = Reasons()
+        self._failures = Reasons()
         self._invalid: list[Sample] = []
         self._errors: dict[str, None] = {}  # in order, each once
 
@@ -32,6 +33,11 @@ class Tally:
     @property
     def warnings(self) -> tuple[Reason, ...]:
         return self._warnings.listed(SAMPLES)
+
+    @property
+    def failures(self) -> tuple[Reason, ...]:
+        """Return why rows failed that are tried again."""
+        return self._failures.listed(SAMPLES)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -50,7 +56,11 @@ class Tally:
         self.grid.add_ends({end: settled.counts(end) for end in End})
         self.died += settled.died
         self.warned += sum(said.units for said in settled.warned)
-        for reasons, ended in ((self._rejects, settled.rejects), (self._warnings, settled.warned)):
+        for reasons, ended in (
+            (self._rejects, settled.rejects),
+            (self._warnings, settled.warned),
+            (self._failures, settled.failures),
+        ):
             for said in ended:
                 reasons.add(said.key, said.message, units=said.units)
         for error in sorted(settled.errors):

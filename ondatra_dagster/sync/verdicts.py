@@ -210,14 +210,14 @@ def judge_deletes(run: RunSummary, limits: Limits) -> CheckVerdict:
     """ERROR when more would be removed than @max_deletes allows: then nothing is sent."""
     removals = run.removals
     if removals is None or not removals.removed:
-        return _deletes(Severity.PASS, "nothing is to be removed that wasn't looked at", removals)
+        return _deletes(Severity.PASS, "no pending change removes anything", removals)
     share = "" if removals.of is None else f"{removals.removed} of "
     what = f"{share}{count(removals.of or removals.removed, removals.noun)} would be removed"
     if removals.is_allowed:
-        return _deletes(Severity.PASS, f"{what}: it was let go", removals)
+        return _deletes(Severity.PASS, f"{what}: allowed", removals)
     if not limits.are_too_many(removals):
         return _deletes(Severity.PASS, f"{what}: within @max_deletes", removals)
-    how = f"look at them, then let them go with `ondatra run --allow-deletes {run.sync_id}`"
+    how = f"check them, then allow them with `ondatra run --allow-deletes {run.sync_id}`"
     return _deletes(Severity.ERROR, f"{what}: over @max_deletes, so nothing is sent; {how}", removals)
 
 

@@ -1,13 +1,16 @@
-"""A webhook on loopback that keeps what it is told, and can be down."""
+"""A webhook on loopback that keeps what it is told, and can be down; and a project's settings for it."""
 
 import contextlib
 import dataclasses
 import http.server
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
+
+SECRET = "T0KEN/abcdef-123456"
 
 
 @dataclasses.dataclass
@@ -53,3 +56,13 @@ def alert_receiver() -> Iterator[Received]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def set_webhook(root: Path, url: str, **more: str) -> None:
+    """Have the project below `root` send alerts to an address that holds a secret."""
+    lines = [
+        f'webhook = "{url}/hooks/${{HOOK_TOKEN}}"',
+        *(f'{name} = "{value}"' for name, value in more.items()),
+    ]
+    (root / "pyproject.toml").write_text("[tool.ondatra.alerts]\n" + "\n".join(lines))
+    (root / ".env").write_text(f"DEMO_API_KEY=shop-demo-key-0001\nHOOK_TOKEN={SECRET}\nBEARER=bearer-0001\n")

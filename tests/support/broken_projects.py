@@ -251,7 +251,7 @@ BROKEN = (
         {"models/a/b__invalid.sql": "SELECT 1 AS id\n"},
         (
             "models/a/b__invalid.sql:1: a model can't end in __invalid; "
-            "rename it: such tables hold rows that were set aside"
+            "rename it: such tables hold invalid rows"
         ),
     ),
     model(

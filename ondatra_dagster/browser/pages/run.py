@@ -17,7 +17,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.forecast import numbers_of
 from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.progress import Progress, progress
-from ondatra_dagster.sync.summary import Cell, Grid
+from ondatra_dagster.sync.summary import Cell, Grid, undelivered_reasons
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
 from ondatra_dagster.wording import count
@@ -27,7 +27,7 @@ MEANINGS = {
     Cell.ATTEMPTED: "succeeded, rejected or failed",
     Cell.SUCCEEDED: "delivered",
     Cell.REJECTED: "refused, or tried too often",
-    Cell.FAILED: "not now: will be tried again",
+    Cell.FAILED: "not now: they are retried",
     Cell.IN_JOBS: "the API works on them",
     Cell.NOT_SENT: "left in the queue: paused, guarded, limited, or the API was down",
     Cell.INVALID: "rows kept out of the table for their key",
@@ -59,7 +59,7 @@ def run_page(asked: Asked) -> Page:
             ),
             _going_on(going_on) if going_on and result == "running" else None,
             _facts(asked, run),
-            _errors(run),
+            _errors(run, sync),
             _forecast(run) if is_dry else _grid(workspace, run) if run.counts else _uncounted(run),
         ),
         live_seconds=BUSY_SECONDS if result == "running" else None,
@@ -131,11 +131,20 @@ def _facts(asked: Asked, run: PastRun) -> Html:
     )
 
 
-def _errors(run: PastRun) -> Content:
-    if not run.first_errors:
-        return None
-    errors = [element("li", message(error)) for error in run.first_errors]
-    return section("First errors", element("ul", errors, class_="errors card"))
+def _errors(run: PastRun, sync: Sync) -> Content:
+    """Show why rows weren't delivered, with how many and which; then errors that are of no row."""
+    reasons = undelivered_reasons(run)
+    of_rows = tuple(reason.message for reason in reasons)
+    others = [error for error in run.first_errors if not any(each.startswith(error) for each in of_rows)]
+    noun = unit_noun(sync)
+    items = [
+        *(
+            element("li", element("strong", f"{reason.describe_units(noun)}: "), message(reason.message))
+            for reason in reasons
+        ),
+        *(element("li", message(error)) for error in others),
+    ]
+    return section("Errors", element("ul", items, class_="errors card")) if items else None
 
 
 def _uncounted(run: PastRun) -> Content:

@@ -49,8 +49,8 @@ FIRST_ERRORS = 2  # that the history shows of a run; its own page has all
 SERIES = {
     Cell.SUCCEEDED: "succeeded",
     Cell.REJECTED: "rejected",
-    Cell.FAILED: "failed, goes again",
-    Cell.INVALID: "invalid, set aside",
+    Cell.FAILED: "failed, is retried",
+    Cell.INVALID: "invalid",
 }
 RUNS = (
     Column("Run"),

@@ -4,12 +4,13 @@ The queue decides what becomes of a row; here is only said what push said.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from ondatra_dagster.delivery.outcome import DELIVERED, NO_ROW, Outcome, ResultKey
+from ondatra_dagster.delivery.outcome import DELIVERED, NO_ROW, Outcome, ResultKey, Strays
 from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.errors import PushContractError
+from ondatra_dagster.wording import count
 
 _SHOWN = 5  # stray keys in one warning
 _SYNC_RETURNS = 'push() returned {}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
@@ -92,10 +93,17 @@ def _of_statuses(
 ) -> Pushed:
     if not isinstance(returned, Mapping):
         return _of_none(returned, keys, redact, expected)
-    outcomes = {
-        key: _outcome(returned[key], redact) if key in returned else Outcome.missing(key) for key in keys
-    }
-    return Pushed(outcomes=outcomes, warnings=tuple(_strays(returned, outcomes, redact)))
+    strays = _strays(returned, frozenset(keys), redact)
+    example = next((key for key in keys if key not in returned), NO_ROW)
+
+    def outcome(key: ResultKey) -> Outcome:
+        if key in returned:
+            return _outcome(returned[key], redact)
+        return Outcome.misnamed(strays, example) if strays else Outcome.missing(key)
+
+    return Pushed(
+        outcomes={key: outcome(key) for key in keys}, warnings=(_warning(strays),) if strays else ()
+    )
 
 
 def of_all(keys: Sequence[ResultKey], outcome: Outcome) -> Mapping[ResultKey, Outcome]:
@@ -129,13 +137,16 @@ def _masked(value: object, redact: Callable[[str], str]) -> object:
 
 
 def _strays(
-    returned: Mapping[object, object], outcomes: Mapping[ResultKey, Outcome], redact: Callable[[str], str]
-) -> Sequence[str]:
-    strays = [key for key in returned if key not in outcomes]
-    if not strays:
-        return []
-    shown = ", ".join(redact(repr(key))[:80] for key in strays[:_SHOWN])
-    return [f"push() returned a status for {len(strays)} rows that the batch doesn't have: {shown}"]
+    returned: Mapping[object, object], keys: Collection[object], redact: Callable[[str], str]
+) -> Strays | None:
+    """Return the keys that push() returned and the batch doesn't have; None when there are none."""
+    strays = [key for key in returned if key not in keys]
+    return Strays(len(strays), tuple(redact(repr(key))[:80] for key in strays[:_SHOWN])) if strays else None
+
+
+def _warning(strays: Strays) -> str:
+    rows = count(strays.number, "row")
+    return f"push() returned a status for {rows} that the batch doesn't have: {', '.join(strays.shown)}"
 
 
 BATCH_MODES: Mapping[str, Mode] = {"sync": _sync, "atomic": _atomic, "async": _async}

@@ -80,6 +80,7 @@ class Settled:
     rejected: Counts = dataclasses.field(default_factory=Counts)
     failed: Counts = dataclasses.field(default_factory=Counts)
     errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
+    failures: list[Said] = dataclasses.field(default_factory=list)  # units that will be tried again
     records: int = 0  # that were kept
     has_arrived: bool = False  # the API took some rows of it
     died: int = 0  # units that ran out of attempts
@@ -274,6 +275,9 @@ class _Settlement:
             if end is End.REJECTED:
                 message = self._rejected_for(unit, gave_up_after)
                 self.settled.rejects.append(Said(self._name(unit), message, units))
+            elif end is End.FAILED:
+                message = self._message(unit, Verdict.ERROR)
+                self.settled.failures.append(Said(self._name(unit), message, units))
             elif end is End.SUCCEEDED and self._has_warnings and (said := self._message(unit, Verdict.WARN)):
                 self.settled.warned.append(Said(self._name(unit), said, units))
         return counts

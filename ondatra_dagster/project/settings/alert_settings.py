@@ -1,4 +1,4 @@
-"""What [tool.ondatra.alerts] says: where alerts go, and when something is amiss."""
+"""The settings in [tool.ondatra.alerts]: where alerts go, and when they fire."""
 
 import dataclasses
 import re

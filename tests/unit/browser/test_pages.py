@@ -152,8 +152,21 @@ def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoA
 
 def test_a_run_that_failed_says_why(look: Reader, runs: list[str]) -> None:
     told = look(f"{SYNC}/runs/{runs[2]}")
-    assert "First errors" in told.text
+    assert "Errors" in told.text
     assert "<i>down</i>" in told.text
+
+
+def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) -> None:
+    """Those that are tried again, and those that were rejected."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
+    api.fail(status=409, times=2, path="/crm/*", message="conflict")
+    api.fail(status=422, times=1, path="/crm/*", message="no mail")
+    run_id = run(shop).summary.run_id
+    text = Reader(ProjectReader(shop.root))(f"{SYNC}/runs/{run_id}").text
+    assert "2 rows of a1, b2: " in text
+    assert "c3: " in text
+    assert "no mail" in text
 
 
 def test_a_dry_run_shows_what_it_said(look: Reader, runs: list[str]) -> None:
@@ -272,7 +285,7 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
     told = look(SYNC)
     assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
     (chart,) = told.all("svg")
-    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, goes again, 0 invalid, set aside."
+    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, 0 invalid."
     assert told in chart["aria-label"]
 
 

@@ -390,7 +390,7 @@ def test_a_replay_sends_dead_letters_at_once(shop: Shop, api: DemoApi, ondatra: 
     a_shop_with_a_dead_letter(shop, ondatra)
     calls = len(api.calls)
     said = ondatra("replay", "sync.crm")
-    assert "1 dead letter and 0 waiting keys of sync.crm go again" in said.err
+    assert "1 dead letter and 0 waiting keys of sync.crm are retried" in said.err
     assert calls + 1 == len(api.calls)
     assert 1 == said.code  # refused again, and nothing else was attempted
 
@@ -403,7 +403,7 @@ def test_a_replay_tells_of_keys_that_go_beside(shop: Shop, api: DemoApi, ondatra
     ondatra.run(shop)
     ondatra("resume", "sync.crm")
     said = ondatra("replay", "sync.crm")
-    told = "0 dead letters and 0 waiting keys of sync.crm go again, and 2 keys that were still to go"
+    told = "0 dead letters and 0 waiting keys of sync.crm are retried, next to 2 pending keys"
     assert (0, told) == (said.code, said.err.partition("\n")[0])
     assert "delivered 2 updates" in said.err
 
@@ -470,7 +470,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
     assert "insert" in ondatra("dead", "sync.crm").out
 
 
-def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal) -> None:
+def test_status_tells_of_disk_and_of_what_is_alerting(shop: Shop, ondatra: Terminal) -> None:
     """One screen for who looks in the morning."""
     ondatra.run(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
@@ -484,6 +484,7 @@ def test_status_tells_of_disk_and_of_what_is_amiss(shop: Shop, ondatra: Terminal
     shown = ondatra("status").out
     assert "last run" in shown
     assert "on disk: tables " in shown
+    assert "alerting since " in shown
     assert "sync.crm: the API is down" in shown
 
 

@@ -11,7 +11,7 @@ from ondatra_dagster.testing.demo_api.server import DemoApi
 
 def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
     """Rows are taken in meanwhile, and `run` says that they wait and for what."""
-    assert "sync.crm is paused, with 0 keys to go" in ondatra("pause", "sync.crm").err
+    assert "sync.crm is paused, with 0 keys pending" in ondatra("pause", "sync.crm").err
     said = ondatra.run(shop)
     assert (0, ()) == (said.code, api.calls)
     assert "2 inserts pending" in said.err
@@ -73,10 +73,10 @@ def test_a_leave_that_lets_nothing_go_says_so(shop: Shop, ondatra: Terminal) -> 
     """Else somebody waits for deletes that were never meant to go."""
     ondatra.run(shop)
     said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
-    assert (0, "--allow-deletes sync.crm lets nothing go: it isn't selected") == (said.code, first_line(said))
+    assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.code, first_line(said))
     ondatra("pause", "sync.crm")
     said = ondatra("run", "--allow-deletes", "sync.crm")
-    assert "--allow-deletes sync.crm lets nothing go: sync.crm is paused, `ondatra resume" in first_line(said)
+    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused, `ondatra resume" in first_line(said)
 
 
 def first_line(said: Said) -> str:

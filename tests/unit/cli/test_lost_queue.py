@@ -72,13 +72,13 @@ def test_nobody_is_told_that_there_are_no_dead_letters(
 
 def test_records_say_that_what_waits_is_not_among_them(lost: Shop, ondatra: Terminal) -> None:
     said = ondatra("records", "sync.crm")
-    assert f"what is still to go isn't among them: {LOST}" in said.err
+    assert f"pending rows aren't among them: {LOST}" in said.err
     assert LOST not in ondatra("records", "sync.crm", "--status", "rejected").err
 
 
 def test_who_pauses_or_resumes_it_is_told(lost: Shop, ondatra: Terminal) -> None:
     assert f"sync.crm is paused, and {LOST}" in ondatra("pause", "sync.crm").err
-    assert f"sync.crm goes on; {LOST}" in ondatra("resume", "sync.crm").err
+    assert f"sync.crm is no longer paused; {LOST}" in ondatra("resume", "sync.crm").err
 
 
 def test_forget_says_what_would_be_lost_with_it(lost: Shop, ondatra: Terminal) -> None:
@@ -120,7 +120,7 @@ def test_a_replay_says_that_it_comes_too_early(lost: Shop, ondatra: Terminal) ->
     """That nought dead letters go again would be taken for all."""
     (lost.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
     said = ondatra("replay", "sync.crm")
-    assert f"nothing of sync.crm goes again by this, replay once more after it: {LOST}" in said.err
+    assert f"nothing of sync.crm is sent again now; replay once more after the next run: {LOST}" in said.err
 
 
 def test_a_forgotten_sync_asks_for_a_resync_and_not_for_patience(lost: Shop, ondatra: Terminal) -> None:

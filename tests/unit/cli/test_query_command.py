@@ -65,7 +65,7 @@ def test_rows_are_cut_off_for_people(ondatra: Terminal, table: Path) -> None:
     ("name", "code", "said"),
     [
         ("sync.crm", 1, "sync.crm: it has no table yet; run it first: ondatra run sync.crm\n"),
-        ("sync.crm__invalid", 1, "sync.crm__invalid: no row of it was ever set aside\n"),
+        ("sync.crm__invalid", 1, "sync.crm__invalid: it never had an invalid row\n"),
         ("sync.cmr", 2, "there is no table 'sync.cmr'; did you mean sync.crm?\n"),
     ],
 )

@@ -97,7 +97,7 @@ def test_forget_wants_to_be_asked_twice_and_the_next_run_asks_for_a_resync(
     """What is lost can't be brought back."""
     said = ondatra("forget", "sync.crm")
     assert 2 == said.code
-    assert "sync.crm would lose 0 keys to go and 0 dead letters" in said.err
+    assert "sync.crm would lose 0 pending keys and 0 dead letters" in said.err
     assert 0 == ondatra("forget", "sync.crm", "--yes").code
     write_contacts(shop.root, a1="ada@example.com", b2="new@example.com")
     said = ondatra.run(shop)

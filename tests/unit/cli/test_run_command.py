@@ -113,6 +113,18 @@ def test_a_failed_sync_is_exit_code_one_and_says_why(shop: Shop, api: DemoApi, o
     api.recover()
 
 
+def test_rows_that_failed_are_told_with_their_number_and_keys(
+    shop: Shop, api: DemoApi, ondatra: Terminal
+) -> None:
+    """As those that were rejected: a bare "conflict" could be one row or all."""
+    api.fail(status=409, times=None, path="/crm/*", message="conflict")
+    lines = [line.strip() for line in ondatra.run(shop).err.splitlines()]
+    assert [line for line in lines if "conflict" in line] == [
+        '2 rows of a1, b2: {"error":"conflict"}',
+    ]
+    api.recover()
+
+
 def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_none_of_it(
     shop: Shop, api: DemoApi, ondatra: Terminal
 ) -> None:
@@ -156,7 +168,7 @@ def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> N
     said = ondatra.run(shop)
     assert 0 == said.code
     assert "b2: {" in said.err
-    assert "1 set aside" in said.err
+    assert "1 invalid" in said.err
 
 
 def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: Shop, ondatra: Terminal) -> None:

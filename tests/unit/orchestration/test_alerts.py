@@ -1,4 +1,4 @@
-"""Alerts through a real webhook on loopback: once when something is amiss, once when it is over."""
+"""Alerts through a real webhook on loopback: once when something begins to fail, once when it is over."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import orjson
 import pytest
-from support.alert_receiver import Received, alert_receiver
+from support.alert_receiver import SECRET, Received, alert_receiver, set_webhook
 from support.killed_push import killed_push
 from support.shop import Shop, write_contacts
 
@@ -21,7 +21,6 @@ from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
-SECRET = "T0KEN/abcdef-123456"
 HOUR = 3600
 
 
@@ -39,14 +38,7 @@ def shop(shop: Shop, receiver: Received) -> Shop:
 
 
 def settings(shop: Shop, url: str, **more: str) -> None:
-    lines = [
-        f'webhook = "{url}/hooks/${{HOOK_TOKEN}}"',
-        *(f'{name} = "{value}"' for name, value in more.items()),
-    ]
-    (shop.root / "pyproject.toml").write_text("[tool.ondatra.alerts]\n" + "\n".join(lines))
-    (shop.root / ".env").write_text(
-        f"DEMO_API_KEY=shop-demo-key-0001\nHOOK_TOKEN={SECRET}\nBEARER=bearer-0001\n"
-    )
+    set_webhook(shop.root, url, **more)
 
 
 def go(shop: Shop) -> int:
@@ -80,7 +72,7 @@ def test_a_failing_sync_fires_once_and_recovers_once(shop: Shop, api: DemoApi, r
     fired, recovered = receiver.bodies
     assert fired["id"] != recovered["id"]
     assert "sync.crm: the API is down" in fired["sentence"]
-    assert "sync.crm: failed is over" == recovered["sentence"]
+    assert "sync.crm is no longer failing" == recovered["sentence"]
     assert [body["id"] for body in receiver.bodies] == [each["idempotency-key"] for each in receiver.headers]
 
 
@@ -120,7 +112,7 @@ def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(
     assert [] == receiver.bodies
     receiver.status = 200
     done = Alerts(shop.workspace).look()
-    assert (2, 0, 0) == (done.counts["sent"], done.counts["waiting"], done.counts["standing"])
+    assert (2, 0, 0) == (done.counts["sent"], done.counts["waiting"], done.counts["alerting"])
     assert ["fired", "recovered"] == [state for _, _, state in receiver.told()]
     assert 0 == Alerts(shop.workspace).look().counts["sent"]
     assert SECRET not in said()
@@ -135,7 +127,7 @@ def test_a_run_that_was_killed_fires_at_the_next_look(shop: Shop, api: DemoApi, 
     settings(shop, receiver.url)
     sent = [Alerts(shop.workspace).look().counts["sent"] for _ in range(2)]
     assert ([1, 0], [("sync.crm", "failed", "fired")]) == (sent, receiver.told())
-    assert "sync.crm: its process ended without a word" in receiver.bodies[0]["sentence"]
+    assert "sync.crm: its process was killed" in receiver.bodies[0]["sentence"]
     for _ in range(2):
         assert 0 == go(shop)
         Alerts(shop.workspace).look()
@@ -198,7 +190,7 @@ def test_a_sync_that_is_silent_for_too_long_is_told_of(
     workspace = shop.workspace
     later = workspace.clock() + 30 * HOUR
     at = dataclasses.replace(workspace, clock=lambda: later)
-    assert 0 == Alerts(at).look().counts["standing"]
+    assert 0 == Alerts(at).look().counts["alerting"]
     api.fail(status=503, times=100, path="/crm/*")
     change(shop, "zoe")
     go(shop)
@@ -226,7 +218,7 @@ def test_what_somebody_holds_is_no_silence(shop: Shop, receiver: Received) -> No
     pause(workspace.syncs["sync.crm"])
     go(shop)
     later = workspace.clock() + 300 * HOUR
-    assert 0 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["standing"]
+    assert 0 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["alerting"]
 
 
 def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Received) -> None:
@@ -245,7 +237,7 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.told()
     numbers = receiver.bodies[0]["numbers"]
     assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
-    told = "sync.crm: 1 row attempted, and 10 in the mean of 4 runs before: over 50%"
+    told = "sync.crm: 1 row attempted, 10 on average in the 4 runs before: they differ by more than 50%"
     assert told == receiver.bodies[0]["sentence"]  # whether it arrived is another matter
 
 
@@ -279,7 +271,7 @@ def test_what_is_gone_is_over(shop: Shop, api: DemoApi, receiver: Received, gone
     assert 1 == go(shop)
     workspace = shop.workspace
     later = workspace.clock() + 30 * HOUR
-    assert 2 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["standing"]
+    assert 2 == Alerts(dataclasses.replace(workspace, clock=lambda: later)).look().counts["alerting"]
     if gone == "the sink":
         model = shop.root / "models" / "sync" / "crm.sql"
         model.write_text(model.read_text().replace("-- @sink: crm_push\n", ""))
@@ -308,7 +300,7 @@ def test_a_sensor_that_read_the_project_long_ago_ends_nothing_as_gone(
     assert [("sync.crm", "failed", "fired")] == receiver.told()
 
 
-def test_without_a_webhook_nothing_is_shown_as_amiss(shop: Shop, api: DemoApi) -> None:
+def test_without_a_webhook_nothing_is_shown_as_alerting(shop: Shop, api: DemoApi) -> None:
     """Nobody looks any more whether it still is."""
     api.fail(status=503, times=100, path="/crm/*")
     assert 1 == go(shop)

@@ -141,7 +141,7 @@ def test_its_failure_fires_and_the_others_are_looked_at(shop: Shop, receiver: Re
     (shop.root / "pyproject.toml").write_text(f'[tool.ondatra.alerts]\nwebhook = "{receiver.url}"\n')
     assert 1 == go(shop)
     assert [("sync.ads", "failed", "fired")] == receiver.told()
-    assert 1 == Alerts(shop.workspace).look().counts["standing"]
+    assert 1 == Alerts(shop.workspace).look().counts["alerting"]
 
 
 def test_maintenance_goes_on_with_the_others(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:

@@ -275,7 +275,7 @@ def test_many_versions_are_told_as_a_range(world: World) -> None:
 def test_rows_that_were_newly_set_aside_wake_the_sync(world: World) -> None:
     """They have to be recorded, although the table itself didn't change."""
     world.invalid = 0
-    assert (Need.SURE, "rows of sync.crm were newly set aside") == world.sync()
+    assert (Need.SURE, "rows of sync.crm are newly invalid") == world.sync()
 
 
 def test_waiting_rows_alone_are_no_work(world: World) -> None:

@@ -136,6 +136,11 @@ def test_key_columns_may_have_any_name():
         ),
         ("-- @kind: merg", "1: @kind 'merg' is not a kind; did you mean 'merge'? the kinds are append, "),
         ("-- @kind: zzz", "1: @kind 'zzz' is not a kind; the kinds are append, "),
+        (
+            "-- @kind: mirror",
+            "1: @kind 'mirror' is not a kind; the kinds are append, events, merge, partition, scd2, table,"
+            " tracked; for inserts, updates and deletes by key: tracked with @group_key",
+        ),
         ("-- @kind:", "1: @kind says nothing; write -- @kind: value"),
         ("-- @kind merge", "1: @kind says nothing; write -- @kind: value"),
         ("-- @description:   ", "1: @description says nothing; write -- @description: value"),

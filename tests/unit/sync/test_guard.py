@@ -215,6 +215,7 @@ def test_what_was_let_go_stays_so_until_it_has_arrived(tmp_path: Path) -> None:
     guarded.status = "error: later"
     _, guard = guarded.run(allows_deletes=True)
     assert (Severity.PASS, ["delete"] * 5) == (guard.severity, guarded.sent)
+    assert guard.description.endswith(" would be removed: allowed")
     guarded.now += HOUR
     guarded.status = "ok"
     _, guard = guarded.run()
@@ -326,6 +327,7 @@ def test_rows_that_come_back_lift_it(tmp_path: Path) -> None:
     guarded.write({**keys(10), "new": ["p"]})
     _, guard = guarded.run()
     assert (Severity.PASS, ["insert"]) == (guard.severity, guarded.sent)
+    assert "no pending change removes anything" == guard.description
 
 
 @pytest.mark.parametrize(

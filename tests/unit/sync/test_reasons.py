@@ -8,6 +8,7 @@ from support.kind_desk import KindDesk
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.sync.dead_letters import why_dead
 from ondatra_dagster.sync.reasons import MOST, Reasons
+from ondatra_dagster.sync.summary import undelivered_reasons
 from ondatra_dagster.sync.verdicts import judge
 
 
@@ -26,6 +27,18 @@ def test_what_is_refused_whole_is_one_reason(tmp_path: Path, kind: str, batch_si
     (verdict,) = [each for each in judge(summary, desk.sync.limits) if each.check == "rejects"]
     told = [(line["reason"], line["units"]) for line in verdict.samples]
     assert [("the invoice is closed", units)] == told
+
+
+def test_rows_that_are_tried_again_have_reasons_too(tmp_path: Path) -> None:
+    """With how many and which, in the run and in its history next to those of the rejects."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.api.answer = lambda row: "error: busy" if row[2] == 1 else "reject: no mail" if row[2] else "ok"
+    desk.write(a=[1], b=[2], c=[1], d=[1], e=[0])
+    summary = desk.run()
+    busy, refused = Reason("busy", 3, ("a", "c", "d")), Reason("no mail", 1, ("b",))
+    assert ((busy,), (refused,)) == (summary.failures, summary.rejects)
+    (past,) = desk.ports().history.runs(desk.sync.id, limit=1)
+    assert (busy, refused) == undelivered_reasons(past)
 
 
 def test_the_most_frequent_reason_comes_first_with_a_few_keys(tmp_path: Path) -> None:

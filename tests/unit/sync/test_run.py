@@ -379,7 +379,7 @@ def test_the_check_warns_while_rows_are_set_aside_new_or_not(desk):
     summary = desk.run()
     assert 0 == summary.grid.count(Cell.INVALID)
     (check,) = [each for each in judge(summary, desk.sync.limits) if each.check == "invalid_records"]
-    assert (Severity.WARN, "1 row set aside, without a key of its own (0 of them newly)") == (
+    assert (Severity.WARN, "1 row is invalid: a null or repeated key (0 of them newly)") == (
         check.severity,
         check.description,
     )

@@ -109,7 +109,7 @@ WRONG = {
     ),
     "a status for a row that isn't there": (
         ("for row in rows}", 'for row in rows} | {"9:insert": "ok"}'),
-        "push() returned a status for 1 rows that the batch doesn't have: '9:insert'",
+        "push() returned a status for 1 row that the batch doesn't have: '9:insert'",
     ),
     "a file that can't be read": (("def send(row):", "def send(row:"), "lib/contacts.star:7:"),
 }

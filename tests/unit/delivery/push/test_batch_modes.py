@@ -46,6 +46,28 @@ def test_a_key_that_is_not_in_the_batch_is_a_warning() -> None:
     assert "'9:insert', 4" in warning
 
 
+def test_keys_of_another_form_are_shown_once_for_the_whole_batch() -> None:
+    """The message shows what was returned, and how a key looks."""
+    outcomes = result_of({20420: "ok", 20421: "ok"}).outcomes
+    (message,) = {outcome.message for outcome in outcomes.values()}
+
+    assert message == (
+        "push() returned 20420 and 1 more key, which are no rows of this batch; a key is the text"
+        " \"rowid:change_type\", such as '1:insert'"
+    )
+
+
+def test_a_single_key_of_another_form_is_no_row() -> None:
+    """The other rows keep their status."""
+    outcomes = result_of({"1:insert": "ok", 2: "ok"}).outcomes
+
+    assert Outcome(Verdict.OK) == outcomes["1:insert"]
+    assert outcomes["2:update_preimage"].message.startswith(
+        "push() returned 2, which is no row of this batch; a key is the text"
+    )
+    assert outcomes["2:update_preimage"].message.endswith("such as '2:update_preimage'")
+
+
 @pytest.mark.parametrize("returned", [None, [], "ok", 3])
 def test_anything_but_a_dict_is_an_error_for_all(returned: object) -> None:
     """What was meant can't be told."""

@@ -118,3 +118,30 @@ def test_the_examples_of_modes_keep_their_contract(lib: Callable[..., Path], mod
         answer=bulk_api(),
     )
     assert [] == problems_of(case)
+
+
+def batches_of_contacts(request: Request, state: State) -> Answer | None:
+    """Upserts and archives contacts in batches."""
+    if not request.path.startswith("/v3/contacts/batch/"):
+        return None
+    assert isinstance(request.body, dict)
+    for each in request.body["inputs"]:
+        if request.path.endswith("/archive"):
+            state.pop(f"/contacts/{each}", None)
+        else:
+            state[f"/contacts/{each['contact_id']}"] = each
+    return Answer(200, {})
+
+
+def test_the_example_of_a_mirror_in_batches_keeps_its_contract(lib: Callable[..., Path]) -> None:
+    """Contacts come, change and go, in one batch."""
+    (example,) = [text for text in EXAMPLES if "/contacts/batch/archive" in text]
+    ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
+    case = PushCase(
+        library=lib(example=example),
+        kind="tracked",
+        key=["contact_id"],
+        versions=[[ada, ben], [{**ada, "name": "Ada"}, cyn]],
+        answer=batches_of_contacts,
+    )
+    assert [] == problems_of(case)
