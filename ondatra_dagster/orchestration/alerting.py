@@ -31,6 +31,7 @@ from ondatra_dagster.wording import count
 
 ALERTS = "alerts"
 RUNS_LOOKED_AT = 3 * COMPARED  # of which some only tried again what waited
+UNFINISHED = (Result.FAILED, Result.INTERRUPTED)
 QUOTED = re.compile(r"'[^'\n]*'")
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,8 @@ class Alerts:
     def _ended_well(self, result: SyncResult) -> bool:
         """Whether what was amiss is over, after a turn without errors.
 
-        One in which there was nothing to do says nothing of a run that crashed, or failed and left rows.
+        A turn with nothing to do says nothing of a run that crashed, or that left rows when it failed or was
+        interrupted.
         """
         if result.summary.run_id:
             return True
@@ -139,7 +141,7 @@ class Alerts:
         if history.crashed()[sync_id]:
             return False
         left = result.summary.queue and result.summary.queue.depth
-        return not left or all(run.result is not Result.FAILED for run in history.runs(sync_id, limit=1))
+        return not left or all(run.result not in UNFINISHED for run in history.runs(sync_id, limit=1))
 
     def _gone(self) -> Iterator[Reading]:
         """Of what nobody will ever call well: the project no longer has it, or its rule is off."""
