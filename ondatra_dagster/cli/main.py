@@ -66,8 +66,10 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
         say(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        if interruption.received():
+            return interruption.exit_code()  # the process says so when all has come to its end
         say(INTERRUPTED)
-        return interruption.exit_code()
+        return FAILED
     except SelectionError as error:
         say(str(error))
         return WRONG_INVOCATION

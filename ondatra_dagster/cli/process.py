@@ -3,6 +3,7 @@
 So Dagster, which installs handlers in a main thread only, leaves ours alone, and nothing raises within py4j.
 """
 
+import contextlib
 import os
 import queue
 import sys
@@ -33,11 +34,12 @@ def run_process(command: Callable[[], int]) -> NoReturn:
     with interruption.noting_signals(), interruption.on_interruption(lambda: ends.put(None)):
         threading.Thread(target=_run, args=(command, ends), name="command", daemon=True).start()
         code = ends.get()
-        if code is None:
-            code = _end_in_order(ends)
+        if code is None:  # mostly there is nothing to put in order, and the command isn't waited for
+            with contextlib.suppress(queue.Empty):
+                code = ends.get(timeout=interruption.grace_seconds())
         if interruption.received() is None:
             sys.exit(code)
-    _exit(code)
+        _end_interrupted()
 
 
 def _run(command: Callable[[], int], ends: "queue.SimpleQueue[int | None]") -> None:
@@ -50,25 +52,14 @@ def _run(command: Callable[[], int], ends: "queue.SimpleQueue[int | None]") -> N
         ends.put(code)
 
 
-def _end_in_order(ends: "queue.SimpleQueue[int | None]") -> int:
-    """Wait for a command that has something to put in order, for as long as it may take; then for none."""
-    try:
-        code = ends.get(timeout=interruption.grace_seconds())
-    except queue.Empty:
-        code = None
-    if code is None:
-        from ondatra_dagster.cli.output import say
+def _end_interrupted() -> NoReturn:
+    """Say so, and end at once: threads may still wait for an API, and Python would wait for some of them."""
+    from ondatra_dagster.cli.output import say
 
-        say(INTERRUPTED)
-        return interruption.exit_code()
-    return code
-
-
-def _exit(code: int) -> NoReturn:
-    """End at once: threads may still wait for an API, and Python would wait for some of them."""
+    say(INTERRUPTED)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(interruption.exit_code())
 
 
 if __name__ == "__main__":
