@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 ENGINE = "ondatra_dagster"
 # each layer may import those before it; those of one row are strangers
 LAYERS = (
-    ("errors", "wording", "prometheus"),
+    ("errors", "wording", "prometheus", "interruption"),
     ("changes", "arrivals"),
     ("project",),
     ("store",),
@@ -25,7 +25,7 @@ LAYERS = (
     ("cli",),
 )
 # what users' tests get stands on delivery, and on what is below that
-OF_TESTING = {"delivery", "project", "store", "changes", "errors", "testing"}
+OF_TESTING = {"delivery", "project", "store", "changes", "errors", "interruption", "testing"}
 HOMES = {
     "pyspark": {"warehouse"},
     "delta": {"warehouse"},

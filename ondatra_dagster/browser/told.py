@@ -25,6 +25,7 @@ TONES: Mapping[str, tuple[str, str]] = {
     "failing": ("bad", "✕"),
     "failed": ("bad", "✕"),
     "crashed": ("bad", "✕"),
+    "interrupted": ("warn", "!"),
     "NULL": ("warn", "!"),
     "DUPLICATE": ("warn", "!"),
     "dry": ("calm", "◌"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, token_of
@@ -17,6 +18,7 @@ from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.store.private_folder import keep_private
 
 PORT = 8330
+ENDING_SECONDS = 60.0  # what was taken is committed and answered first
 
 
 @click.command("events")
@@ -40,7 +42,12 @@ def command(port: int, host: str) -> int:
         server = CollectorServer(project, listener, more_metrics=_metrics_of(root))
         names = ", ".join(model.name for model in server.collector.ways.models.values())
         told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
-        server.run(lambda: say(told))
+        with (
+            interruption.ending_in_order(within_seconds=ENDING_SECONDS),
+            interruption.on_interruption(server.stop),
+        ):
+            server.run(lambda: say(told))
+    interruption.forget()  # it is how this command ends well
     say("ended; what was taken and isn't in a table yet waits for a run")
     return 0
 

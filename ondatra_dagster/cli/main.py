@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.cli.error_log import open_error_log
 from ondatra_dagster.cli.output import say
+from ondatra_dagster.cli.process import FAILED, INTERRUPTED, run_process
 from ondatra_dagster.errors import OndatraError, SelectionError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ VERBS = (
     *("dead", "events", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records"),
     *("replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
-FAILED = 1
 WRONG_INVOCATION = 2
 
 
@@ -47,23 +47,28 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb, and end the process with its exit code."""
-    sys.exit(code_of(arguments))
+    run_process(lambda: code_of(arguments))
 
 
 def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | None" = None) -> int:
-    """0: all went well; 1: something didn't; 2: wrong invocation. An error is a sentence on stderr.
+    """0: all went well; 1: something didn't; 2: wrong invocation; 130 or 143: a signal ended it.
+
+    An error is a sentence on stderr.
 
     Verbs that work with tables open them by `opened`; where nothing is said, with Spark.
     """
     try:
-        code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
+        with interruption.interruptible():
+            code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
         say(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted; run it again to go on from here")
+        if interruption.received():
+            return interruption.exit_code()  # the process says so when all has come to its end
+        say(INTERRUPTED)
         return FAILED
     except SelectionError as error:
         say(str(error))

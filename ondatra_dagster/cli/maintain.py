@@ -2,6 +2,7 @@
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
@@ -25,7 +26,7 @@ def command(opened: OpenEngine | None, as_json: bool) -> int:  # noqa: FBT001 - 
 def maintain(workspace: Workspace, *, as_json: bool, opened: OpenEngine = open_engine) -> int:
     """Do each duty and tell of it; 1 when one failed."""
     is_good = True
-    with opened(workspace) as engine:
+    with interruption.ending_in_order(), opened(workspace) as engine:
         for end in engine.maintain():
             is_good = is_good and end.is_good
             if as_json:

@@ -2,6 +2,7 @@
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.run import run
@@ -37,7 +38,7 @@ def command(
 
 def _resync(workspace: Workspace, sync: Sync, way: Way, *, as_json: bool, opened: OpenEngine) -> int:
     """Fill the queue anew and deliver it; the exit code."""
-    with opened(workspace) as engine:
+    with interruption.ending_in_order(), opened(workspace) as engine:
         feed = engine.tables.feed(sync)
         keys = begin_anew(workspace, sync, feed, way)
     if way.assume_delivered:

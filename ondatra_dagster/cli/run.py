@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import put_json, say
 from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
@@ -102,14 +103,18 @@ def run(
         _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
     progress = JsonProgress(plan) if as_json else TextProgress(plan)
-    with contextlib.closing(progress), opened(workspace, progress, is_dry=is_dry) as engine:
+    with (
+        interruption.ending_in_order(),
+        contextlib.closing(progress),
+        opened(workspace, progress, is_dry=is_dry) as engine,
+    ):
         if plan.needs_tables:
             engine.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.run import run_plan
 
         end = run_plan(engine, plan, trigger=trigger, allow_deletes=allow_deletes)
     if end.was_interrupted:
-        raise KeyboardInterrupt  # which Dagster has taken for its own
+        raise interruption.InterruptedRunError  # which Dagster has taken for its own
     for failure in end.unexplained:
         progress.failed("Dagster", failure)
     progress.ended(end.run_id, is_good=end.is_good)

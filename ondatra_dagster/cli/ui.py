@@ -1,11 +1,11 @@
 """`ondatra ui`: the records page, on this machine."""
 
 import errno
-import signal
 import threading
 
 import click
 
+from ondatra_dagster import interruption
 from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
@@ -28,12 +28,12 @@ def command(port: int | None) -> int:
         raise click.ClickException(_refused(error, wanted)) from error
     server = PageServer(project, listener)
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    server.start()
-    say(f"the records page is {server.address} ; Ctrl-C ends it")
-    ended.wait()
-    server.stop()
+    with interruption.ending_in_order(), interruption.on_interruption(ended.set):
+        server.start()
+        say(f"the records page is {server.address} ; Ctrl-C ends it")
+        ended.wait()
+        server.stop()
+    interruption.forget()  # it is how this command ends well
     return 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.backoff import wait_seconds
 from ondatra_dagster.delivery.finalizing import owe
 from ondatra_dagster.delivery.gate import Gate
@@ -38,6 +39,7 @@ QUIET_SECONDS = 10.0  # without anything that came back
 # Of large ones fewer, as their rows are held in memory, and a crash keeps them from newer values.
 AHEAD = 7
 AHEAD_ROWS = 2_000
+LANDING_SECONDS = 3.0  # that a batch on its way has to come back after Ctrl-C
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ def deliver(
     on_settled: Callable[[Batch, Settled], None],
     may_go_on: Callable[[], bool] = lambda: True,
     wait: Callable[[int], float] = wait_seconds,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], None] = interruption.sleep,
     on_quiet: Callable[[], None] = lambda: None,
     quiet_seconds: float = QUIET_SECONDS,
     only_asks: bool = False,
@@ -173,12 +175,20 @@ class _Delivering:
 
     def go(self, counter: UnitCounter) -> Delivery:
         self._counter = counter
+        with interruption.on_interruption(self._workers.wake):
+            return self._go()
+
+    def _go(self) -> Delivery:
         runway = self._runway
         try:
             self._send_off(runway.next_batches())
             self._send_off(runway.next_polls())
             while runway.in_flight or runway.wait_for_jobs():
-                if runway.in_flight and (landings := self._workers.next_done(self._patience())):
+                landings = self._workers.next_done(self._patience()) if runway.in_flight else []
+                if interruption.received():
+                    self._land_the_last(landings)
+                    interruption.check()
+                if landings:
                     self._land(landings)
                 else:
                     self._quiet.then()
@@ -199,10 +209,24 @@ class _Delivering:
             raise
         self._workers.end()
         self._journals.close()
+        interruption.check()  # which lets nothing go: then it isn't all that was to be sent
         # one batch of many that met one is only unlucky
         gate = runway.gate
         self._delivery.is_outage = gate.is_down or (gate.outages > 0 and not self._has_delivered)
         return self._delivery
+
+    def _land_the_last(self, landings: Sequence[Done[Flight, Landed | None]]) -> None:
+        """Settle what comes back in the next seconds, too; the gate lets nothing more go."""
+        in_flight = self._runway.in_flight
+        unsent = 0  # their push was to make another call
+        give_up_at = time.monotonic() + LANDING_SECONDS
+        while True:
+            unsent += sum(done.error is not None for done in landings)
+            self._land([done for done in landings if not done.error])
+            seconds = give_up_at - time.monotonic()
+            if len(in_flight) == unsent or seconds <= 0:
+                return
+            landings = self._workers.next_done(seconds)
 
     def _patience(self) -> float:
         """How long to wait for a batch before one looks at other things."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.push.push_port import Pushed
 
 OUTAGES_BEFORE_STOP = 3
@@ -23,7 +24,7 @@ class Gate:
     def pass_through(self, then: Callable[[], None] = lambda: None) -> bool:
         """Whether one more may go; `then` is done before anybody else can close the gate."""
         with self._lock:
-            self._is_open = self._is_open and self._may_go_on()
+            self._is_open = self._is_open and interruption.received() is None and self._may_go_on()
             if self._is_open:
                 then()
             return self._is_open

@@ -29,7 +29,7 @@ class Workers(Generic[Task, Result]):
         self._count = count
         self._threads: list[threading.Thread] = []
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Done[Task, Result]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Done[Task, Result] | None] = queue.SimpleQueue()  # None: look up
 
     def give(self, task: Task) -> None:
         """Have it done when a thread is free, in the order in which tasks are given."""
@@ -40,13 +40,20 @@ class Workers(Generic[Task, Result]):
         self._tasks.put(task)
 
     def next_done(self, timeout_seconds: float | None = None) -> list[Done[Task, Result]]:
-        """The next task that ends, and all that have ended by then, in that order; none when time is up."""
+        """The next task that ends, and all that have ended by then, in that order.
+
+        None of them when time is up, or wake() was called.
+        """
         done = []
         with contextlib.suppress(queue.Empty):
             done.append(self._done.get(timeout=timeout_seconds))
             while True:
                 done.append(self._done.get_nowait())
-        return done
+        return [each for each in done if each]
+
+    def wake(self) -> None:
+        """Let next_done() return."""
+        self._done.put(None)
 
     def end(self) -> None:
         """Wait for all that was given, then for the threads."""

@@ -6,6 +6,7 @@ A duty is a module beside. When they are done: by `ondatra maintain`, and by Dag
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ondatra_dagster import interruption
 from ondatra_dagster.changes import Json
 from ondatra_dagster.errors import OndatraError
 
@@ -32,7 +33,13 @@ class Duty:
 def maintain(duties: Iterable[Duty]) -> Iterator[Done]:
     """Do each of them in turn, whatever became of the others; one that fails says why."""
     for duty in duties:
-        try:
-            yield duty.do()
-        except OndatraError as error:
-            yield Done(duty=duty.name, did=str(error), is_good=False)
+        yield _do(duty)
+
+
+@interruption.interruptible()
+def _do(duty: Duty) -> Done:
+    try:
+        return duty.do()
+    except OndatraError as error:
+        interruption.check()  # the duty fails because it was interrupted
+        return Done(duty=duty.name, did=str(error), is_good=False)

@@ -23,6 +23,7 @@ class SyncMeasures:
     rows: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what became of them
     runs: int = 0
     failed_runs: int = 0
+    interrupted_runs: int = 0
     last_success_at: float | None = None
     last_run_seconds: float | None = None
 
@@ -61,6 +62,12 @@ def _of_syncs(syncs: tuple[SyncMeasures, ...]) -> Iterator[Metric]:
     yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
     yield each("runs_total", COUNTER, "Runs in the history.", [s.runs for s in syncs])
     yield each("failed_runs_total", COUNTER, "Of these, failed or crashed.", [s.failed_runs for s in syncs])
+    yield each(
+        "interrupted_runs_total",
+        COUNTER,
+        "Of these, ended by Ctrl-C or SIGTERM.",
+        [s.interrupted_runs for s in syncs],
+    )
     yield Metric(
         "ondatra_sync_rows_total",
         COUNTER,

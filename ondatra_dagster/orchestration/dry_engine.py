@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NoReturn
 
+from ondatra_dagster import interruption
 from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.collector.event_file import event_path
 from ondatra_dagster.orchestration import sync_runs
@@ -82,6 +83,7 @@ class DryEngine(Engine):
         result = super()._result(computed, written)
         return dataclasses.replace(result, version=self._dry_tables.version(computed.step.model, written))
 
+    @interruption.interruptible()
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Say what would be brought to the sync's destination now."""
         self._progress.sync_began(sync, lambda: "")

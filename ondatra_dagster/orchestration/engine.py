@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ondatra_dagster import interruption
 from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import Column, identifier
 from ondatra_dagster.collector.waiting import forget_flushed
@@ -173,6 +174,7 @@ class Engine:
         )
         return self._model_ended(result)
 
+    @interruption.interruptible()
     def compute(self, step: ModelStep, *, run_id: str) -> Computed:
         """The rows that the model's query gives now."""
         started = self._clock()
@@ -180,6 +182,7 @@ class Engine:
         frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
         return Computed(step=step, frame=frame, run_id=run_id, started=started)
 
+    @interruption.interruptible()
     def write(self, computed: Computed) -> ModelResult:
         """Bring the model's table to what was computed, and end its turn."""
         step, model = computed.step, computed.step.model
@@ -273,6 +276,7 @@ class Engine:
             return invalid_verdict(written.invalid, written.invalid_samples)
         return invalid_verdict({"set_aside": self.workspace.invalid_count(model.id)})
 
+    @interruption.interruptible()
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Bring the sync's destination as far as it goes now."""
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
@@ -286,8 +290,14 @@ class Engine:
         """End a run: alerts are sent; with Spark up, the sync log gets the records that it lacks.
 
         A run is none the worse for a log that can't be written: the next one, or `maintain`, appends what is
-        missing.
+        missing. After Ctrl-C nothing is begun any more.
         """
+        if interruption.received():
+            return
+        self._end()
+
+    @interruption.interruptible()
+    def _end(self) -> None:
         self.alerts.settle()
         self.alerts.send()
         if not self.tables.is_open:
@@ -297,6 +307,7 @@ class Engine:
         except BusyError:
             return  # another run is at it, and it may not have seen what is new
         except OndatraError as error:
+            interruption.check()  # the log isn't at fault
             log.warning("the sync log is left as it is: %s", error)
             return
         log.info("%s", done.did)

@@ -68,6 +68,7 @@ def _of_sync(
         rows=totals.rows if totals else {},
         runs=totals.runs if totals else 0,
         failed_runs=totals.failed_runs if totals else 0,
+        interrupted_runs=totals.interrupted_runs if totals else 0,
         last_success_at=last.timestamp() if last else None,
         last_run_seconds=(ended - newest.started_at).total_seconds() if newest and ended else None,
     )

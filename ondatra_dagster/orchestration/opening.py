@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ondatra_dagster import interruption
 from ondatra_dagster.arrivals import WaitingEvents
 from ondatra_dagster.changes import InvalidRow, Segment
 from ondatra_dagster.operations.sync_log import LogTable
@@ -39,6 +40,7 @@ def open_engine(
     workspace: Workspace, progress: Progress | None = None, *, is_dry: bool = False
 ) -> Iterator[Engine]:
     """The engine of a project; what it started ends with it. A dry one leaves nothing."""
+    interruption.forget_earlier()
     with contextlib.ExitStack() as stack:
         if not is_dry:
             tables = stack.enter_context(SparkTables(workspace.settings))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from ondatra_dagster import interruption
 from ondatra_dagster.operations.alert_book import SubjectType
 from ondatra_dagster.orchestration import dry_events
 from ondatra_dagster.orchestration.engine import Engine
@@ -46,4 +47,5 @@ def failures(engine: Engine, name: str, of: SubjectType | None = None) -> Iterat
     except dg.Failure:
         raise
     except Exception as error:  # the edge: nobody above this explains it
+        interruption.check()
         raise dg.Failure(description=engine.explain(name, error, of=of), allow_retries=False) from error

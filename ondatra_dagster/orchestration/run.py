@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.dry_events import WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
@@ -19,7 +20,7 @@ from ondatra_dagster.planning.plan import Plan
 
 LOGGER = "file"
 EXPLAINED = dg.Failure.__name__  # the engine has told of it
-INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__  # Ctrl-C, or an end that was asked for
+INTERRUPTED = (dg.DagsterExecutionInterruptedError.__name__, InterruptedRunError.__name__)
 WAITS = "ondatra_dagster.warehouse.process_locks"  # warns of nothing else than that it waits
 OURS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
 
@@ -70,8 +71,8 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collect
     return RunEnd(
         run_id=result.run_id,
         is_good=result.success and not any(map(_is_failed_check, result.all_events)),
-        was_interrupted=any(name == INTERRUPTED for name, _ in errors),
-        unexplained=tuple(text for name, text in errors if name not in (EXPLAINED, INTERRUPTED)),
+        was_interrupted=any(name in INTERRUPTED for name, _ in errors),
+        unexplained=tuple(text for name, text in errors if name not in (EXPLAINED, *INTERRUPTED)),
     )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.removals import Removals
@@ -45,6 +46,7 @@ def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> Sy
     try:
         summary = run_sync(sync, ports(workspace, sync, feed), occasion)
     except OndatraError as error:
+        interruption.check()  # the sync isn't at fault
         return _failed(workspace, sync, str(error))
     if summary.has_done_something:
         verdicts = judge(summary, sync.limits)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol
 
+from ondatra_dagster import interruption
 from ondatra_dagster.changes import Column, InvalidRow, Segment
 from ondatra_dagster.delivery.push.push_port import Push
 from ondatra_dagster.tracking.history import History
@@ -49,7 +50,7 @@ class Ports:
     # whether another definition of the model changed rows after that version
     has_old_changes: Callable[[int], bool] = lambda _: False
     clock: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = interruption.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)
 
     def may_send(self) -> bool:

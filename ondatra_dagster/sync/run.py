@@ -7,6 +7,7 @@ What is counted on the way: tally. What is kept of the run: run_account. How row
 import contextlib
 from datetime import datetime
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.backlog import oldest
 from ondatra_dagster.delivery.queue.claim import make_due
 from ondatra_dagster.delivery.queue.jobs import count_in_jobs
@@ -16,6 +17,7 @@ from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.delivery.queue.unit_counts import UnitCounter, count_units
 from ondatra_dagster.errors import BusyError, OndatraError
+from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.sync.cross_check import cross_check, take_in
 from ondatra_dagster.sync.guard import look_at_removals, unit_noun
 from ondatra_dagster.sync.ports import Ports
@@ -27,6 +29,9 @@ from ondatra_dagster.sync.summary import SAMPLES, RunOccasion, RunSummary, descr
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.tally import Tally
 from ondatra_dagster.sync.verdicts import Severity, judge
+from ondatra_dagster.tracking.history import Result
+
+INTERRUPTED = "it was interrupted; the next run goes on from there"
 
 
 def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
@@ -85,12 +90,19 @@ class SyncRun:
             delivery = Sending(self._start, account, self._tally).go(self._removals)
             summary = self._summary(account.run_id, is_outage=delivery.is_outage, message=self._held())
             failed = any(verdict.severity is Severity.ERROR for verdict in judge(summary, self._sync.limits))
-            account.end(summary, failed=failed)
-        except OndatraError as error:
-            self._tally.add_error(str(error))
-            account.fail(self._summary(account.run_id, message=str(error)))
+            account.end(summary, Result.FAILED if failed else Result.SUCCEEDED)
+        except (OndatraError, InterruptedRunError) as error:
+            self._cut_off(account, error)
             raise
         return summary
+
+    def _cut_off(self, account: RunAccount, error: BaseException) -> None:
+        """Note that the run failed. When it was interrupted, its error is most likely what that broke."""
+        if interruption.received():
+            account.cut_off(self._summary(account.run_id, message=INTERRUPTED), Result.INTERRUPTED)
+            raise InterruptedRunError from None
+        self._tally.add_error(str(error))
+        account.cut_off(self._summary(account.run_id, message=str(error)), Result.FAILED)
 
     def go_dry(self, recovered: Recovered, run_id: str) -> RunSummary:
         """As far as a run goes before it sends the first row; the queue is left as it is then."""

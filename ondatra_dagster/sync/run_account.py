@@ -100,7 +100,7 @@ class RunAccount:
         ports.history.begin(account._past_run())
         return account
 
-    def end(self, summary: RunSummary, *, failed: bool) -> None:
+    def end(self, summary: RunSummary, result: Result) -> None:
         """Publish all, and note everywhere how the run ended, the queue last: before it counts as cut off."""
         self.publisher.publish_all()
         ports, sync, queue = self._start.ports, self._start.sync, self._start.queue
@@ -112,23 +112,23 @@ class RunAccount:
             publication.note_frontier(queue, self.run_id)
             frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.tracking.write_frontier(frontier)
-        self._note_end(summary, failed=failed)
+        self._note_end(summary, result)
         publication.end_run(queue, self.run_id)
 
-    def fail(self, summary: RunSummary) -> None:
-        """Note that the run failed. Where the tracking store did, the next run publishes what is left."""
+    def cut_off(self, summary: RunSummary, result: Result) -> None:
+        """Note how the run was cut off. Where the tracking store failed, the next run publishes the rest."""
         try:
-            self.end(summary, failed=True)
+            self.end(summary, result)
         except StateError:
-            self._note_end(summary, failed=True)
+            self._note_end(summary, result)
 
-    def _note_end(self, summary: RunSummary, *, failed: bool) -> None:
+    def _note_end(self, summary: RunSummary, result: Result) -> None:
         past = dataclasses.replace(
             self._past_run(),
             ended_at=summary.ended_at,
             version_to=summary.version_to,
             counts=summary.to_json(),
-            result=Result.FAILED if failed else Result.SUCCEEDED,
+            result=result,
             first_errors=summary.errors,
         )
         self._start.ports.history.finish(past)

@@ -88,7 +88,7 @@ HAS_BEGUN = "select 1 from sync_runs where sync_id = ? and result <> 'dry' and r
 
 # all that a sync's runs did, and when one last went well; a dry run did nothing
 STANDINGS = """
-select sync_id, count(*), sum(result = 'failed' or result = 'crashed'),
+select sync_id, count(*), sum(result = 'failed' or result = 'crashed'), sum(result = 'interrupted'),
        max(case when result = 'succeeded' then ended_at end)
 from sync_runs where result <> 'dry' group by sync_id
 """
@@ -114,6 +114,7 @@ class Result(enum.StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    INTERRUPTED = "interrupted"  # by Ctrl-C or SIGTERM; what it did until then is counted
     CRASHED = "crashed"  # its process ended without a word
     DRY = "dry"
 
@@ -144,6 +145,7 @@ class Totals:
 
     runs: int
     failed_runs: int  # crashed ones too
+    interrupted_runs: int
     last_success: datetime | None
     rows: Mapping[str, int]  # by what became of them: attempted, succeeded, rejected, failed
 
@@ -247,10 +249,11 @@ class History:
                 sync_id: Totals(
                     runs=int(runs),
                     failed_runs=int(failed) + crashed[sync_id],
+                    interrupted_runs=int(interrupted),
                     last_success=datetime.fromisoformat(last) if last else None,
                     rows=rows.get(sync_id, {}),
                 )
-                for sync_id, runs, failed, last in store.rows(STANDINGS)
+                for sync_id, runs, failed, interrupted, last in store.rows(STANDINGS)
             }
 
     def crashed(self) -> collections.Counter[str]:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from ondatra_dagster import interruption
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.store.lock import FileLock
 
@@ -55,7 +56,7 @@ def wait_for_orphans(folder: Path) -> None:
                 raise BusyError(
                     f"the Java process of a run that was killed is still there (it holds {jvm_lock}); end it"
                 )
-            time.sleep(POLL_SECONDS)
+            interruption.sleep(POLL_SECONDS)
         for left in (jvm_lock, jvm_lock.with_suffix(".python")):
             left.unlink(missing_ok=True)
 
@@ -67,6 +68,7 @@ def writing(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_
         locks / f"{table}.lock",
         purpose=f"run {run_id}",
         wait_seconds=wait_seconds,
+        sleep=interruption.sleep,
         on_wait=logger.warning,
     )
     with lock:

@@ -3,9 +3,11 @@
 Its client package ends the process, or waits for minutes, where a sentence would do.
 """
 
+import contextlib
 import importlib.util
 import re
 import socket
+import threading
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -30,6 +32,18 @@ def connect(remote: str, conf: dict[str, str]) -> SparkSession:
         return SparkSession.builder.remote(remote).config(map=given).create()
     except (PySparkException, RpcError) as error:
         raise WarehouseError(f"Spark Connect refused a session: {sentence(str(error))}") from None
+
+
+def interrupt(session: SparkSession) -> None:
+    """Have the server end what it does for the session, whose client gets an error then."""
+    threading.Thread(target=_interrupt, args=(session,), name="interrupt-spark", daemon=True).start()
+
+
+def _interrupt(session: SparkSession) -> None:
+    from grpc import RpcError
+
+    with contextlib.suppress(PySparkException, RpcError):  # the client hears of a lost server by itself
+        session.interruptAll()
 
 
 def _check_packages() -> None:

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from typing import IO
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import java_import
 
+from ondatra_dagster import interruption
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.warehouse.java import Java
 
 START_SECONDS = 120
 POLL_SECONDS = 0.02
+TERMINATE_SECONDS = 4
 LOG_BYTES = 5_000_000  # a longer log is begun anew
 OPENED = (  # what Spark's own launcher opens of the JDK
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -81,6 +84,17 @@ class Jvm:
         for name in IMPORTED:
             java_import(gateway.jvm, name)
         return gateway
+
+    def end_soon(self) -> None:
+        """Let the JVM end though Spark works: whoever waits for an answer of it gets an error."""
+        threading.Thread(target=self._terminate, name="end-spark", daemon=True).start()
+
+    def _terminate(self) -> None:
+        self.process.terminate()  # Spark removes its files
+        try:
+            self.process.wait(TERMINATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
 
     def end(self, *, wait_seconds: float) -> None:
         """Let the JVM end by itself, as it does when nobody is there to talk to; by force if it doesn't."""
@@ -155,7 +169,7 @@ def _wait_for(answer: Path, process: subprocess.Popen[bytes], log: Path, *, said
             )
         if time.monotonic() > give_up_at:
             raise WarehouseError(f"Spark did not start in {START_SECONDS} s; see {log}")
-        time.sleep(POLL_SECONDS)
+        interruption.sleep(POLL_SECONDS)
 
 
 def _reason(log: Path, said_before: int) -> str:

@@ -3,20 +3,25 @@
 Where Spark runs is a setting. What is done with it belongs to model_run and change_feed.
 """
 
+import contextlib
 import dataclasses
 import logging
 import shlex
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import py4j
 from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, StatusTracker
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from ondatra_dagster import interruption
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.settings.s3_access import SPARK as S3A
 from ondatra_dagster.project.settings.settings import Settings
@@ -25,7 +30,7 @@ from ondatra_dagster.warehouse.class_archive import archive_path
 from ondatra_dagster.warehouse.jars import delta_jars, s3a_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
-from ondatra_dagster.warehouse.spark_connect import connect
+from ondatra_dagster.warehouse.spark_connect import connect, interrupt
 from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
 from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK, compiler_options
@@ -58,6 +63,7 @@ EXECUTORS = "spark.executor.extraJavaOptions"
 MEMORY = "2g"
 END_SECONDS = 20
 NEVER = logging.CRITICAL + 1
+PY4J = Path(py4j.__file__).parent
 NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
 
 
@@ -72,6 +78,7 @@ class Warehouse:
         self._gateway: ClientServer | None = None
         self._locks: SessionLocks | None = None
         self._starting = threading.Lock()
+        self._on_interruption = contextlib.ExitStack()
         self._is_closed = False
         self._expected_bytes = 0.0
 
@@ -89,7 +96,8 @@ class Warehouse:
             if self._is_closed:
                 raise WarehouseError("Spark has been ended; run again")
             if self._session is None:
-                self._session = self._start()
+                with interruption.interruptible():
+                    self._session = self._start()
             return self._session
 
     def start_early(self) -> None:
@@ -123,18 +131,36 @@ class Warehouse:
             self._end()
 
     def _end(self) -> None:
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
-        if self._jvm is not None and self._gateway is not None:
+        try:
+            self._stop_session()
+        finally:
+            self._end_jvm()
+            self._on_interruption.close()
+            if self._locks is not None:
+                self._locks.release()
+                self._locks = None
+
+    def _stop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of a JVM that has ended
+                session.stop()
+        except Py4JError:
+            if interruption.received() is None:
+                raise
+
+    def _end_jvm(self) -> None:
+        if self._gateway is not None:
             # else objects that Python drops later look for a JVM that is gone, and say so on stderr
             self._gateway.shutdown()
+            self._gateway = None
+        if self._jvm is not None:
             self._jvm.end(wait_seconds=END_SECONDS)
             self._jvm = None
             SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else the next session looks for this JVM
-        if self._locks is not None:
-            self._locks.release()
-            self._locks = None
 
     def __enter__(self) -> "Warehouse":
         return self
@@ -145,14 +171,16 @@ class Warehouse:
     def _try_to_start(self) -> None:
         try:
             _ = self.session
-        except WarehouseError:
+        except (WarehouseError, InterruptedRunError):
             logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
 
     def _start(self) -> SparkSession:
         _silence_pyspark()
         keep_private(self.settings.state)
         if self.settings.spark.remote:
-            return connect(self.settings.spark.remote, {**self.settings.spark.conf, **RESULTS})
+            session = connect(self.settings.spark.remote, {**self.settings.spark.conf, **RESULTS})
+            self._on_interruption.enter_context(interruption.on_interruption(lambda: interrupt(session)))
+            return session
         return self._start_driver()
 
     def _start_driver(self) -> SparkSession:
@@ -163,6 +191,7 @@ class Warehouse:
         finally:
             locks.jvm_has_started()  # or never will
         self._locks = locks
+        self._on_interruption.enter_context(interruption.on_interruption(self._jvm.end_soon))
         gateway = self._gateway = self._jvm.connect()
         conf = SparkConf(_jvm=gateway.jvm).setAll(list(_secret_conf(self.settings).items()))
         with explained_at(f"Spark could not start at {self.settings.spark.master}"):
@@ -222,3 +251,11 @@ def _silence_pyspark() -> None:
     # by level: whoever configures logging later enables what is merely disabled
     for name in NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(NEVER)
+    # its traces are of what whoever called it gets as an error and tells
+    logging.getLogger("py4j").setLevel(NEVER)
+    logging.getLogger().addFilter(_is_not_py4js)
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger, which py4j uses too, is somebody else's."""
+    return PY4J not in Path(record.pathname).parents

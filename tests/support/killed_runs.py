@@ -51,14 +51,27 @@ class Run:
     @property
     def jvm(self) -> str | None:
         """The process id of its JVM; None as long as it has none."""
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
-        return next((child for child in children.split() if b"java" in _command(child)), None)
+        return child_jvm(self._process.pid)
+
+
+def child_jvm(pid: int) -> str | None:
+    """The JVM that a process has started, in whichever of its threads."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [child for task in tasks for child in _text(task).split()]
+    return next((child for child in children if b"java" in _command(child)), None)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""  # that thread has ended
 
 
 def _command(pid: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return b""
 
 

@@ -16,6 +16,7 @@ from typing import Protocol, Self
 
 import httpx
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.http.http_answer import Answer
 from ondatra_dagster.delivery.http.http_exchange import Exchange
 from ondatra_dagster.delivery.http.http_request import Call, Prepared, RefusedError, RequestBuilder
@@ -71,7 +72,7 @@ class HttpApi:
         secrets: Callable[[str], str | None],
         rate_limit: Turnstile | None = None,
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = interruption.sleep,
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance.random,
         token_folder: Path | None = None,
@@ -119,7 +120,8 @@ class HttpApi:
         return self._builder.prepare(call)
 
     def send(self, prepared: Prepared) -> Answer:
-        """One try, in its turn."""
+        """One try, in its turn; none after Ctrl-C."""
+        interruption.check()
         if self._rate_limit is None or not prepared.is_home:
             return self._exchange.send(prepared)
         with self._rate_limit.turn() as connecting:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
+from ondatra_dagster import interruption
 from ondatra_dagster.delivery.http.http_transport import Connecting
 from ondatra_dagster.delivery.push.api_dict import parse_api
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
@@ -82,7 +83,7 @@ class RateLimit:
         limits: Iterable[RateLimitConfig],
         *,
         clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
         self._base_url = _shared(base_url)
         self._limits = tuple(limits)

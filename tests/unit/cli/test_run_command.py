@@ -1,15 +1,7 @@
 """What `ondatra run` tells while it runs, and how it ends."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from pathlib import Path
-
 import pytest
-from support.shop import Shop, lay_down, write_contacts
+from support.shop import Shop, write_contacts
 from support.terminal import Terminal
 
 from ondatra_dagster.testing.demo_api.server import DemoApi
@@ -233,40 +225,6 @@ def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: Shop, ondat
         said.code,
         said.err,
     )
-
-
-def test_ctrl_c_ends_a_run_with_a_sentence(shop: Shop, ondatra: Terminal) -> None:
-    """Also while a push waits for its API; the next run goes on from there."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        lay_down(shop.root, url=f"http://127.0.0.1:{server.getsockname()[1]}")
-        answer = threading.Thread(target=_answer_once, args=[server])
-        answer.start()
-        write_contacts(shop.root, a1="ada@example.com")
-        ondatra.run(shop)  # leaves a waiting row: sending that again needs no Spark
-        answer.join()
-        command = subprocess.Popen(
-            [sys.executable, "-m", "ondatra_dagster.cli.main", "replay", "sync.crm"],
-            cwd=shop.root,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stderr=subprocess.PIPE,
-            text=True,
-            # a shell in the background may have had it ignored
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        connection, _ = server.accept()  # it waits for an answer now
-        command.send_signal(signal.SIGINT)
-        _, said = command.communicate(timeout=60)
-        connection.close()
-    assert 1 == command.returncode
-    assert said.endswith("interrupted; run it again to go on from here\n")
-    assert "Traceback" not in said
-
-
-def _answer_once(server: socket.socket) -> None:
-    connection, _ = server.accept()
-    with connection:
-        connection.recv(10_000)
-        connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
 
 def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: Shop, ondatra: Terminal) -> None:

@@ -15,6 +15,7 @@ CRM = SyncMeasures(
     rows={"attempted": 9, "succeeded": 6, "rejected": 1, "failed": 2},
     runs=4,
     failed_runs=1,
+    interrupted_runs=2,
     last_success_at=1_700_000_000.0,
     last_run_seconds=0.75,
 )
@@ -43,6 +44,7 @@ def test_every_number_is_read_by_the_client_as_it_is() -> None:
         ("ondatra_sync_held", "sync.crm"): 1,
         ("ondatra_sync_runs_total", "sync.crm"): 4,
         ("ondatra_sync_failed_runs_total", "sync.crm"): 1,
+        ("ondatra_sync_interrupted_runs_total", "sync.crm"): 2,
         ("ondatra_sync_rows_total", "delivered", "sync.crm"): 6,
         ("ondatra_sync_rows_total", "rejected", "sync.crm"): 1,
         ("ondatra_sync_rows_total", "failed", "sync.crm"): 2,

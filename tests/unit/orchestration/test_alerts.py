@@ -20,6 +20,7 @@ from ondatra_dagster.orchestration.sensors import alert_sensor
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.tracking.history import Result
 
 HOUR = 3600
 
@@ -94,6 +95,25 @@ def test_a_turn_with_nothing_due_ends_no_failure(
     change(shop, "ann")
     assert 0 == go(shop)
     assert [("sync.crm", "failed", "recovered")] == receiver.told()[1:]
+
+
+def test_an_interrupted_run_fires_nothing_and_ends_no_failure(
+    shop: Shop,
+    api: DemoApi,
+    receiver: Received,
+    materialize: Callable[..., dg.ExecuteInProcessResult],
+) -> None:
+    """Whoever ended it knows; whether the sync is well again is for a run that comes to its end to say."""
+    go(shop)
+    api.fail(status=503, times=100, path="/crm/*")
+    change(shop, "ada1")
+    assert 1 == go(shop)
+    history = shop.workspace.history
+    failed = history.runs("sync.crm", limit=1)[0]
+    history.finish(dataclasses.replace(failed, run_id=f"{failed.run_id}z", result=Result.INTERRUPTED))
+    assert materialize(shop).success  # the row waits for its minute
+    Alerts(shop.workspace).look()
+    assert [("sync.crm", "failed", "fired")] == receiver.told()
 
 
 def test_a_webhook_that_is_down_hears_of_it_at_the_next_look(

@@ -105,6 +105,16 @@ def test_a_run_that_nobody_is_at_any_more_has_crashed(tmp_path: Path) -> None:
     }
 
 
+def test_an_interrupted_run_is_neither_failed_nor_crashed(tmp_path: Path) -> None:
+    """It ended when it was told to; runs that failed are counted by themselves."""
+    history = History(tmp_path / "history.sqlite")
+    history.finish(dataclasses.replace(a_run(1), result=Result.FAILED))
+    history.finish(dataclasses.replace(a_run(2), result=Result.INTERRUPTED))
+    totals = history.totals()["sync.hubspot"]
+    assert (2, 1, 1) == (totals.runs, totals.failed_runs, totals.interrupted_runs)
+    assert {} == history.crashed()
+
+
 def test_a_run_that_ends_while_somebody_looks_has_not_crashed(tmp_path: Path) -> None:
     """It has said how it ended before it let go of its sync."""
     run = a_run(1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from ondatra_dagster import interruption
 from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.http.http_api import BatchCalls
 from ondatra_dagster.delivery.http.http_request import Call
@@ -39,7 +40,7 @@ class PushCall:
         *,
         batch_number: int,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
         self.http = http
         self.raised: BaseException | None = None  # by us, on its way through Starlark, which loses it

@@ -12,6 +12,7 @@ from typing import Any, NotRequired, TypedDict, Unpack
 import orjson
 import starlark
 
+from ondatra_dagster import interruption
 from ondatra_dagster.changes import Column, Json
 from ondatra_dagster.delivery.http.http_api import BatchCalls
 from ondatra_dagster.delivery.outcome import cut
@@ -83,7 +84,7 @@ class PushLibrary:
             http,
             batch_number=context["batch_number"],
             clock=context.get("clock", time.monotonic),
-            sleep=context.get("sleep", time.sleep),
+            sleep=context.get("sleep", interruption.sleep),
         )
         wanted = self._source.functions[function]
         known = {**self._given(context), **given}
