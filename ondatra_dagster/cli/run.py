@@ -60,6 +60,7 @@ def command(
     chosen = select(workspace.project, selection) if selection else None
     allowed = [workspace.sync(name).id for name in allow_deletes]
     plan = make_plan(workspace, chosen, is_full=is_full, is_dry=is_dry)
+    workspace.check_columns({step.model.id for step in plan.models if step.will_run})
     for sync_id in allowed:
         if why := _lets_nothing_go(workspace, plan, sync_id):
             say(f"--allow-deletes {sync_id} lets nothing go: {why}")

@@ -4,7 +4,9 @@ Values count, not which rows there are: the columns of WHERE, ON and GROUP BY ma
 followed is unknown.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -44,6 +46,35 @@ def is_builder(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).startswith(MARK)
 
 
+class SelectScope(NamedTuple):
+    """A SELECT of a query, and what its columns can mean."""
+
+    select: exp.Select
+    scope: Scope
+    given: Relation  # what it gives, by which ORDER BY and HAVING may go too
+
+
+def read_scopes(tree: exp.Expr, relation_of: RelationOf) -> Iterator[SelectScope]:
+    """Yield every SELECT of a query, also those in its conditions; none of which the scope isn't known."""
+    flow = _Flow(relation_of, keeps_scopes=True)
+    flow.query(tree, {}, None)
+    for select in tree.find_all(exp.Select):  # those around it come first
+        around = select.parent_select
+        if id(select) not in flow.scopes and id(around) in flow.scopes:
+            flow.query(_outermost(select, around), flow.scopes[id(around)][1], flow.scopes[id(around)][0])
+        if id(select) in flow.given:
+            yield SelectScope(select, flow.whole_scope(select), flow.given[id(select)])
+
+
+def _outermost(select: exp.Expr, around: exp.Expr | None) -> exp.Expr:
+    """Return the whole query within `around` that the SELECT is a part of."""
+    found, node = select, select.parent
+    while node is not None and node is not around:
+        found = node if isinstance(node, exp.Query) else found
+        node = node.parent
+    return found
+
+
 class JsonValues:
     """Tells of each value in a query whether it is a JSON builder's text."""
 
@@ -63,6 +94,7 @@ class _Flow:
         self._relation_of = relation_of
         self._keeps_scopes = keeps_scopes
         self.scopes: dict[int, tuple[Scope, Ctes]] = {}  # by id() of the SELECT
+        self.given: dict[int, Relation] = {}  # by the same
 
     def query(self, node: exp.Expr, ctes: Ctes, outer: Scope | None) -> Relation:
         """What a query gives, wherever it stands."""
@@ -142,9 +174,19 @@ class _Flow:
             self._join(join, scope, ctes)
         for lateral in node.args.get("laterals") or ():
             self._add(lateral, scope, ctes)
-        if node.args.get("kind"):
-            return opaque()
-        return self._projections(node, scope, ctes)
+        given = opaque() if node.args.get("kind") else self._projections(node, scope, ctes)
+        if self._keeps_scopes:
+            self.given[id(node)] = given
+        return given
+
+    def whole_scope(self, select: exp.Select) -> Scope:
+        """Return a SELECT's scope, with the right sides of SEMI and ANTI joins: their ON can name them."""
+        scope, ctes = self.scopes[id(select)]
+        whole = dataclasses.replace(scope, sources=list(scope.sources))
+        for join in select.find_all(exp.Join):
+            if join.kind in ("SEMI", "ANTI") and join.parent_select is select:
+                self._add(join.this, whole, ctes)
+        return whole
 
     def _projections(self, node: exp.Select, scope: Scope, ctes: Ctes) -> Relation:
         columns: list[Given] = []
