@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,12 +20,17 @@ LONGEST = 400
 
 
 @contextlib.contextmanager
-def explained(model: Model) -> Iterator[None]:
-    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line."""
+def explained(model: Model, explain: Callable[[str], str | None] | None = None) -> Iterator[None]:
+    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line.
+
+    `explain` may know better than Spark what was wrong; its sentence has a place of its own.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
         text = _text(error)
+        if explain and (known := explain(text)):
+            raise WarehouseError(known) from None
         # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
         raise WarehouseError(f"{model.file}:{_line(text, model)}: {sentence(text)}") from None
     except WarehouseError as error:
