@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ondatra_dagster.project.sql.column_flow import RelationOf, SelectScope, read_scopes
+from ondatra_dagster.project.sql.column_flow import RelationOf
 from ondatra_dagster.project.sql.columns import is_reserved
 from ondatra_dagster.project.sql.query import Query
 from ondatra_dagster.project.sql.relations import Scope
+from ondatra_dagster.project.sql.select_scopes import SEES_WHAT_IS_GIVEN, SelectScope, read_scopes
 
 PIPE = "|>"  # sqlglot makes other queries of pipes
 CLAUSES = ("expressions", "where", "group", "windows", "laterals")
-AFTER_THE_LIST = ("having", "qualify", "order", "sort", "cluster", "distribute")  # also see what it gives
 # what has names of its own, or may have been taken for something else
 UNCERTAIN = (exp.Query, exp.Lambda, exp.Kwarg, exp.PropertyEQ, exp.Star, exp.Pivot, exp.QueryTransform)
 # words that are functions or keywords of Spark where no column is called so
@@ -23,8 +23,9 @@ WORDS = frozenset(
     {"user", "session_user", "localtimestamp", "localtime", "grouping__id", "all", "default", "_metadata"}
     | {"year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second"}
     | {"microsecond", "millisecond", "both", "leading", "trailing", "timestamp_ltz", "timestamp_ntz"}
+    | {"window", "session_window", "unknown"}  # GROUP BY window(…) gives a column that is called so
 )
-CURRENT = "current_"
+PREFIXES = ("current_", "__")  # the latter names what Spark itself has named
 
 
 class UnresolvedColumn(NamedTuple):
@@ -68,7 +69,7 @@ def _columns(each: SelectScope) -> Iterator[exp.Column]:
     if each.given.rest is not None or any(column.name is None for column in each.given.columns):
         return  # it gives columns whose names aren't known
     given = {str(column.name).casefold() for column in each.given.columns}
-    for clause in AFTER_THE_LIST:
+    for clause in SEES_WHAT_IS_GIVEN:
         found = _of_clause(each.select, clause)
         yield from (column for column in found if column.parts[0].name.casefold() not in given)
 
@@ -104,7 +105,7 @@ def _may_see_more(select: exp.Select) -> bool:
 def _is_word(column: exp.Column) -> bool:
     first = column.parts[0]
     folded = first.name.casefold()
-    return folded in WORDS or folded.startswith(CURRENT)
+    return folded in WORDS or folded.startswith(PREFIXES)
 
 
 def _described(parts: list[str], line: int, scope: Scope) -> UnresolvedColumn:

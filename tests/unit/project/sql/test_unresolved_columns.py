@@ -110,6 +110,26 @@ def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
         "select ID, `Id` from Shop.Customers where NAME = 'x'",
         "select status, grouping__id, count(*) from shop.orders group by status with cube",
         "select id from shop.orders order by all",
+        "select session_window.start as s, count(*) as n from shop.orders "
+        "group by session_window(ordered_on, '1 day')",
+        "select id from shop.orders where (id > 1) is unknown or (id > 2) is not unknown",
+        "select __auto_generated_subquery_name.id from (select id from shop.orders)",
+        "select address.city from shop.customers "
+        "order by (select max(q1) from shop.orders where status = city)",
+        "select percentile_cont(0.5) within group (order by amount desc) as m from shop.orders",
+        "select date_diff(DAY, ordered_on, now()), date_add(WEEK, 1, ordered_on), "
+        "timestampdiff(HOUR, ordered_on, now()), extract(dayofweek_iso from ordered_on) from shop.orders",
+        "select trim(leading 'x' from status), substring(status from 1 for 2), "
+        "position('e' in status) from shop.orders",
+        "select interval 1 day + ordered_on, interval '1-2' year to month, "
+        "date'2024-01-01', X'1F' from shop.orders",
+        "select cast(attrs as map<string, string>)['k'], tags[0] from shop.orders, shop.customers",
+        "select listagg(status, ',') within group (order by id) from shop.orders",
+        "select id, lag(id, 1) ignore nulls over (order by id rows between unbounded preceding and "
+        "current row) from shop.orders",
+        "select all id from shop.orders",
+        "select id from shop.orders where status collate UTF8_LCASE = 'new'",
+        "select named_struct('x', id).x, map_filter(attrs, (k, v) -> k = v) from shop.orders",
     ],
 )
 def test_what_isnt_sure_is_no_alarm(sql: str) -> None:
