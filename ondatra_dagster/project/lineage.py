@@ -88,8 +88,8 @@ class Lineage:
         except QueryError:  # it was read once before, but not as a query
             return []
         relation_of = self._relation_of(model)
-        if model.id not in self._relations:  # parsed once: most time goes there
-            self._relations[model.id] = read_flow(query.tree, relation_of)
+        if model.id not in self._relations and self._known(ModelInput(model=model.id)) is None:
+            self._relations[model.id] = read_flow(query.tree, relation_of)  # as it is parsed already
         return unresolved_columns(query, relation_of)
 
     def _branch(self, origin: Origin, seen: set[Origin]) -> Branch:

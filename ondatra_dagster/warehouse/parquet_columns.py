@@ -6,6 +6,7 @@ The files' footers are read without Spark, here and on S3. Files elsewhere can't
 
 import concurrent.futures
 import functools
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.delta_log import read_table_state
-from ondatra_dagster.planning.s3_objects import objects_at, s3_files, unreachable
+from ondatra_dagster.planning.s3_objects import objects_at, s3_files
 from ondatra_dagster.planning.versions import can_look
 from ondatra_dagster.project.inputs.file_options import is_true, option
 from ondatra_dagster.project.inputs.file_patterns import files_in, matches, pattern
@@ -44,6 +46,8 @@ TYPES = {  # as Spark names what Arrow reads
     "date32[day]": "date",
 }
 
+
+logger = logging.getLogger(__name__)
 
 Open = Callable[[], IO[bytes] | pa.NativeFile]
 
@@ -118,8 +122,12 @@ def _merges(settings: Settings, source: Input) -> bool:
 
 
 def _files(settings: Settings, source: Input, address: str) -> Iterator[_File]:
-    """Read the footers of all files, some at once; a file that isn't Parquet is left for Spark to refuse."""
-    openers = dict(_openers(settings, source, address))
+    """Read the footers of all files, some at once; what can't be read is left for Spark to refuse."""
+    try:
+        openers = dict(_openers(settings, source, address))
+    except WarehouseError as error:  # Spark may have other keys than we
+        logger.warning("input=%s: its files' columns can't be compared: %s", source.name, error)
+        return
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         yield from filter(None, pool.map(_read, openers, openers.values()))
 
@@ -128,10 +136,9 @@ def _read(name: str, opened: Open) -> _File | None:
     try:
         with opened() as file, pq.ParquetFile(file) as footer:
             return _File(name, _columns(footer.schema))
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowInvalid) as error:
+        logger.warning("file=%s: its columns can't be compared: %s", name, error)
         return None
-    except OSError as error:
-        raise unreachable(name, error) from error
 
 
 def _openers(settings: Settings, source: Input, address: str) -> Iterator[tuple[str, Open]]:

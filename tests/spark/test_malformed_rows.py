@@ -17,13 +17,17 @@ BROKEN = '{"id": 1, "name": "x"}\n\n{"id": 2, "name":\n{"id": 3, "name": "z"}\nn
 PERMISSIVE = {"mode": "PERMISSIVE"}
 
 
-@pytest.mark.parametrize("schema", [{}, {"schema": "id INT, name STRING"}], ids=["found", "given"])
-def test_json_that_cant_be_parsed_fails_its_model(lake: ModelTables, schema: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"schema": "id INT, name STRING"}, {"MODE": "failfast"}],
+    ids=["columns found", "columns given", "asked for"],
+)
+def test_json_that_cant_be_parsed_fails_its_model(lake: ModelTables, options: dict[str, str]) -> None:
     """Spark's reader would take such rows as nulls, in silence."""
     a_file(lake, "in/x.json", BROKEN)
-    of_id = "int" if schema else "bigint"
+    of_id = "int" if "schema" in options else "bigint"
     with pytest.raises(WarehouseError) as failure:
-        lake.write(reading("in/x.json", "json", **schema))
+        lake.write(reading("in/x.json", "json", **options))
     assert str(failure.value) == (
         "models/mart/things.sql:3: in/x.json has 2 rows that can't be parsed as"
         f' id {of_id}, name string; the first in line 3 is \'{{"id": 2, "name":\';'

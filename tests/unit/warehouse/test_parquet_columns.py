@@ -87,3 +87,11 @@ def test_files_on_s3_are_compared_too(tmp_path: Path) -> None:
         assert str(differing_columns(settings, files("s3a://lake/in/*.parquet"))).startswith(
             "column 'id' is bigint in lake/in/a.parquet and string in lake/in/b.parquet; "
         )
+
+
+def test_files_on_s3_that_only_spark_can_read_are_left_to_it(tmp_path: Path) -> None:
+    """It may have other keys."""
+    with S3Store({"lake/in/a.parquet": a_parquet(id=[1])}) as store:
+        store.refuses = True
+        settings = dataclasses.replace(read_settings(tmp_path, {}), s3=store.access)
+        assert differing_columns(settings, files("s3a://lake/in")) is None
