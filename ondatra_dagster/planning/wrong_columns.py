@@ -27,6 +27,7 @@ from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn
 from ondatra_dagster.project.suggestions import correction
 
 NOTHING_READ = "its SELECT reads nothing: add a FROM"
+PATTERNS = "spark.sql.parser.quotedRegexColumnNames"  # with it a name may be a pattern
 UNKNOWN_VERSIONS = (MISSING, NOT_THERE, UNVERSIONED)
 
 
@@ -37,6 +38,8 @@ def wrong_columns(
     project: Project, is_settled: IsSettled, models: Collection[str] | None = None
 ) -> list[Problem]:
     """Return a problem for each column that can't be resolved, of all models or of these ids."""
+    if project.settings.spark.conf.get(PATTERNS, "").casefold() == "true":
+        return []
     lineage = Lineage(project, settled_columns(project, is_settled))
     return [
         _problem(model, column)

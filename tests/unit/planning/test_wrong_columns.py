@@ -165,3 +165,8 @@ def test_the_columns_of_a_kind_are_there_too(tmp_path: Path) -> None:
     )
     told = "column 'is_curent' doesn't exist there; did you mean 'is_current'?"
     assert [told] == [each.partition(": ")[2].partition(" the columns")[0] for each in found(project)]
+
+
+def test_names_that_may_be_patterns_are_left_to_spark(shop: Project) -> None:
+    settings = '[tool.ondatra.spark.conf]\n"spark.sql.parser.quotedRegexColumnNames" = "true"\n'
+    assert [] == found(write(shop.root, {"pyproject.toml": settings}))
