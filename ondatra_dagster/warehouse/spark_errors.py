@@ -12,6 +12,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.csv_headers import said_of_header
 
 CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
+CALL = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins
 TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 SHOWN = re.compile(
     r"== SQL(?: of \w+)? \(line (\d+), position \d+\)|\(line (\d+), pos(?:ition)? \d+\)|; line (\d+) pos"
@@ -59,7 +60,7 @@ def sentence(text: str) -> str:
     cause = re.search(r"Caused by: (\S+?): (\[[A-Z_.0-9]+\] .+)", text)
     if cause and not CLASS.match(said):
         said = TAIL.sub("", cause.group(2))
-    said = CLASS.sub("", said).strip()
+    said = CLASS.sub("", CALL.sub("", said)).strip()
     shortened = " ".join(said.split("\n== ")[0].split())
     return shortened if len(shortened) <= LONGEST else shortened[:LONGEST] + "…"
 

@@ -89,7 +89,9 @@ def test_a_declared_parquet_column_is_in_every_file(lake: ModelTables) -> None:
 
 def test_a_declared_parquet_column_of_another_type_is_told_in_a_sentence(lake: ModelTables) -> None:
     a_parquet(lake, "in/a.parquet", id=["x"])
-    with pytest.raises(WarehouseError) as failure:
+    told = (
+        r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
+    )
+    with pytest.raises(WarehouseError, match=told) as failure:
         lake.write(reading("in", "parquet", schema="id BIGINT"))
-    assert str(failure.value).startswith("models/mart/things.sql:3: in/a.parquet")
     assert "\n" not in str(failure.value)
