@@ -63,6 +63,7 @@ def command(
     chosen = select(workspace.project, selection) if selection else None
     allowed = [workspace.sync(name).id for name in allow_deletes]
     plan = make_plan(workspace, chosen, is_full=is_full, is_dry=is_dry)
+    workspace.check_columns({step.model.id for step in plan.models if step.will_run})
     for sync_id in allowed:
         if why := _why_useless(workspace, plan, sync_id):
             say(f"--allow-deletes {sync_id} allows nothing: {why}")

@@ -17,6 +17,7 @@ def command(strict: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls i
     """Look at models, push functions and settings; opens no network, starts no Spark."""
     try:
         workspace = open_workspace()
+        workspace.check_columns()
     except (ProjectError, BadSettingsError) as error:
         for problem in error.problems:
             _put(problem, "error", as_json=as_json)

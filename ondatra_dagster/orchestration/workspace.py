@@ -21,6 +21,7 @@ from ondatra_dagster.planning.known_columns import known_columns
 from ondatra_dagster.planning.noop_cache import NoopCache
 from ondatra_dagster.planning.plan import NEVER, Look, Plan, SyncStep, make_plan, plan_sync
 from ondatra_dagster.planning.versions import table_version, tables_of
+from ondatra_dagster.planning.wrong_columns import settled_tables, wrong_columns
 from ondatra_dagster.project.lineage import Lineage
 from ondatra_dagster.project.load import Reading, read_project
 from ondatra_dagster.project.model import Model
@@ -103,6 +104,18 @@ class Workspace:
     def lineage(self) -> Lineage:
         """Of what each column is made; read when it is first asked for."""
         return Lineage(self.project, known_columns(self.project))
+
+    def check_columns(self, running: Collection[str] | None = None) -> None:
+        """Raise ProjectError with each column that surely doesn't exist, of all models or of those that run.
+
+        A model that doesn't run is read as its table is, whatever its definition says by now.
+        """
+        if running is None:
+            is_settled = settled_tables(self.project, self.noop_cache.read())
+        else:
+            is_settled = set(self.project.models).difference(running).__contains__
+        if problems := wrong_columns(self.project, is_settled, running):
+            raise ProjectError(problems)
 
     @property
     def noop_cache(self) -> NoopCache:

@@ -165,7 +165,7 @@ def plan_model(
     table = look.tables(model.id)
     if table and table.is_newer:
         raise newer(f"the table of {model.name}")
-    last = _last_run(table, look.unchanged.get(model.id)) if table else None
+    last = last_run(table, look.unchanged.get(model.id)) if table else None
     asked = "a full refresh was asked for" if is_full and table else None
     sure = asked or next(_reasons(model, table, inputs, last), None) or _waiting(model, look)
     first = [
@@ -196,7 +196,7 @@ def _waiting(model: Model, look: Look) -> str | None:
     return f"{count(waiting, 'event')} {'waits' if waiting == 1 else 'wait'}" if waiting else None
 
 
-def _last_run(table: TableState, unchanged: Unchanged | None) -> CommitNote | Unchanged | None:
+def last_run(table: TableState, unchanged: Unchanged | None) -> CommitNote | Unchanged | None:
     """What is known of the run that made the table what it is, or found it so; None of another hand's."""
     return unchanged if unchanged and unchanged.table_version == table_version(table) else table.note
 

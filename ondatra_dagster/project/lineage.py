@@ -13,10 +13,11 @@ from sqlglot import exp
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sql.column_flow import read_flow
+from ondatra_dagster.project.sql.column_flow import RelationOf, read_flow
 from ondatra_dagster.project.sql.query import parse_query
 from ondatra_dagster.project.sql.relations import NOTHING, UNKNOWN, Made, Origin, Relation, of_input, opaque
 from ondatra_dagster.project.sql.tokens import QueryError
+from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn, unresolved_columns
 from ondatra_dagster.project.suggestions import correction
 
 KnownColumns = Callable[[Input], Sequence[str] | None]  # those that an input's table has now
@@ -80,6 +81,17 @@ class Lineage:
         ends = {branch.origin for branch in branches if not isinstance(branch.origin.input, ModelInput)}
         return _sorted(ends), all(branch.is_known for branch in branches)
 
+    def unresolved(self, model: Model) -> list[UnresolvedColumn]:
+        """Return the columns of the model's query that surely name nothing."""
+        try:
+            query = parse_query(model.sql)
+        except QueryError:  # it was read once before, but not as a query
+            return []
+        relation_of = self._relation_of(model)
+        if model.id not in self._relations and self._known(ModelInput(model=model.id)) is None:
+            self._relations[model.id] = read_flow(query.tree, relation_of)  # as it is parsed already
+        return unresolved_columns(query, relation_of)
+
     def _branch(self, origin: Origin, seen: set[Origin]) -> Branch:
         if not isinstance(origin.input, ModelInput):
             return Branch(origin, is_known=True, is_repeated=False, above=())
@@ -123,13 +135,16 @@ class Lineage:
             tree = parse_query(model.sql).tree
         except QueryError:  # it was read once before, but not as a query
             return opaque()
+        return read_flow(tree, self._relation_of(model))
+
+    def _relation_of(self, model: Model) -> RelationOf:
         inputs = {each.start: each.input for each in model.references if not each.is_qualifier}
 
         def relation_of(table: exp.Table) -> Relation:
             read = inputs.get(table.parts[0].meta.get("start", -1))
             return opaque() if read is None else self._input(read)
 
-        return read_flow(tree, relation_of)
+        return relation_of
 
     def _input(self, read: Input) -> Relation:
         """An input with the columns that its table has, or else that its query gives."""

@@ -29,6 +29,7 @@ from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
 from ondatra_dagster.warehouse.kinds.one_a_key import refuse_doubled
 from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS, STANDING, WRITERS
 from ondatra_dagster.warehouse.last_value import last_value
+from ondatra_dagster.warehouse.malformed_rows import explain_malformed_rows
 from ondatra_dagster.warehouse.process_locks import writing
 from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.spark_errors import explained
@@ -74,7 +75,7 @@ def evaluate(
     For a full refresh an incremental query begins at its beginning.
     """
     check_files(warehouse.settings, model)
-    with explained(model):
+    with explained(model, explain_malformed_rows(warehouse, model)):
         for source in model.inputs:
             if isinstance(source, ModelInput):
                 mend(warehouse, source.model)
@@ -99,7 +100,8 @@ def write_model(
     the table's version that was planned from: when another run has written since, the query is asked anew.
     Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
     """
-    with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explained(model):
+    explaining = explained(model, explain_malformed_rows(warehouse, model))
+    with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explaining:
         tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
         if planned is not None and planned != _version_now(warehouse, model):
             note, frame = _asked_anew(warehouse, model, note, is_full=is_full)

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -12,6 +12,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.csv_headers import said_of_header
 
 CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
+CALL = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins
 TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 SHOWN = re.compile(
     r"== SQL(?: of \w+)? \(line (\d+), position \d+\)|\(line (\d+), pos(?:ition)? \d+\)|; line (\d+) pos"
@@ -20,12 +21,17 @@ LONGEST = 400
 
 
 @contextlib.contextmanager
-def explained(model: Model) -> Iterator[None]:
-    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line."""
+def explained(model: Model, explain: Callable[[str], str | None] | None = None) -> Iterator[None]:
+    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line.
+
+    `explain` may know better than Spark what was wrong; its sentence has a place of its own.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
         text = _text(error)
+        if explain and (known := explain(text)):
+            raise WarehouseError(known) from None
         # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
         raise WarehouseError(f"{model.file}:{_line(text, model)}: {sentence(text)}") from None
     except WarehouseError as error:
@@ -54,7 +60,7 @@ def sentence(text: str) -> str:
     cause = re.search(r"Caused by: (\S+?): (\[[A-Z_.0-9]+\] .+)", text)
     if cause and not CLASS.match(said):
         said = TAIL.sub("", cause.group(2))
-    said = CLASS.sub("", said).strip()
+    said = CLASS.sub("", CALL.sub("", said)).strip()
     shortened = " ".join(said.split("\n== ")[0].split())
     return shortened if len(shortened) <= LONGEST else shortened[:LONGEST] + "…"
 

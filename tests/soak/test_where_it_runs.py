@@ -24,6 +24,8 @@ TESTS = (
     "test_kinds.py",
     "test_pinned_inputs.py",
     "test_file_inputs.py",
+    "test_malformed_rows.py",
+    "test_parquet_columns.py",
     "test_invalid_rows.py",
     "test_types.py",
     "test_upkeep.py",

@@ -1,36 +1,17 @@
 """Files are read as they are, with their options; which files a path means is known before Spark is asked."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from support.model_tables import ModelTables, a_model
+from support.model_files import a_file, reading, rows
+from support.model_tables import ModelTables
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.model import FileInput, Model, Reference
 from ondatra_dagster.warehouse.model_run import evaluate
 
 pytestmark = pytest.mark.spark
-
-
-def a_file(lake: ModelTables, path: str, content: str | bytes) -> Path:
-    file = lake.warehouse.settings.root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content.encode() if isinstance(content, str) else content)
-    return file
-
-
-def reading(path: str, of: str = "csv", **options: str) -> Model:
-    source = FileInput(format=of, path=path, options=tuple(options.items()))
-    name = f"{of}.`{path}`"
-    reference = Reference(start=14, end=14 + len(name), input=source)
-    return a_model("table", f"select * from {name}", inputs=(source,), references=(reference,))
-
-
-def rows(lake: ModelTables, model: Model) -> list[tuple[object, ...]]:
-    return sorted(tuple(row) for row in evaluate(lake.warehouse, model, {}).collect())
 
 
 def test_a_name_full_of_signs_is_that_file(lake: ModelTables) -> None:

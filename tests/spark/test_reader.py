@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 from support.query_corpus import CORPUS, MODELS, SOURCES, TABLES, Case
@@ -14,10 +15,12 @@ from support.random_queries import TABLES as RANDOM_TABLES
 from support.random_queries import Writer
 
 from ondatra_dagster.project.inputs.sources import Names
+from ondatra_dagster.project.model import ModelInput
 from ondatra_dagster.project.sql.column_flow import read_flow
 from ondatra_dagster.project.sql.query import parse_query
 from ondatra_dagster.project.sql.references import Found, find_references, rewrite
 from ondatra_dagster.project.sql.relations import Relation, of_input
+from ondatra_dagster.project.sql.unresolved_columns import unresolved_columns
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 pytestmark = pytest.mark.spark
@@ -90,6 +93,33 @@ def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
         assert [name.casefold() for name, _ in named] == [name.casefold() for _, name in named]
 
 
+def misspelled(sql: str, chance: random.Random) -> Iterator[str]:
+    """The query once for each of its columns, which is called like another column or like nothing."""
+    columns = [column for column in parse_query(sql).tree.find_all(exp.Column) if not column.is_star]
+    places = {(column.this.meta.get("start"), column.this.meta.get("end")) for column in columns}
+    for start, end in sorted(place for place in places if None not in place):
+        name = chance.choice(("id", "status", "sku", "boss", "x", "nowhere", "name", "amount"))
+        yield f"{sql[:start]}{name}{sql[end + 1 :]}"
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_a_column_that_is_called_wrong_spark_doesnt_find_either(spark, case):
+    """A column at a time gets another's name: what is refused before Spark starts, Spark refuses too."""
+    for sql in misspelled(case.sql, random.Random(case.sql)):
+        query = parse_query(sql)
+        found = find_references(query, NAMES)
+        inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+
+        def relation_of(table: exp.Table, inputs=inputs) -> Relation:
+            read = inputs[table.parts[0].meta["start"]]
+            return of_input(read, spark.table(VIEWS[read.name]).columns)
+
+        if unresolved_columns(query, relation_of):
+            text = rewrite(query.sql, found.references, VIEWS, query.dialect.edits)
+            with pytest.raises(AnalysisException):
+                spark.sql(text).schema  # noqa: B018 - it is analysed
+
+
 @pytest.fixture(scope="module")
 def catalog(spark: SparkSession) -> Iterator[SparkSession]:
     """The same tables under the names that the queries say, as views of Spark's own catalog."""
@@ -120,6 +150,19 @@ def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
     text = rewrite(query.sql, found_in(case).references, VIEWS, query.dialect.edits)
     own_text = rewrite(query.sql, (), {}, query.dialect.edits)
     assert answer(catalog, own_text) == answer(catalog, text)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_no_query_that_spark_takes_is_refused(seed):
+    """All of these Spark reads, as the test below shows."""
+    query = parse_query(Writer(random.Random(seed)).query().text)
+
+    def relation_of(table: exp.Table) -> Relation:
+        name = f"{table.db}.{table.name}"
+        return of_input(ModelInput(model=name), RANDOM_TABLES[name])
+
+    assert [] == unresolved_columns(query, relation_of), query.sql
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

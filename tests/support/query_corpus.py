@@ -564,6 +564,18 @@ CORPUS = (
         "customers",
     ),
     _case("select parts[0].x, struct(sku as s).s, parts.x from shop.lines", "lines"),
+    # names that only Spark gives
+    _case("select explode(tags) from shop.customers order by col", "customers"),
+    _case("select upper(name) from shop.customers order by `upper(name)`", "customers"),
+    _case("select status, grouping__id, count(*) from shop.orders group by status with cube", "orders"),
+    _case("select id from shop.orders order by all", "orders"),
+    _case(
+        "select session_window.start as s, count(*) as n from shop.orders "
+        "group by session_window(ordered_on, '1 day')",
+        "orders",
+    ),
+    _case("select id from shop.orders where (id > 1) is unknown or (id > 2) is not unknown", "orders"),
+    _case("select __auto_generated_subquery_name.id from (select id from shop.orders)", "orders"),
     # pipes
     _case("from shop.orders |> where id > 1 |> select id, amount |> order by id |> limit 3", "orders"),
     _case("from shop.orders |> aggregate sum(amount) as total group by status", "orders"),

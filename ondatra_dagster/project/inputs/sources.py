@@ -4,7 +4,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.project.inputs.file_options import FORMATS, misspelled
+from ondatra_dagster.project.inputs.file_options import (
+    CORRUPT_NAME,
+    FORMATS,
+    MODE,
+    Mode,
+    misspelled,
+    mode_of,
+    option,
+)
 from ondatra_dagster.project.inputs.file_patterns import matches
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
 from ondatra_dagster.project.settings.addresses import Address, local_path, scheme_of
@@ -75,7 +83,24 @@ def _file(file_format: str, path: str, options: Options) -> FileInput:
             raise UnknownInputError(
                 f"{name!r} is not an option of {file_format} files", f"did you mean {guess!r}?"
             )
+    _check_mode(options)
     return FileInput(format=file_format, path=path, options=options)
+
+
+def _check_mode(options: Options) -> None:
+    """Refuse a mode that Spark would take for PERMISSIVE, and a column that no mode fills."""
+    written = option(options, MODE)
+    try:
+        mode = mode_of(options)
+    except ValueError:
+        raise UnknownInputError(
+            f"{written!r} is not a mode", f"write one of {', '.join(map(str, Mode))}"
+        ) from None
+    if option(options, CORRUPT_NAME) is not None and mode is not Mode.PERMISSIVE:
+        raise UnknownInputError(
+            f"{CORRUPT_NAME!r} names a column that only one mode fills",
+            f"add '{MODE}' = '{Mode.PERMISSIVE}', or remove it",
+        )
 
 
 def sources_of(settings: Settings) -> Mapping[str, str]:

@@ -36,7 +36,7 @@ RelationOf = Callable[[exp.Table], Relation]  # an input's
 
 def read_flow(tree: exp.Expr, relation_of: RelationOf) -> Relation:
     """The columns that a whole query gives."""
-    return _Flow(relation_of).query(tree, {}, None)
+    return Flow(relation_of).query(tree, {}, None)
 
 
 def is_builder(node: exp.Expr) -> bool:
@@ -48,7 +48,7 @@ class JsonValues:
     """Tells of each value in a query whether it is a JSON builder's text."""
 
     def __init__(self, tree: exp.Expr) -> None:
-        flow = _Flow(lambda _: opaque(), keeps_scopes=True)
+        flow = Flow(lambda _: opaque(), keeps_scopes=True)
         flow.query(tree, {}, None)
         self._flow = flow
 
@@ -58,11 +58,14 @@ class JsonValues:
         return self._flow.is_json(node, scope, ctes)
 
 
-class _Flow:
+class Flow:
+    """One reading of a query; it keeps what the columns of each SELECT can mean, when that is asked for."""
+
     def __init__(self, relation_of: RelationOf, *, keeps_scopes: bool = False) -> None:
         self._relation_of = relation_of
         self._keeps_scopes = keeps_scopes
         self.scopes: dict[int, tuple[Scope, Ctes]] = {}  # by id() of the SELECT
+        self.given: dict[int, Relation] = {}  # by the same
 
     def query(self, node: exp.Expr, ctes: Ctes, outer: Scope | None) -> Relation:
         """What a query gives, wherever it stands."""
@@ -81,7 +84,7 @@ class _Flow:
     def _in_parentheses(self, node: exp.Subquery, ctes: Ctes, outer: Scope | None) -> Relation:
         if isinstance(node.this, exp.Table):
             scope = Scope(outer=outer)
-            self._add(node.this, scope, ctes)
+            self.add(node.this, scope, ctes)
             return _turned(node, scope.star())
         return _turned(node, self.query(node.this, ctes, outer))
 
@@ -137,14 +140,15 @@ class _Flow:
         if self._keeps_scopes:
             self.scopes[id(node)] = scope, ctes
         if node.args.get("from_"):
-            self._add(node.args["from_"].this, scope, ctes)
+            self.add(node.args["from_"].this, scope, ctes)
         for join in node.args.get("joins") or ():
             self._join(join, scope, ctes)
         for lateral in node.args.get("laterals") or ():
-            self._add(lateral, scope, ctes)
-        if node.args.get("kind"):
-            return opaque()
-        return self._projections(node, scope, ctes)
+            self.add(lateral, scope, ctes)
+        given = opaque() if node.args.get("kind") else self._projections(node, scope, ctes)
+        if self._keeps_scopes:
+            self.given[id(node)] = given
+        return given
 
     def _projections(self, node: exp.Select, scope: Scope, ctes: Ctes) -> Relation:
         columns: list[Given] = []
@@ -185,10 +189,10 @@ class _Flow:
             return sources[0].relation
         return opaque(scope.resolve(parts)) if not sources else opaque()  # the fields of a struct
 
-    def _add(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> None:
+    def add(self, node: exp.Expr, scope: Scope, ctes: Ctes) -> None:
         """Let the columns of something in FROM be seen."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
-            self._add(node.this, scope, ctes)  # (a JOIN b): its tables keep their names
+            self.add(node.this, scope, ctes)  # (a JOIN b): its tables keep their names
         else:
             scope.sources.append(self._source(node, scope, ctes))
         for join in node.args.get("joins") or ():
@@ -224,7 +228,7 @@ class _Flow:
             return  # the right side gives no column
         before = Scope(sources=list(scope.sources), merged=dict(scope.merged))
         before.is_merged_anyhow = scope.is_merged_anyhow
-        self._add(join.this, scope, ctes)
+        self.add(join.this, scope, ctes)
         added = Scope(sources=scope.sources[len(before.sources) :])
         if join.method == "NATURAL":
             names = before.star().common(added.star())

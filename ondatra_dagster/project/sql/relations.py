@@ -176,6 +176,15 @@ class Scope:
             scope = scope.outer
         return UNKNOWN
 
+    def finds(self, parts: Sequence[str]) -> bool:
+        """Return whether the column may be one of this SELECT, or of those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.resolve_here(parts) is not None:
+                return True
+            scope = scope.outer
+        return False
+
     def resolve_here(self, parts: Sequence[str]) -> Made | None:
         """The same by this SELECT alone; None when it has no such column."""
         folded = tuple(part.casefold() for part in parts)

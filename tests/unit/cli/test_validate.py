@@ -153,3 +153,21 @@ def test_a_wrong_invocation_is_told_apart(write: Write, ondatra: Terminal) -> No
     """Of a project with faults."""
     write({"models/a/b.sql": "SELECT\n"})
     assert [2, 1] == [ondatra("validate", "--nope").code, ondatra("validate").code]
+
+
+def test_a_column_that_no_query_gives_is_told_before_anything_runs(write: Write, ondatra: Terminal) -> None:
+    """Both commands say so with the line, and start nothing."""
+    write(
+        {
+            "models/a/b.sql": "SELECT 1 AS id, 'x' AS lastname\n",
+            "models/a/c.sql": "-- @kind: table\nSELECT\n    id,\n    b.lastnme\nFROM a.b\n",
+        }
+    )
+    told = (
+        "models/a/c.sql:4: column 'b.lastnme' doesn't exist there;"
+        " did you mean 'lastname'? the columns are id, lastname\n"
+    )
+    said = ondatra("validate")
+    assert (1, f"{told}1 problem found\n") == (said.code, said.err)
+    said = ondatra("run")
+    assert (1, told) == (said.code, said.err)

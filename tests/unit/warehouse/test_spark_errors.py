@@ -70,3 +70,22 @@ def test_a_cause_inside_a_java_error_is_found() -> None:
     )
     assert "Division by zero." == sentence(text)
     assert 401 == len(sentence("x" * 900))
+
+
+def test_the_call_that_failed_is_no_part_of_the_sentence() -> None:
+    said = sentence(
+        "An error occurred while calling o19.count.\n: org.apache.spark.SparkException:"
+        " [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file x."
+        "  SQLSTATE: KD001\n\tat org.apache.spark.sql.errors.QueryExecutionErrors"
+    )
+    assert "Encountered error while reading file x." == said
+
+
+def test_who_knows_better_than_spark_says_what_was_wrong() -> None:
+    """With a place of its own."""
+    told = "models/a/b.sql:9: x has a bad row"
+    better = explained(MODEL, lambda text: told if "FAILED" in text else None)
+    with pytest.raises(WarehouseError, match=f"^{told}$"), better:
+        raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")
+    with pytest.raises(WarehouseError, match=r"^models/a/b\.sql:4: no$"), explained(MODEL, lambda _: None):
+        raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")

@@ -97,3 +97,26 @@ def test_a_misspelled_option_is_refused():
 def test_an_option_that_nobody_knows_is_left_to_spark():
     options = (("HEADER", "true"), ("fs.s3a.aws.credentials.provider", "x"))
     assert options == NAMES.find(["csv", "x.csv"], options).options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "strict"}, "'strict' is not a mode; write one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        (
+            {"columnNameOfCorruptRecord": "bad"},
+            "'columnNameOfCorruptRecord' names a column that only one mode fills;"
+            " add 'mode' = 'PERMISSIVE', or remove it",
+        ),
+    ],
+)
+def test_a_mode_that_means_nothing_is_refused(options, told):
+    """Spark would take the first for PERMISSIVE, in silence."""
+    with pytest.raises(UnknownInputError) as caught:
+        Names(models={}, sources={}).find(["json", "x"], tuple(options.items()))
+    assert told == str(caught.value)
+
+
+def test_a_mode_may_be_spelled_in_any_letters():
+    options = (("MODE", "permissive"), ("columnnameofcorruptrecord", "bad"))
+    assert options == Names(models={}, sources={}).find(["json", "x"], options).options
