@@ -57,6 +57,11 @@ class Secrets:
         """The variable's value; one that is set to nothing counts as not set."""
         return self._variables.get(name) or None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the variables that are set to something."""
+        return tuple(name for name, value in self._variables.items() if value)
+
     def __repr__(self) -> str:
         return f"Secrets({len(self._variables)} variables)"
 

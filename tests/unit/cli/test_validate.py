@@ -153,3 +153,17 @@ def test_a_wrong_invocation_is_told_apart(write: Write, ondatra: Terminal) -> No
     """Of a project with faults."""
     write({"models/a/b.sql": "SELECT\n"})
     assert [2, 1] == [ondatra("validate", "--nope").code, ondatra("validate").code]
+
+
+def test_a_variable_that_nothing_reads_is_a_warning_and_strictly_an_error(
+    write: Write, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONDATRA_STATE=/elsewhere looks as if it did something."""
+    write({"models/a/b.sql": "SELECT 1 AS id\n"})
+    monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
+    said = ondatra("validate")
+    assert (0, "warning: ONDATRA_STATE: no setting has this variable; ") == (said.code, said.err[:54])
+    assert (1, ["error"]) == (
+        ondatra("validate", "--strict").code,
+        [problem["level"] for problem in ondatra("validate", "--strict", "--json").objects],
+    )
