@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ondatra_dagster.errors import BusyError, SetUpError
+from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.warehouse.jar_download import (
     default_repository,
@@ -49,6 +50,15 @@ def fetch_s3a_jars(
 ) -> tuple[Path, ...]:
     """Return the jars for S3, which are in a folder within that of Delta's, likewise."""
     return fetch_set(folder / S3A_FOLDER, S3A, mirror or default_repository(), listener)
+
+
+def fetch_needed_jars(settings: Settings, listener: FetchListener = SILENT) -> tuple[Path, ...]:
+    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
+    mirror = settings.maven_mirror
+    jars = fetch_jars(settings.jars, mirror=mirror, listener=listener)
+    if not settings.uses_s3:
+        return jars
+    return (*jars, *fetch_s3a_jars(settings.jars, mirror=mirror, listener=listener))
 
 
 def missing_jars(folder: Path, wanted: JarSet = DELTA) -> list[PinnedJar]:

@@ -16,11 +16,11 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import FetchListener, jar_addresses
+from ondatra_dagster.warehouse.jars import FetchListener, fetch_needed_jars, jar_addresses
 from ondatra_dagster.warehouse.java import Java, find_java
 from ondatra_dagster.warehouse.model_run import evaluate, write_model
 from ondatra_dagster.warehouse.pinned_jars import DELTA, S3A
-from ondatra_dagster.warehouse.spark_session import Warehouse, needed_jars
+from ondatra_dagster.warehouse.spark_session import Warehouse
 
 # one of every kind of statement that a run makes, so that the archive has the classes for it
 EXERCISED = ("table", "merge", "tracked")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, wanted))
             return 0
         java = find_java(settings.java_home, setting=settings.java_home_setting)
-        archive = archive_path(java, needed_jars(settings, Printed()))
+        archive = archive_path(java, fetch_needed_jars(settings, Printed()))
         if not archive.exists():
             _print("making an archive of Java's classes, with which Spark starts faster: about a minute")
             _make_archive(archive, settings, java)

@@ -22,7 +22,7 @@ from ondatra_dagster.project.settings.s3_access import SPARK as S3A
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.private_folder import keep_private
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import FetchListener, fetch_jars, fetch_s3a_jars
+from ondatra_dagster.warehouse.jars import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_connect import connect
@@ -201,21 +201,12 @@ class JarFetch(FetchListener):
         self.doing = "" if done >= total else f"{size_of(done)} of {size_of(total)} of the jars are here"
 
 
-def needed_jars(settings: Settings, listener: FetchListener) -> list[Path]:
-    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
-    mirror = settings.maven_mirror
-    jars = [*fetch_jars(settings.jars, mirror=mirror, listener=listener)]
-    if settings.uses_s3:
-        jars += fetch_s3a_jars(settings.jars, mirror=mirror, listener=listener)
-    return jars
-
-
 def _driver(
     settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
 ) -> Launch:
     """How the driver is started: alone, or as the client of the cluster that spark.master names."""
     java = find_java(settings.java_home, setting=settings.java_home_setting)
-    jars = needed_jars(settings, listener)
+    jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
     local = (*LOCAL_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
     own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
