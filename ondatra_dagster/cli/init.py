@@ -31,8 +31,8 @@ def command(folder: Path) -> int:
     _write_secrets(folder)
     enter = f"cd {shlex.quote(str(folder))}"
     say(
-        f"{folder} is a project now. Go on with:\n\n  {enter}\n  ondatra doctor\n  {DEMO}\n\n"
-        "The last line runs the project beside a pretend API. README.md says more."
+        f"{folder} is a project now. Go on with:\n\n  {enter}\n  {DEMO}\n\n"
+        "The last line runs it beside a pretend API. `ondatra doctor` says what this machine lacks."
     )
     return 0
 
