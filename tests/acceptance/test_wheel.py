@@ -12,11 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from support.maven_repository import MavenRepository, maven_repository
 from support.wheel_environment import ROOT, Environment, build_wheel, install_wheel, maven_files
 
 pytestmark = pytest.mark.acceptance
 
+REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+DAGSTER_COMMANDS = (
+    ("dg check defs", "dg list defs")
+    if any(each.startswith("dagster-dg-cli") for each in REQUIRED)
+    else ("dagster definitions validate",)
+)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -123,7 +130,16 @@ def test_the_docs_come_with_the_wheel(environment: Environment) -> None:
 
 
 def test_dagster_loads_the_project(environment: Environment, project: Path) -> None:
-    done = environment.run("dagster definitions validate", folder=project)
-    assert 0 == done.returncode, done.stderr
-    name = tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"]
-    assert f"code location {name}" in done.stderr + done.stdout
+    """Under the name of its folder, by the commands that Dagster's own docs name."""
+    for command in DAGSTER_COMMANDS:
+        done = environment.run(command, folder=project)
+        assert 0 == done.returncode, f"{command}: {done.stdout}{done.stderr}"
+    names = [
+        yaml.safe_load((project / "workspace.yaml").read_text())["load_from"][0]["python_module"][
+            "location_name"
+        ],
+        re.findall(r'^code_location_name = "(.*)"$', (project / "pyproject.toml").read_text(), re.MULTILINE)[
+            0
+        ],
+    ]
+    assert ["my-project"] * 2 == names
