@@ -54,6 +54,9 @@ def download(jar: PinnedJar, folder: Path, repository: str, received: Received) 
                 f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
             )
         partial.replace(folder / jar.name)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise SetUpError(f"{jar.name} from {shown(repository)}: HTTP {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
         raise SetUpError(f"{jar.name} from {shown(repository)}: {_reason(error)}") from error
     finally:
@@ -96,8 +99,6 @@ def _copy(answer: IO[bytes], file: IO[bytes], received: Received) -> tuple[str, 
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"HTTP {error.code}"
     if isinstance(error, urllib.error.URLError):
         return str(error.reason)
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -106,6 +106,7 @@ def start_jvm(launch: Launch) -> Jvm:
     launch.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
         answer = Path(folder) / "connection"
+        said_before = log.tell()  # before Java starts: it writes to the same place in the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
             _command(launch, answer),
             stdin=subprocess.PIPE,  # its end is what tells the JVM that we are gone
@@ -115,7 +116,7 @@ def start_jvm(launch: Launch) -> Jvm:
             process_group=0,  # Ctrl-C is for us: a JVM that hears it too ends before we have told it how
         )
         try:
-            _wait_for(answer, process, launch.log, said_before=log.tell())
+            _wait_for(answer, process, launch.log, said_before=said_before)
         except BaseException:
             process.kill()
             process.communicate()
