@@ -8,6 +8,7 @@
     ├── PushContractError       fix a lib/*.star file
     ├── DeliveryError           look at the API that the sink sends to
     ├── WarehouseError          look at Spark, Java or the Delta tables
+    │   └── SetUpError          give the machine what Spark needs: no model is at fault
     ├── ChecksFailedError       mend the rows that a model's checks refuse, or the checks
     └── StateError              look at the .ondatra folder
         ├── BusyError           another process works on the same thing: wait, or end it
@@ -77,6 +78,10 @@ class DeliveryError(OndatraError):
 
 class WarehouseError(OndatraError):
     """Spark, Java or a Delta table is not as a model needs it."""
+
+
+class SetUpError(WarehouseError):
+    """The machine lacks what Spark needs to start: Java, jars, memory."""
 
 
 class ChecksFailedError(OndatraError):

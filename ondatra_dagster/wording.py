@@ -49,6 +49,11 @@ def size_of(number: int) -> str:
     return f"{size:.0f} {unit}B" if size >= 10 else f"{size:.1f} {unit}B"
 
 
+def docs_page(name: str) -> str:
+    """Return how a message names a page of the docs: by the command that shows it wherever ondatra is."""
+    return f"`ondatra docs {name}`"
+
+
 @functools.cache
 def ondatra_version() -> str:
     """Which ondatra this is."""

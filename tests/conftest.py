@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
 WITH_JVMS_OF_THEIR_OWN = (
     "tests/faults/test_interrupted_",
+    "tests/acceptance/test_wheel",
     "tests/faults/test_killed_",
     "tests/soak/test_a_day",
     "tests/soak/test_events_",

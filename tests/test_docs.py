@@ -1,6 +1,7 @@
 """What users can write or call is in the docs: a word that isn't documented doesn't exist for them."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -168,3 +169,20 @@ def test_the_pages_name_only_tests_that_are_there():
     named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
     assert "tests/faults/test_kills.py" in named
     assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_no_link_of_the_package_page_is_dead():
+    """A package index shows it alone: a path of the repository leads nowhere there."""
+    settings = tomllib.loads(page("pyproject.toml"))
+    shown = page(settings["project"]["readme"])
+    targets = re.findall(r"\]\(([^)]+)\)|href=\"([^\"]+)\"", shown)
+    assert [] == [target for pair in targets for target in pair if target and "://" not in target]
+
+
+def test_both_first_pages_install_it_with_the_same_commands():
+    """The test of a fresh environment runs those of the README."""
+    blocks = [
+        re.search(r"## Install.*?```sh\n(.*?)```", page(name), re.DOTALL) for name in ("README.md", "PYPI.md")
+    ]
+    assert all(blocks)
+    assert blocks[0][1] == blocks[1][1]

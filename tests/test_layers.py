@@ -21,7 +21,7 @@ LAYERS = (
     ("sync",),
     ("collector", "operations"),
     ("orchestration",),
-    ("browser",),
+    ("browser", "doctor"),
     ("cli",),
 )
 # what users' tests get stands on delivery, and on what is below that

@@ -14,10 +14,10 @@ from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, 
 from ondatra_dagster.orchestration.measures import project_metrics
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.project.load import load_project
+from ondatra_dagster.project.settings.event_settings import PORT
 from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.store.private_folder import keep_private
 
-PORT = 8330
 ENDING_SECONDS = 60.0  # what was taken is committed and answered first
 
 

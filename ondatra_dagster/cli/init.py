@@ -1,5 +1,7 @@
 """`ondatra init`: lay down a small project that runs."""
 
+import re
+import shlex
 import shutil
 from importlib import resources
 from pathlib import Path
@@ -8,6 +10,11 @@ import click
 
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.wording import ondatra_version
+
+DEFAULT_NAME = "ondatra-project"
+RESERVED_NAME = "ondatra"  # a project of that name couldn't require the package
+DEMO = "python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run"
 
 
 @click.command("init")
@@ -20,5 +27,47 @@ def command(folder: Path) -> int:
         shutil.copytree(
             template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
         )
-    say(f"{folder} is a project now; its README.md says how to go on")
+    _name_project(folder, project_name(folder))
+    _write_secrets(folder)
+    enter = f"cd {shlex.quote(str(folder))}"
+    say(
+        f"{folder} is a project now. Go on with:\n\n  {enter}\n  {DEMO}\n\n"
+        "The last line runs it beside a pretend API. `ondatra doctor` says what this machine lacks."
+    )
     return 0
+
+
+def project_name(folder: Path) -> str:
+    """Return the folder's name as a package and a code location may be called."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.casefold()).strip("-")
+    return DEFAULT_NAME if name in ("", RESERVED_NAME) else name
+
+
+def replacements(name: str) -> dict[str, dict[str, str]]:
+    """Return what a new project has in place of the template's texts, by file."""
+    location = f'code_location_name = "{name}"'
+    return {
+        "pyproject.toml": {
+            f'name = "{DEFAULT_NAME}"': f'name = "{name}"',
+            'dependencies = ["ondatra"]': f'dependencies = ["ondatra=={ondatra_version()}"]',
+            'code_location_name = "ondatra"': location,
+        },
+        "workspace.yaml": {"location_name: ondatra ": f'location_name: "{name}" '},
+    }
+
+
+def _name_project(folder: Path, name: str) -> None:
+    """Name the project after its folder, so that two of them in one Dagster don't collide."""
+    for file, texts in replacements(name).items():
+        path = folder / file
+        content = path.read_text(encoding="utf-8")
+        for old, new in texts.items():
+            content = content.replace(old, new)
+        path.write_text(content, encoding="utf-8")
+
+
+def _write_secrets(folder: Path) -> None:
+    """Write .env, which git ignores, readable by this user only."""
+    secrets = folder / ".env"
+    secrets.touch(mode=0o600)
+    secrets.write_bytes((folder / ".env.example").read_bytes())

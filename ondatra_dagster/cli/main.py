@@ -19,14 +19,22 @@ if TYPE_CHECKING:
     from ondatra_dagster.orchestration.opening import OpenEngine
 
 VERBS = (
-    *("dead", "events", "forget", "history", "init", "lineage", "maintain", "pause", "query", "records"),
-    *("replay", "resync", "resume", "run", "status", "ui", "validate"),
+    *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
+    *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
+WHOLE = 1000  # letters: more than any sentence has
 WRONG_INVOCATION = 2
 
 
 class Verbs(click.Group):
     """Loads the module of a verb when that is asked for: a quick command shouldn't wait for a slow one."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each verb's first sentence in full, over two lines where it needs them: click cuts it off."""
+        commands = ((name, self.get_command(ctx, name)) for name in VERBS)
+        rows = [(name, command.get_short_help_str(WHOLE)) for name, command in commands if command]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

@@ -41,13 +41,14 @@ def open_engine(
 ) -> Iterator[Engine]:
     """The engine of a project; what it started ends with it. A dry one leaves nothing."""
     interruption.forget_earlier()
+    notice = progress.waits if progress else None
     with contextlib.ExitStack() as stack:
         if not is_dry:
-            tables = stack.enter_context(SparkTables(workspace.settings))
+            tables = stack.enter_context(SparkTables(workspace.settings, notice))
             yield stack.enter_context(engine_over(tables, workspace, progress))
             return
         rehearsed = stack.enter_context(open_dry_workspace(workspace))
-        tables = stack.enter_context(SparkTables(rehearsed.settings))
+        tables = stack.enter_context(SparkTables(rehearsed.settings, notice))
         yield DryEngine(workspace, rehearsed, tables, progress=progress)
 
 
@@ -62,8 +63,9 @@ def engine_over(tables: Tables, workspace: Workspace, progress: Progress | None 
 class SparkTables:
     """The tables of a project, in the warehouse that its settings name."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, on_notice: Callable[[str], None] | None = None) -> None:
         self._settings = settings
+        self._on_notice = on_notice
         self._warehouse: Warehouse | None = None
 
     @property
@@ -71,7 +73,7 @@ class SparkTables:
         if self._warehouse is None:
             from ondatra_dagster.warehouse.spark_session import Warehouse
 
-            self._warehouse = Warehouse(self._settings)
+            self._warehouse = Warehouse(self._settings, on_notice=self._on_notice)
         return self._warehouse
 
     @property

@@ -29,6 +29,7 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.setting_places import place_of
 from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.unknown_variables import unknown_variables
 from ondatra_dagster.store.lock import is_held
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
@@ -219,9 +220,13 @@ def load_workspace(root: Path) -> Workspace:
     problems += [problem for check in checks.values() for problem in check.problems]
     if problems:
         raise ProjectError(problems)
-    unset = [*_unset(settings), *(warning for check in checks.values() for warning in check.warnings)]
+    variables = [
+        *_unset(settings),
+        *(warning for check in checks.values() for warning in check.warnings),
+        *unknown_variables(settings.root, settings.secrets.names),
+    ]
     return Workspace(
-        project=project, syncs=_syncs(project, checks), warnings=(*project.warnings, *sorted(unset))
+        project=project, syncs=_syncs(project, checks), warnings=(*project.warnings, *sorted(variables))
     )
 
 

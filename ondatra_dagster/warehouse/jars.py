@@ -1,166 +1,135 @@
-"""Delta's jars, and for tables on S3 Hadoop's: fetched once at set-up into the user's cache, checked, and
-never looked up again.
+"""The folder of the jars that Spark needs: Delta's, and Hadoop's for tables on S3.
 
-`python -m ondatra_dagster.warehouse.jars` is that set-up. Which of them a session uses is spark_session's.
+The first start of Spark fetches them. `python -m ondatra_dagster.warehouse.jars` does so beforehand.
 """
 
-import contextlib
-import dataclasses
 import hashlib
-import re
-import shutil
 import sys
-import tempfile
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import orjson
-
-from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
-from ondatra_dagster.warehouse.java import Java
-from ondatra_dagster.warehouse.spark_jvm import Launch, pyspark_jars, start_jvm
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class JarSet:
-    """Jars that are fetched together."""
-
-    what: str
-    coordinates: tuple[str, ...]
-    needed: str  # stands in the name of a jar without which the set is none
-    excluded: tuple[str, ...] = ()
-
-
-DELTA = JarSet(
-    what="Delta's jars",
-    coordinates=(f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}",),
-    needed="delta-spark",
+from ondatra_dagster.errors import BusyError, SetUpError
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.warehouse.jar_download import (
+    default_repository,
+    download,
+    remove_partial_downloads,
+    shown,
 )
-S3A = JarSet(
-    what="the jars for S3",
-    coordinates=(
-        f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
-        *(f"software.amazon.awssdk:{name}:{AWS_VERSION}" for name in ("s3", "s3-transfer-manager", "sts")),
-    ),
-    needed="hadoop-aws",
-    excluded=("software.amazon.awssdk:bundle",),  # all of AWS, 686 MB
-)
+from ondatra_dagster.warehouse.pinned_jars import DELTA, S3A, JarSet, PinnedJar
+from ondatra_dagster.wording import size_of
+
 S3A_FOLDER = "s3a"  # within that of Delta's
-MANIFEST = "manifest.json"
 COMMAND = "python -m ondatra_dagster.warehouse.jars"
-VERSION_IN_NAME = re.compile(r"-\d[\w.+-]*$")
+LOCK_SECONDS = 900  # another process may have a slow line
 
 
-def delta_jars(folder: Path) -> tuple[Path, ...]:
-    """Delta's jars in `folder`, as they were fetched; WarehouseError when one is missing or cut short."""
-    return _fetched(folder, DELTA)
+class FetchListener:
+    """Told what a fetch does. Nobody has to listen."""
+
+    def begins(self, message: str) -> None:
+        """Called once before the first byte, and when another process fetches."""
+
+    def advances(self, done: int, total: int) -> None:
+        """Called with the number of bytes that have come, and that will."""
 
 
-def s3a_jars(folder: Path) -> tuple[Path, ...]:
-    """The jars for S3, beside those of Delta in `folder`; raises WarehouseError like delta_jars."""
-    return _fetched(folder / S3A_FOLDER, S3A)
+SILENT = FetchListener()
 
 
-def fetch_jars(folder: Path, *, java: Java, mirror: str | None = None) -> tuple[Path, ...]:
-    """Delta's jars in `folder`, fetched by Spark's own resolver when they aren't there yet."""
-    return _fetch(folder, DELTA, java, mirror)
+def fetch_jars(
+    folder: Path, *, mirror: str | None = None, listener: FetchListener = SILENT
+) -> tuple[Path, ...]:
+    """Return Delta's jars in the folder, and fetch those that it doesn't have. Raises SetUpError."""
+    return fetch_set(folder, DELTA, mirror or default_repository(), listener)
 
 
-def fetch_s3a_jars(folder: Path, *, java: Java, mirror: str | None = None) -> tuple[Path, ...]:
-    """The same for S3; Delta's are there already."""
-    return _fetch(folder / S3A_FOLDER, S3A, java, mirror)
+def fetch_s3a_jars(
+    folder: Path, *, mirror: str | None = None, listener: FetchListener = SILENT
+) -> tuple[Path, ...]:
+    """Return the jars for S3, which are in a folder within that of Delta's, likewise."""
+    return fetch_set(folder / S3A_FOLDER, S3A, mirror or default_repository(), listener)
 
 
-def _fetched(folder: Path, wanted: JarSet) -> tuple[Path, ...]:
-    try:
-        sizes: Mapping[str, int] = orjson.loads((folder / MANIFEST).read_bytes())["sizes"]
-        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, orjson.JSONDecodeError, KeyError):
-        whole = False
-    if not whole:
-        what = wanted.what[0].upper() + wanted.what[1:]
-        raise WarehouseError(f"{what} are not in {folder}; run `{COMMAND}` once to fetch them")
-    return tuple(folder / name for name in sorted(sizes))
+def fetch_needed_jars(settings: Settings, listener: FetchListener = SILENT) -> tuple[Path, ...]:
+    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
+    mirror = settings.maven_mirror
+    jars = fetch_jars(settings.jars, mirror=mirror, listener=listener)
+    if not settings.uses_s3:
+        return jars
+    return (*jars, *fetch_s3a_jars(settings.jars, mirror=mirror, listener=listener))
 
 
-def _fetch(folder: Path, wanted: JarSet, java: Java, mirror: str | None) -> tuple[Path, ...]:
-    with contextlib.suppress(WarehouseError):
-        return _fetched(folder, wanted)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as work:
-        fetched = Path(work) / "jars"
-        fetched.mkdir()
-        sizes = _keep(_resolve(Path(work), wanted, java, mirror), fetched, wanted)
-        manifest = {"delta": DELTA_VERSION, "sizes": sizes}
-        (fetched / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
-        shutil.rmtree(folder, ignore_errors=True)
-        fetched.rename(folder)  # whole or not at all
-    return _fetched(folder, wanted)
+def missing_jars(folder: Path, wanted: JarSet = DELTA) -> list[PinnedJar]:
+    """Return the jars of the set that the folder doesn't have whole."""
+    return [jar for jar in wanted.jars if not jar.is_in(folder)]
+
+
+def damaged_jars(folder: Path, wanted: JarSet = DELTA) -> list[PinnedJar]:
+    """Return the jars of the set whose content in the folder isn't the pinned one. Reads each file."""
+    return [jar for jar in wanted.jars if not jar.is_intact_in(folder)]
+
+
+def jar_addresses(mirror: str | None, wanted: JarSet = DELTA) -> list[str]:
+    """Return where the jars of the set are fetched from."""
+    return [f"{shown(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
 
 
 def fingerprint(jars: Iterable[Path]) -> str:
-    """What tells one set of jars from another: their places and sizes."""
+    """Return what tells one set of jars from another: their places and sizes."""
     listed = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)
     return hashlib.sha256(listed.encode()).hexdigest()[:12]
 
 
-def _resolve(work: Path, wanted: JarSet, java: Java, mirror: str | None) -> list[Path]:
-    """All that the set needs, in a folder of their own: a JVM is started for this alone."""
-    log = work / "resolver.log"
-    conf = {"spark.jars.packages": ",".join(wanted.coordinates), "spark.jars.ivy": str(work / "ivy")}
-    if wanted.excluded:
-        conf["spark.jars.excludes"] = ",".join(wanted.excluded)
-    variables = {"DEFAULT_ARTIFACT_REPOSITORY": mirror} if mirror else {}
-    try:
-        jvm = start_jvm(Launch(java=java, conf=conf, log=log, variables=variables))
-    except WarehouseError as error:
-        raise WarehouseError(f"{wanted.what} could not be fetched: {_reason(log, wanted)}") from error
-    jvm.end(wait_seconds=30)
-    return sorted((work / "ivy" / "jars").glob("*.jar"))
+def fetch_set(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> tuple[Path, ...]:
+    """Return the jars of a set, and fetch from the repository those that the folder doesn't have.
+
+    Of several processes that call this at once, one fetches and the others wait. Raises SetUpError.
+    """
+    if missing_jars(folder, wanted):
+        try:
+            with _lock_of(folder, listener.begins):
+                _fetch_missing(folder, wanted, repository, listener)
+        except (OSError, BusyError, SetUpError) as error:
+            raise SetUpError(_refusal(folder, wanted, error)) from error
+    return tuple(sorted(folder / jar.name for jar in wanted.jars))
 
 
-def _reason(log: Path, wanted: JarSet) -> str:
-    """One sentence out of the several hundred lines that the resolver prints."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    if "unresolved dependency" in text or "download failed" in text.lower():
-        return (
-            f"no repository that was asked has {wanted.coordinates[0]}, or none answered;"
-            " set maven_mirror in [tool.ondatra] to one that can be reached"
-        )
-    telling = [line.strip() for line in text.splitlines() if "xception" in line]
-    return telling[0] if telling else "the resolver did not say why"
+def _lock_of(folder: Path, on_wait: Callable[[str], None]) -> FileLock:
+    return FileLock(folder / "jars.lock", purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=on_wait)
 
 
-def _keep(jars: Iterable[Path], folder: Path, wanted: JarSet) -> dict[str, int]:
-    """Copy the jars that pyspark doesn't bring itself, in whichever version; returns their sizes."""
-    shipped = {VERSION_IN_NAME.sub("", jar.stem) for jar in pyspark_jars()}
-    sizes: dict[str, int] = {}
-    for jar in jars:
-        artifact = VERSION_IN_NAME.sub("", jar.stem.partition("_")[2])  # group_artifact-version
-        if artifact not in shipped:
-            _check(jar)
-            shutil.copyfile(jar, folder / jar.name)
-            sizes[jar.name] = jar.stat().st_size
-    if not any(wanted.needed in name for name in sizes):
-        raise WarehouseError(
-            f"{wanted.what} could not be fetched: the resolver ended without them; try again"
-        )
-    return sizes
+def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:
+    """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
+    missing = missing_jars(folder, wanted)
+    if not missing:
+        return
+    remove_partial_downloads(folder)
+    total, done = sum(jar.size for jar in missing), 0
+    listener.begins(f"fetching {wanted.title} into {folder}: {size_of(total)}, once on this machine")
+
+    def received(size: int) -> None:
+        nonlocal done
+        done += size
+        listener.advances(done, total)
+
+    for jar in missing:
+        download(jar, folder, repository, received)
 
 
-def _check(jar: Path) -> None:
-    try:
-        with zipfile.ZipFile(jar) as archive:
-            broken = archive.testzip()
-    except zipfile.BadZipFile as error:
-        raise WarehouseError(f"{jar.name} arrived broken; try again") from error
-    if broken:
-        raise WarehouseError(f"{jar.name} arrived broken at {broken}; try again")
+def _refusal(folder: Path, wanted: JarSet, error: Exception) -> str:
+    """Say what is missing and both ways out: a repository that answers, or the files by hand."""
+    title = wanted.title[0].upper() + wanted.title[1:]
+    option = " --list s3" if wanted is S3A else " --list"
+    return (
+        f"{title} are not in {folder} and could not be fetched: {error}. Set maven_mirror in [tool.ondatra]"
+        f" to a Maven repository that answers; or, on another machine, download the {len(wanted.jars)} files"
+        f" that `{COMMAND}{option}` lists, and put them into {folder}"
+    )
 
 
 if __name__ == "__main__":
     from ondatra_dagster.warehouse.set_up import main  # here: set-up uses this module
 
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ondatra_dagster.errors import OndatraError, WarehouseError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.errors import OndatraError, SetUpError
+from ondatra_dagster.project.settings.settings import JAVA_HOME, read_settings
 
 VERSIONS = (17, 21)
 WANTED = "Java 17 or 21"
@@ -37,38 +37,35 @@ class Java:
         return self.version in VERSIONS
 
 
-def find_java(java_home: Path | None) -> Java:
-    """The Java in `java_home` when one is set, else the first that fits; WarehouseError says what to get."""
+def find_java(java_home: Path | None, *, setting: str = JAVA_HOME) -> Java:
+    """Return the Java in `java_home` when one is set, else the first that fits.
+
+    Raises SetUpError, which names the setting that java_home comes from, or says what to get.
+    """
     if java_home:
-        return _at(java_home)
+        return _at(java_home, setting)
     found = [java for executable in _candidates() if (java := _look_at(executable))]
     for java in found:
         if java.fits:
             return java
     if found:
-        raise WarehouseError(
+        raise SetUpError(
             f"{found[0].executable} is Java {found[0].version}, and Spark needs {WANTED}: install one,"
             " or set JAVA_HOME to it"
         )
-    raise WarehouseError(
-        f"Spark needs {WANTED}, and there is no Java here: install one, or set JAVA_HOME to it"
-    )
+    raise SetUpError(f"Spark needs {WANTED}, and there is no Java here: install one, or set JAVA_HOME to it")
 
 
-def _at(home: Path) -> Java:
+def _at(home: Path, setting: str) -> Java:
     executable = home / "bin" / "java"
     if not executable.is_file():
-        raise WarehouseError(
-            f"JAVA_HOME is {home}, which has no bin/java: set it to the folder of a {WANTED}"
-        )
+        raise SetUpError(f"{setting} is {home}, which has no bin/java: set it to the folder of a {WANTED}")
     java = _look_at(executable)
     if java is None:
-        raise WarehouseError(
-            f"JAVA_HOME is {home}, whose java doesn't start: set it to the folder of a {WANTED}"
-        )
+        raise SetUpError(f"{setting} is {home}, whose java doesn't start: set it to the folder of a {WANTED}")
     if not java.fits:
-        raise WarehouseError(
-            f"JAVA_HOME is {home}, which is Java {java.version}: set it to the folder of a {WANTED}"
+        raise SetUpError(
+            f"{setting} is {home}, which is Java {java.version}: set it to the folder of a {WANTED}"
         )
     return java
 
@@ -105,7 +102,8 @@ def _banner(executable: Path) -> str:
 
 def main() -> None:
     try:
-        java = find_java(read_settings(Path.cwd()).java_home)
+        settings = read_settings(Path.cwd())
+        java = find_java(settings.java_home, setting=settings.java_home_setting)
     except OndatraError as error:
         sys.exit(str(error))
     sys.stdout.write(f"Java {java.release} at {java.executable}\n")

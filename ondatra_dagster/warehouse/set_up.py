@@ -1,9 +1,12 @@
-"""What a machine needs once before Spark starts: Delta's jars, and an archive of the JVM's classes."""
+"""The set-up of a machine before Spark starts: Delta's jars, and an archive of the JVM's classes.
+
+A run fetches the jars itself; the archive makes each later start of Spark some seconds shorter.
+"""
 
 import datetime
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ondatra_dagster.errors import OndatraError
@@ -13,9 +16,10 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import fetch_jars, fetch_s3a_jars
+from ondatra_dagster.warehouse.jars import FetchListener, fetch_needed_jars, jar_addresses
 from ondatra_dagster.warehouse.java import Java, find_java
 from ondatra_dagster.warehouse.model_run import evaluate, write_model
+from ondatra_dagster.warehouse.pinned_jars import DELTA, S3A
 from ondatra_dagster.warehouse.spark_session import Warehouse
 
 # one of every kind of statement that a run makes, so that the archive has the classes for it
@@ -23,22 +27,39 @@ EXERCISED = ("table", "merge", "tracked")
 EXERCISES = ("select 1 as id, 'a' as text, 1.5 as amount", "select 1 as id, 'b' as text, 2.5 as amount")
 
 
-def main() -> int:
-    """Set the machine up; what fails is one sentence, and the exit code 1."""
+class Printed(FetchListener):
+    """The fetch of jars as lines on stderr."""
+
+    def begins(self, message: str) -> None:
+        _print(message)
+
+    def advances(self, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done * 100 // total} %" + ("\n" if done >= total else ""))
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Set the machine up, or list what to download. Return the exit code; an error is one sentence."""
     try:
         settings = read_settings(Path.cwd())
-        java = find_java(settings.java_home)
-        jars = fetch_jars(settings.jars, java=java, mirror=settings.maven_mirror)
-        if settings.uses_s3:
-            fetch_s3a_jars(settings.jars, java=java, mirror=settings.maven_mirror)
-        archive = archive_path(java, jars)
+        if "--list" in arguments:
+            wanted = S3A if "s3" in arguments else DELTA
+            sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, wanted))
+            return 0
+        java = find_java(settings.java_home, setting=settings.java_home_setting)
+        archive = archive_path(java, fetch_needed_jars(settings, Printed()))
         if not archive.exists():
+            _print("making an archive of Java's classes, with which Spark starts faster: about a minute")
             _make_archive(archive, settings, java)
     except OndatraError as error:
-        sys.stderr.write(f"{error}\n")
+        _print(str(error))
         return 1
     sys.stdout.write(f"Delta's jars are in {settings.jars}\n")
     return 0
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _make_archive(archive: Path, settings: Settings, java: Java) -> None:

@@ -12,7 +12,7 @@ import threading
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError
 from ondatra_dagster.warehouse.spark_errors import sentence
 
 NEEDED = ("pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
@@ -22,7 +22,7 @@ ADDRESS = re.compile(r"sc://(?P<host>\[[^\]]+\]|[^:/;]+)(?::(?P<port>\d+))?(?:/.
 
 
 def connect(remote: str, conf: dict[str, str]) -> SparkSession:
-    """A new session with these settings; raises WarehouseError in seconds when there can't be one."""
+    """A new session with these settings; raises SetUpError in seconds when there can't be one."""
     _check_packages()
     _check_server(remote)
     from grpc import RpcError  # here: it may not be installed
@@ -31,7 +31,7 @@ def connect(remote: str, conf: dict[str, str]) -> SparkSession:
     try:
         return SparkSession.builder.remote(remote).config(map=given).create()
     except (PySparkException, RpcError) as error:
-        raise WarehouseError(f"Spark Connect refused a session: {sentence(str(error))}") from None
+        raise SetUpError(f"Spark Connect refused a session: {sentence(str(error))}") from None
 
 
 def interrupt(session: SparkSession) -> None:
@@ -49,7 +49,7 @@ def _interrupt(session: SparkSession) -> None:
 def _check_packages() -> None:
     missing = [name for name in NEEDED if not _is_installed(name)]
     if missing:
-        raise WarehouseError(
+        raise SetUpError(
             f"spark.remote needs {', '.join(missing)}: install them with `pip install 'ondatra[connect]'`"
         )
 
@@ -65,11 +65,11 @@ def _check_server(remote: str) -> None:
     """Whether something listens there; the address may hold a token, so only its host is told."""
     address = ADDRESS.fullmatch(remote)
     if address is None:
-        raise WarehouseError("spark.remote is no address of Spark Connect; write sc://host:port")
+        raise SetUpError("spark.remote is no address of Spark Connect; write sc://host:port")
     host, port = address["host"].strip("[]"), int(address["port"] or PORT)
     try:
         socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
     except OSError as error:
-        raise WarehouseError(
+        raise SetUpError(
             f"no Spark Connect server answers at {host}:{port} ({error}): start it, or correct spark.remote"
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError, WarehouseError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.csv_headers import said_of_header
 
@@ -34,17 +34,19 @@ def explained(model: Model, explain: Callable[[str], str | None] | None = None) 
             raise WarehouseError(known) from None
         # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
         raise WarehouseError(f"{model.file}:{_line(text, model)}: {sentence(text)}") from None
+    except SetUpError:
+        raise  # no line of the model's is at fault
     except WarehouseError as error:
         raise WarehouseError(f"{model.file}:{model.sql_line}: {error}") from error
 
 
 @contextlib.contextmanager
-def explained_at(place: str) -> Iterator[None]:
+def explained_at(place: str, *, raises: type[WarehouseError] = WarehouseError) -> Iterator[None]:
     """The same where no query of the user's is at fault: the error names the table."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise WarehouseError(f"{place}: {said_by(error)}") from None
+        raise raises(f"{place}: {said_by(error)}") from None
 
 
 def said_by(error: Exception) -> str:

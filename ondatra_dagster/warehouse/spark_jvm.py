@@ -18,7 +18,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.java_gateway import java_import
 
 from ondatra_dagster import interruption
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError
 from ondatra_dagster.warehouse.java import Java
 
 START_SECONDS = 120
@@ -111,15 +111,16 @@ def pyspark_jars() -> list[Path]:
     """The jars of the installed pyspark, always in the same order: an archive of classes depends on it."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise WarehouseError("pyspark is not installed; install this project's requirements.txt")
+        raise SetUpError("pyspark is not installed; install this project's requirements.txt")
     return sorted((Path(found.origin).parent / "jars").glob("*.jar"))
 
 
 def start_jvm(launch: Launch) -> Jvm:
-    """A JVM in which a Spark context can be made; raises WarehouseError when it doesn't come up."""
+    """A JVM in which a Spark context can be made; raises SetUpError when it doesn't come up."""
     launch.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
         answer = Path(folder) / "connection"
+        said_before = log.tell()  # before Java starts: it writes to the same place in the same file
         process = subprocess.Popen(  # noqa: S603 - our own command, with no shell
             _command(launch, answer),
             stdin=subprocess.PIPE,  # its end is what tells the JVM that we are gone
@@ -129,7 +130,7 @@ def start_jvm(launch: Launch) -> Jvm:
             process_group=0,  # Ctrl-C is for us: a JVM that hears it too ends before we have told it how
         )
         try:
-            _wait_for(answer, process, launch.log, said_before=log.tell())
+            _wait_for(answer, process, launch.log, said_before=said_before)
         except BaseException:
             process.kill()
             process.communicate()
@@ -164,11 +165,9 @@ def _wait_for(answer: Path, process: subprocess.Popen[bytes], log: Path, *, said
     give_up_at = time.monotonic() + START_SECONDS
     while not answer.exists():
         if process.poll() is not None:
-            raise WarehouseError(
-                f"Java ended while Spark was starting: {_reason(log, said_before)} (see {log})"
-            )
+            raise SetUpError(f"Java ended while Spark was starting: {_reason(log, said_before)} (see {log})")
         if time.monotonic() > give_up_at:
-            raise WarehouseError(f"Spark did not start in {START_SECONDS} s; see {log}")
+            raise SetUpError(f"Spark did not start in {START_SECONDS} s; see {log}")
         interruption.sleep(POLL_SECONDS)
 
 

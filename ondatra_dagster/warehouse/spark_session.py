@@ -9,7 +9,7 @@ import logging
 import shlex
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import py4j
@@ -20,21 +20,21 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ondatra_dagster import interruption
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError, WarehouseError
 from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.planning.delta_log import table_path
 from ondatra_dagster.project.settings.s3_access import SPARK as S3A
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.private_folder import keep_private
 from ondatra_dagster.warehouse.class_archive import archive_path
-from ondatra_dagster.warehouse.jars import delta_jars, s3a_jars
+from ondatra_dagster.warehouse.jars import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.process_locks import SessionLocks
 from ondatra_dagster.warehouse.spark_connect import connect, interrupt
 from ondatra_dagster.warehouse.spark_errors import explained_at
 from ondatra_dagster.warehouse.spark_jvm import UTC, Jvm, Launch, start_jvm
 from ondatra_dagster.warehouse.work_size import FOR_SMALL_WORK, compiler_options
-from ondatra_dagster.wording import count
+from ondatra_dagster.wording import count, size_of
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -75,8 +75,16 @@ NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hu
 class Warehouse:
     """Spark and the folder of tables, for one process. `session` starts it."""
 
-    def __init__(self, settings: Settings, *, java_options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        java_options: Sequence[str] = (),
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
         self.settings = settings
+        self._fetch = JarFetch(on_notice or logging.getLogger(__name__).info)
+        self._refusal: SetUpError | None = None  # why Spark didn't start: the next try would fail too
         self._java_options = tuple(java_options)
         self._session: SparkSession | None = None
         self._jvm: Jvm | None = None
@@ -99,10 +107,12 @@ class Warehouse:
     def session(self) -> SparkSession:
         with self._starting:
             if self._is_closed:
-                raise WarehouseError("Spark has been ended; run again")
+                raise SetUpError("Spark has been ended; run again")
+            if self._refusal:
+                raise self._refusal
             if self._session is None:
                 with interruption.interruptible():
-                    self._session = self._start()
+                    self._session = self._start_once()
             return self._session
 
     def start_early(self) -> None:
@@ -112,7 +122,7 @@ class Warehouse:
     def activity(self) -> str:
         """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
         if not self.started:
-            return "Spark is coming up"
+            return self._fetch.doing or "Spark is coming up"
         if self._jvm is None:  # its tracker is on another machine
             return ""
         try:
@@ -179,6 +189,13 @@ class Warehouse:
         except (WarehouseError, InterruptedRunError):
             logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
 
+    def _start_once(self) -> SparkSession:
+        try:
+            return self._start()
+        except SetUpError as error:
+            self._refusal = error
+            raise
+
     def _start(self) -> SparkSession:
         _silence_pyspark()
         keep_private(self.settings.state)
@@ -189,7 +206,8 @@ class Warehouse:
         return self._start_driver()
 
     def _start_driver(self) -> SparkSession:
-        launch = _driver(self.settings, self._java_options, compiler_options(self._expected_bytes))
+        compiler = compiler_options(self._expected_bytes)
+        launch = _driver(self.settings, self._java_options, compiler, self._fetch)
         locks = SessionLocks(self.locks / "sessions")
         try:
             self._jvm = start_jvm(dataclasses.replace(launch, held_files=[locks.for_jvm]))
@@ -199,14 +217,30 @@ class Warehouse:
         self._on_interruption.enter_context(interruption.on_interruption(self._jvm.end_soon))
         gateway = self._gateway = self._jvm.connect()
         conf = SparkConf(_jvm=gateway.jvm).setAll(list(_secret_conf(self.settings).items()))
-        with explained_at(f"Spark could not start at {self.settings.spark.master}"):
+        with explained_at(f"Spark could not start at {self.settings.spark.master}", raises=SetUpError):
             return SparkSession(SparkContext(gateway=gateway, conf=conf))
 
 
-def _driver(settings: Settings, java_options: Sequence[str], compiler: Sequence[str]) -> Launch:
+class JarFetch(FetchListener):
+    """The fetch of jars as a run shows it: a line that stays, and what is done just now."""
+
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
+        self._on_notice = on_notice
+        self.doing = ""
+
+    def begins(self, message: str) -> None:
+        self._on_notice(message)
+
+    def advances(self, done: int, total: int) -> None:
+        self.doing = "" if done >= total else f"{size_of(done)} of {size_of(total)} of the jars are here"
+
+
+def _driver(
+    settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
+) -> Launch:
     """How the driver is started: alone, or as the client of the cluster that spark.master names."""
-    java = find_java(settings.java_home)
-    jars = [*delta_jars(settings.jars), *(s3a_jars(settings.jars) if settings.uses_s3 else ())]
+    java = find_java(settings.java_home, setting=settings.java_home_setting)
+    jars = list(fetch_needed_jars(settings, listener))
     conf = _driver_conf(settings, jars)
     local = (*LOCAL_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
     own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))

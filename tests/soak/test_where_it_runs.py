@@ -15,7 +15,6 @@ from support.spark_servers import QUICK, connect_server, standalone_cluster
 
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.warehouse.jars import fetch_s3a_jars
-from ondatra_dagster.warehouse.java import find_java
 
 pytestmark = pytest.mark.soak
 
@@ -72,7 +71,7 @@ def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
 
 def test_with_tables_on_s3(settings: Settings) -> None:
     """Their logs and files are read there without Spark, too."""
-    fetch_s3a_jars(settings.jars, java=find_java(settings.java_home), mirror=settings.maven_mirror)
+    fetch_s3a_jars(settings.jars, mirror=settings.maven_mirror)
     with moto_store() as access:
         said = run_tests(*TESTS, "test_stored_rows.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")
     assert "passed" in said

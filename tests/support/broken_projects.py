@@ -447,7 +447,8 @@ BROKEN = (
             "lib/crm.star": 'load("o.star", "f")\n' + PUSH,
             "lib/o.star": "def f():\n    while True:\n        pass\n",
         },
-        "lib/o.star:2: cannot use reserved keyword `while`; docs/push-functions.md says what Starlark has",
+        "lib/o.star:2: cannot use reserved keyword `while`; "
+        "`ondatra docs push-functions` says what Starlark has",
     ),
     sink(
         "a parameter that nothing fills",
@@ -475,7 +476,7 @@ BROKEN = (
         "def push(rows):\n    while True:\n        pass\n",
         (
             "lib/crm.star:2: cannot use reserved keyword `while`; "
-            "docs/push-functions.md says what Starlark has"
+            "`ondatra docs push-functions` says what Starlark has"
         ),
     ),
     sink(
@@ -483,13 +484,14 @@ BROKEN = (
         "import requests\n" + PUSH,
         (
             "lib/crm.star:1: cannot use reserved keyword `import`; "
-            "docs/push-functions.md says what Starlark has"
+            "`ondatra docs push-functions` says what Starlark has"
         ),
     ),
     sink(
         "a try",
         "def push(rows):\n    try:\n        return {}\n    except Exception:\n        pass\n",
-        "lib/crm.star:2: cannot use reserved keyword `try`; docs/push-functions.md says what Starlark has",
+        "lib/crm.star:2: cannot use reserved keyword `try`; "
+        "`ondatra docs push-functions` says what Starlark has",
     ),
     sink(
         "too few arguments",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.warehouse.jars import delta_jars
+from ondatra_dagster.warehouse.jars import fetch_jars
 from ondatra_dagster.warehouse.java import find_java
 from ondatra_dagster.warehouse.spark_jvm import OPTIONS, pyspark_jars
 from ondatra_dagster.warehouse.spark_session import DELTA
@@ -70,7 +70,7 @@ def free_port() -> int:
 @contextlib.contextmanager
 def _running(settings: Settings, command: Sequence[str], log: Path, *, memory: str) -> Iterator[None]:
     java = find_java(settings.java_home).executable
-    class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *delta_jars(settings.jars)))
+    class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *fetch_jars(settings.jars)))
     with log.open("ab") as output:
         process = subprocess.Popen(
             [str(java), f"-Xmx{memory}", *OPTIONS, "-cp", class_path, *command],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ondatra_dagster.project.settings.setting_values import ANY_ORIGIN
 
 TOKEN = "ONDATRA_EVENTS_TOKEN"  # noqa: S105 - the variable that holds it, which is a secret and no setting
+PORT = 8330  # of the collector, where nobody names another
 KEEP, REFUSE = "keep", "refuse"
 
 

@@ -17,6 +17,7 @@ from ondatra_dagster.project.settings.event_settings import TOKEN
 from ondatra_dagster.project.settings.setting_values import PREFIX, TABLES, VARIABLES
 from ondatra_dagster.project.suggestions import nearest
 
+PYPROJECT = "pyproject.toml"
 OAUTH_TOKENS = "ONDATRA_OAUTH_TOKEN_"  # secrets that a sink's provider names, not settings
 MISSPELLED = 0.9  # how like a setting's variable an unknown ONDATRA_ variable must be to be refused
 
@@ -40,13 +41,13 @@ def dot_env(root: Path) -> dict[str, str]:
 def from_file(root: Path) -> Iterator[Given]:
     """Every setting that pyproject.toml has; a project without that file has none."""
     try:
-        text = (root / "pyproject.toml").read_bytes().decode("utf-8-sig")
+        text = (root / PYPROJECT).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable("pyproject.toml", error) from error
+        raise _unreadable(PYPROJECT, error) from error
     for name, value in _named(_section(text)):
-        yield Given("pyproject.toml", _line_of(name, text), name, value)
+        yield Given(PYPROJECT, _line_of(name, text), name, value)
 
 
 def _section(text: str) -> Mapping[str, object]:
@@ -58,11 +59,11 @@ def _section(text: str) -> Mapping[str, object]:
         found = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
         line = int(found[1]) if found and found[1] else text.rstrip().count("\n") + 1
         what = str(error)[: found.start()] if found else str(error)
-        raise _bad("pyproject.toml", line, f"it is no TOML: {what}", "correct the line") from error
+        raise _bad(PYPROJECT, line, f"it is no TOML: {what}", "correct the line") from error
     section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
     if not isinstance(section, dict):
         what, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
-        raise _bad("pyproject.toml", _line_of("ondatra", text), what, remedy)
+        raise _bad(PYPROJECT, _line_of("ondatra", text), what, remedy)
     return section
 
 
@@ -90,7 +91,7 @@ def _named(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 def place_of(name: str, root: Path) -> tuple[str, int]:
     """The file and the line that most likely say a setting that is known to be said."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return "pyproject.toml", _line_of(name, (root / "pyproject.toml").read_text(encoding="utf-8-sig"))
+        return PYPROJECT, _line_of(name, (root / PYPROJECT).read_text(encoding="utf-8-sig"))
     return PREFIX + name.partition(".")[0].upper(), 0  # there is no such file: a variable says it
 
 

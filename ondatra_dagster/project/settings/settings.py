@@ -15,7 +15,13 @@ from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
 from ondatra_dagster.project.settings.alert_settings import OFF, AlertSettings, alert_settings
 from ondatra_dagster.project.settings.event_settings import TOKEN, EventSettings, read_event_settings
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
-from ondatra_dagster.project.settings.setting_places import Given, dot_env, from_file, from_variables
+from ondatra_dagster.project.settings.setting_places import (
+    PYPROJECT,
+    Given,
+    dot_env,
+    from_file,
+    from_variables,
+)
 from ondatra_dagster.project.settings.setting_values import (
     FOREVER,
     PREFIX,
@@ -34,6 +40,8 @@ DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says o
 TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
 MAINTAIN_AT = "20 3 * * *"  # when few look
 
+JAVA_HOME = "JAVA_HOME"  # the variable that other programs use too
+
 Chosen: TypeAlias = dict[str, str | dict[str, str]]
 
 
@@ -48,6 +56,11 @@ class Secrets:
     def get(self, name: str) -> str | None:
         """The variable's value; one that is set to nothing counts as not set."""
         return self._variables.get(name) or None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the variables that are set to something."""
+        return tuple(name for name, value in self._variables.items() if value)
 
     def __repr__(self) -> str:
         return f"Secrets({len(self._variables)} variables)"
@@ -94,6 +107,7 @@ class Settings:
     dagster_url: str = DAGSTER_URL  # where Dagster's page is
     maven_mirror: str | None = None
     java_home: Path | None = None
+    java_home_setting: str = JAVA_HOME  # what java_home was read from, as messages name it
     events: EventSettings = dataclasses.field(default_factory=EventSettings)
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
     scratch: Scratch | None = None  # of a dry run; no setting of the user's
@@ -114,16 +128,20 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
     environ = os.environ if environ is None else environ
     variables = {**dot_env(root), **environ}
     chosen: Chosen = {}
+    files: dict[str, str] = {}  # setting → where it was read from
     problems: list[Problem] = []
     refused: set[str] = set()
     for given in (*from_file(root), *from_variables(variables)):
         try:
             _take(given, chosen)
+            files[given.name] = given.file
         except BadValueError as bad:
             what, _, remedy = str(bad).partition("; ")
             problems.append(Problem(file=given.file, line=given.line, what=what, remedy=remedy))
             refused.add(given.name)
-    settings = _settings(root, chosen, variables)
+    settings = dataclasses.replace(
+        _settings(root, chosen, variables), java_home_setting=_java_home_setting(files)
+    )
     if problems:
         # without the sources nobody knows what models may read: each that reads one would seem to be wrong
         raise BadSettingsError(problems, usable=None if "sources" in refused else settings)
@@ -181,6 +199,12 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
         events=read_event_settings(texts),
         secrets=secrets,
     )
+
+
+def _java_home_setting(files: Mapping[str, str]) -> str:
+    """Return the variable, or the line of pyproject.toml, that says which Java to use."""
+    file = files.get("java_home", JAVA_HOME)
+    return f"java_home in {file}" if file == PYPROJECT else file
 
 
 def _days(written: str) -> int | None:

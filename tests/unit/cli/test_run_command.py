@@ -247,3 +247,30 @@ def test_programs_are_told_of_checks(shop: Shop, ondatra: Terminal) -> None:
     path.write_text(f"-- @warning: email LIKE '%@%'\n{path.read_text()}")
     _, crm, *_ = ondatra.run(shop, as_json=True).objects
     assert {"warning_email_like": "pass"} == crm["checks"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        pytest.param(
+            {"ONDATRA_JARS": "no jars", "ONDATRA_MAVEN_MIRROR": "http://127.0.0.1:9"},
+            "Delta's jars are not in {root}/no jars and could not be fetched: ",
+            id="no jars",
+        ),
+        pytest.param(
+            {"ONDATRA_JAVA_HOME": "no java"},
+            "ONDATRA_JAVA_HOME is {root}/no java, which has no bin/java: set it to the folder of a Java",
+            id="no Java",
+        ),
+    ],
+)
+def test_what_the_machine_lacks_is_told_without_a_line_of_sql(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+) -> None:
+    """With no tables in Spark's place: the command itself, which gets no further than this."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told = ondatra("run", "raw.contacts")
+    assert 1 == told.code
+    (line,) = [line for line in told.err.splitlines() if line.startswith("✗")]
+    assert line.removeprefix("✗ raw.contacts  ").startswith(said.format(root=shop.root))

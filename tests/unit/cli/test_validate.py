@@ -171,3 +171,17 @@ def test_a_column_that_no_query_gives_is_told_before_anything_runs(write: Write,
     assert (1, f"{told}1 problem found\n") == (said.code, said.err)
     said = ondatra("run")
     assert (1, told) == (said.code, said.err)
+
+
+def test_a_variable_that_nothing_reads_is_a_warning_and_strictly_an_error(
+    write: Write, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONDATRA_STATE=/elsewhere looks as if it did something."""
+    write({"models/a/b.sql": "SELECT 1 AS id\n"})
+    monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
+    said = ondatra("validate")
+    assert (0, "warning: ONDATRA_STATE: no setting has this variable; ") == (said.code, said.err[:54])
+    assert (1, ["error"]) == (
+        ondatra("validate", "--strict").code,
+        [problem["level"] for problem in ondatra("validate", "--strict", "--json").objects],
+    )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError, WarehouseError
+from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.warehouse.java import Java, find_java
 
 
@@ -53,6 +54,25 @@ def test_a_java_that_has_no_release_file_is_asked(tmp_path: Path) -> None:
     (home / "bin" / "java").write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(WarehouseError, match="doesn't start"):
         find_java(home)
+
+
+@pytest.mark.parametrize(
+    ("variables", "line", "named"),
+    [
+        ({"ONDATRA_JAVA_HOME": "/jdk"}, "", "ONDATRA_JAVA_HOME is /jdk"),
+        ({"JAVA_HOME": "/jdk"}, "", "JAVA_HOME is /jdk"),
+        ({"JAVA_HOME": "/other"}, 'java_home = "/jdk"', r"java_home in pyproject\.toml is /jdk"),
+        ({"ONDATRA_JAVA_HOME": "/jdk"}, 'java_home = "/other"', "ONDATRA_JAVA_HOME is /jdk"),
+    ],
+)
+def test_the_message_names_the_setting_that_was_used(
+    tmp_path: Path, variables: dict[str, str], line: str, named: str
+) -> None:
+    """Several places say it, and the user has to change the one that counts."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.ondatra]\n{line}\n")
+    settings = read_settings(tmp_path, variables)
+    with pytest.raises(SetUpError, match=f"^{named}, which has no bin/java"):
+        find_java(settings.java_home, setting=settings.java_home_setting)
 
 
 def test_the_java_on_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
-from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.errors import SetUpError, WarehouseError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.warehouse.spark_errors import explained, explained_at, sentence
@@ -89,3 +89,9 @@ def test_who_knows_better_than_spark_says_what_was_wrong() -> None:
         raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")
     with pytest.raises(WarehouseError, match=r"^models/a/b\.sql:4: no$"), explained(MODEL, lambda _: None):
         raise AnalysisException("[FAILED_READ_FILE.NO_HINT] no")
+
+
+def test_what_the_machine_lacks_is_no_line_of_the_model() -> None:
+    """The user would look for a mistake in a query that is right."""
+    with pytest.raises(SetUpError, match=r"^there is no Java here$"), explained(MODEL):
+        raise SetUpError("there is no Java here")

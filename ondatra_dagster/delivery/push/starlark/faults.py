@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import starlark
 
 from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.wording import docs_page
 
 _FRAME = re.compile(r"^  \* (.+?):(\d+), in ", re.MULTILINE)
 _ERROR = re.compile(r"^error: (.*?)(?:\n +--> (.+?):(\d+):\d+$|\Z)", re.MULTILINE | re.DOTALL)
@@ -55,4 +56,4 @@ def refused_by_starlark(error: BaseException, name: str) -> ProjectError:
     """The error of a file that can't be read, or whose top level fails."""
     fault = Fault.of(str(error), {name})
     what = fault.what.removeprefix("Parse error: ")
-    return Place(name, fault.line).refuse(what, "docs/push-functions.md says what Starlark has")
+    return Place(name, fault.line).refuse(what, f"{docs_page('push-functions')} says what Starlark has")

@@ -1,0 +1,58 @@
+"""`ondatra docs`: a user of the wheel has the pages that messages name."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.terminal import Terminal
+
+from ondatra_dagster.wording import docs_page
+
+ROOT = Path(__file__).parents[3]
+PAGES = {path.stem: path for path in ROOT.glob("docs/*.md")}
+NAMED = re.compile(r"docs_page\(['\"]([^'\"]+)['\"]\)")
+
+
+def sources() -> dict[Path, str]:
+    """What the package says: its code and the project that `ondatra init` makes."""
+    folder = ROOT / "ondatra_dagster"
+    files = [path for ending in ("*.py", "*.star", "*.sql", "*.toml") for path in folder.rglob(ending)]
+    return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in files}
+
+
+def test_every_page_comes_with_the_package() -> None:
+    """As a link: the wheel has what is in the package's folder, and nothing besides."""
+    packed = {path.stem: path.resolve() for path in ROOT.glob("ondatra_dagster/docs/*.md")}
+    assert PAGES == packed
+
+
+def test_the_pages_are_listed(ondatra: Terminal) -> None:
+    said = ondatra("docs")
+    assert set(PAGES) == {line.split()[0] for line in said.out.splitlines()[1:]}
+    assert {"page": "models", "title": "Models"} in ondatra("docs", "--json").objects
+
+
+@pytest.mark.parametrize("name", ["push-functions", "docs/push-functions.md"])
+def test_a_page_is_shown_whole(ondatra: Terminal, name: str) -> None:
+    text = PAGES["push-functions"].read_text(encoding="utf-8")
+    assert (0, text) == (ondatra("docs", name).code, ondatra("docs", name).out)
+    assert [{"page": "push-functions", "text": text}] == ondatra("docs", name, "--json").objects
+
+
+def test_an_unknown_page_gets_the_nearest_one(ondatra: Terminal) -> None:
+    said = ondatra("docs", "modles")
+    assert (2, "there is no page 'modles'; did you mean 'models'? ") == (said.code, said.err[:50])
+
+
+def test_messages_name_pages_that_there_are() -> None:
+    named = {name for text in sources().values() for name in NAMED.findall(text)}
+    assert {"models", "push-functions"} <= named
+    assert named <= set(PAGES)
+    assert "`ondatra docs models`" == docs_page("models")
+
+
+def test_no_message_names_a_file_of_the_repository() -> None:
+    """A user of the wheel doesn't have it."""
+    assert {} == {
+        path: found for path, text in sources().items() if (found := re.findall(r"docs/\w+\S*\.md", text))
+    }
