@@ -97,7 +97,8 @@ def run(
     if not plan.has_work:
         _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
-    progress = JsonProgress(plan) if as_json else TextProgress(plan)
+    is_remote = bool(workspace.settings.spark.remote)  # the server is up already
+    progress = JsonProgress(plan) if as_json else TextProgress(plan, starts_spark=not is_remote)
     with contextlib.closing(progress), opened(workspace, progress, is_dry=is_dry) as engine:
         if plan.needs_tables:
             engine.start_early(step.model for step in plan.models if step.will_run)

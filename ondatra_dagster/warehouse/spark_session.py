@@ -99,7 +99,7 @@ class Warehouse:
     def activity(self) -> str:
         """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
         if not self.started:
-            return "Spark is coming up"
+            return "connecting to Spark" if self.settings.spark.remote else "Spark is coming up"
         if self._jvm is None:  # its tracker is on another machine
             return ""
         try:
