@@ -122,8 +122,12 @@ pin() {
     say "resolving; pip downloads what it has to look into (several minutes)"
     compile --build-deps-for editable --output-file requirements.txt pyproject.toml
     .venv/bin/python - <<'PYTHON' | compile --constraint requirements.txt --output-file requirements-dev.txt -
+import itertools
 import tomllib
-print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")
+
+pyproject = tomllib.load(open("pyproject.toml", "rb"))
+extras = pyproject["project"]["optional-dependencies"].values()
+print(*pyproject["dependency-groups"]["dev"], *itertools.chain(*extras), sep="\n")
 PYTHON
 }
 
