@@ -10,7 +10,7 @@ help: ## list the commands
 run: ## run the example project against a demo API, and show what was delivered
 	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, make ui, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
-	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env ONDATRA_DAGSTER_URL=$${ONDATRA_DAGSTER_URL:-http://127.0.0.1:$(DAGSTER_PORT)} PYTHONWARNINGS=ignore:Function .venv/bin/dg dev --no-check-yaml --port $(DAGSTER_PORT) --log-level warning
+	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env ONDATRA_DAGSTER_URL=$${ONDATRA_DAGSTER_URL:-http://127.0.0.1:$(DAGSTER_PORT)} VIRTUAL_ENV="$(CURDIR)/.venv" PYTHONWARNINGS=ignore:Function .venv/bin/dg dev --no-check-yaml --port $(DAGSTER_PORT) --log-level warning
 api: ## the demo API alone: its page shows what it holds
 	@sh setup.sh && $(DEMO)
 ui: ## the records page of the example project, at the address that it prints
