@@ -10,19 +10,19 @@ help: ## list the commands
 run: ## run the example project against a demo API, and show what was delivered
 	@sh setup.sh && $(DEMO) -- .venv/bin/ondatra run && echo 'To look around: make api, make dev, make ui, .venv/bin/ondatra --help'
 dev: ## the same in Dagster's UI, which stays up
-	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env ONDATRA_DAGSTER_URL=$${ONDATRA_DAGSTER_URL:-http://127.0.0.1:$(DAGSTER_PORT)} PYTHONWARNINGS=ignore:Function .venv/bin/dagster dev --port $(DAGSTER_PORT) --log-level warning
+	@sh setup.sh && echo "Dagster's page will be http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it" && $(DEMO) -- env ONDATRA_DAGSTER_URL=$${ONDATRA_DAGSTER_URL:-http://127.0.0.1:$(DAGSTER_PORT)} VIRTUAL_ENV="$(CURDIR)/.venv" PYTHONWARNINGS=ignore:Function .venv/bin/dg dev --no-check-yaml --port $(DAGSTER_PORT) --log-level warning
 api: ## the demo API alone: its page shows what it holds
 	@sh setup.sh && $(DEMO)
 ui: ## the records page of the example project, at the address that it prints
 	@sh setup.sh && .venv/bin/ondatra ui
-test: ## every test, as CI runs them
+test: ## every test, with format, lint and types, as CI runs them
 	@sh setup.sh test && $(PYTEST)
-soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dagster dev, the kinds on a cluster, through Connect and on S3
+soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dg dev, the kinds on a cluster, through Connect and on S3
 	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_mirror.py tests/unit/sync/test_random_lives.py
 unit: ## the tests that need no Java and no network
 	@sh setup.sh test && $(PYTEST) tests/unit
 check: ## format, lint, types, unit tests
-	@sh setup.sh test && .venv/bin/ruff format --check && .venv/bin/ruff check && .venv/bin/mypy && $(PYTEST) tests/unit
+	@sh setup.sh test && $(PYTEST) tests/test_code_style.py tests/unit
 bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
 bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (5 to 10 minutes)

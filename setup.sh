@@ -2,7 +2,7 @@
 # Set-up of this project, from a machine that has Python >= 3.11 and nothing else of ours.
 #
 #   sh setup.sh         what running needs: .venv with the pinned packages, Java, Delta's jars, .env
-#   sh setup.sh test    and what the tests need: the development packages, Chromium
+#   sh setup.sh test    and what the tests need: the development packages, Chromium, PostgreSQL
 #   sh setup.sh pin     write requirements*.txt anew from pyproject.toml
 #
 # `make` calls it before every target. It leaves a stamp in .venv, so that the next call returns at once.
@@ -91,6 +91,16 @@ need_browser() {
     install_packages chromium fonts-liberation
 }
 
+need_postgres() {
+    # Debian has the server's own programs off the PATH, and this one on it
+    if command -v pg_ctlcluster >/dev/null || command -v pg_ctl >/dev/null; then
+        return
+    fi
+    may_install || refuse "a test needs PostgreSQL: install it as postgresql"
+    as_root apt-get update --quiet --quiet
+    install_packages postgresql
+}
+
 set_up_for_run() {
     is_stamped run && return
     make_venv
@@ -106,6 +116,7 @@ set_up_for_test() {
     is_stamped test && return
     install_project requirements-dev.txt
     need_browser
+    need_postgres
     stamp test
 }
 
@@ -122,8 +133,12 @@ pin() {
     say "resolving; pip downloads what it has to look into (several minutes)"
     compile --build-deps-for editable --output-file requirements.txt pyproject.toml
     .venv/bin/python - <<'PYTHON' | compile --constraint requirements.txt --output-file requirements-dev.txt -
+import itertools
 import tomllib
-print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")
+
+pyproject = tomllib.load(open("pyproject.toml", "rb"))
+extras = pyproject["project"]["optional-dependencies"].values()
+print(*pyproject["dependency-groups"]["dev"], *itertools.chain(*extras), sep="\n")
 PYTHON
 }
 

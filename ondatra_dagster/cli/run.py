@@ -103,7 +103,8 @@ def run(
             _settle_alerts(workspace)
         _say_idle(workspace, plan, as_json=as_json, is_dry=is_dry)
         return 0
-    progress = JsonProgress(plan) if as_json else TextProgress(plan)
+    is_remote = bool(workspace.settings.spark.remote)  # the server is up already
+    progress = JsonProgress(plan) if as_json else TextProgress(plan, starts_spark=not is_remote)
     with (
         interruption.ending_in_order(),
         contextlib.closing(progress),

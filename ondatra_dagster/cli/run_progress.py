@@ -31,7 +31,10 @@ UNCHANGED = {"skip": "unchanged", "backfill": "a table without rows"}  # by how 
 class TextProgress:
     """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
-    def __init__(self, plan: Plan, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Print how much there is to do; `starts_spark` says whether Spark is to come up here."""
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
         self._width = max(map(width_of, names), default=0)
         self._live = LiveLine(sys.stderr)
@@ -40,7 +43,7 @@ class TextProgress:
         syncs = sum(step.will_run for step in plan.syncs)
         self._turns = models + syncs
         self._turn = 0
-        first = "; Spark comes up first, in about 10 s" if plan.needs_tables else ""
+        first = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
         say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at{first}")
         began = clock()
         self._live.show(lambda: f"… starting, {duration(clock() - began)}")

@@ -29,7 +29,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
         overrides["telemetry"] = {"enabled": False}  # who wants it says so in a dagster.yaml
-    # paths in the project's dagster.yaml are relative to it, as for `dagster dev`, which is started there
+    # paths in the project's dagster.yaml are relative to it, as for `dg dev`, which is started there
     with contextlib.chdir(folder):
         ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:

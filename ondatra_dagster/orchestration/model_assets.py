@@ -13,7 +13,7 @@ from ondatra_dagster.orchestration.engine import Computed, Engine
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.naming import file_key, model_key, op_name
 from ondatra_dagster.orchestration.progress import ModelResult
-from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.resources import POOL, failures
 from ondatra_dagster.orchestration.run_tags import FULL_REFRESH, asks_for
 from ondatra_dagster.planning.plan import ModelStep
 from ondatra_dagster.project.model import FileInput, Model
@@ -26,7 +26,10 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
     key = model_key(model)
 
     @dg.multi_asset(
-        name=op_name(key), specs=[_spec(model, table, spellings)], check_specs=model_check_specs(model)
+        name=op_name(key),
+        specs=[_spec(model, table, spellings)],
+        check_specs=model_check_specs(model),
+        pool=POOL,
     )
     def build(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]

@@ -18,6 +18,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.store.private_folder import keep_private
 
 ENGINE = "ondatra"  # the resource's key, and the prefix of our other keys
+POOL = ENGINE  # the pool of each op that may start Spark: dagster.yaml lets one run at a time use it
 
 
 def engine_resource(workspace: Workspace, opened: OpenEngine = open_engine) -> dg.ResourceDefinition:

@@ -10,7 +10,7 @@ import dagster as dg
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
-from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.resources import POOL, failures
 from ondatra_dagster.orchestration.shown import samples_table
 from ondatra_dagster.project.cron import ON_CHANGE
 from ondatra_dagster.project.model import Model
@@ -37,7 +37,7 @@ def _model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
     )
 
 
-@dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read")
+@dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)
 def _maintain(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
     """Do all duties; those that failed fail the run when all have had their turn."""
     with failures(ondatra, "maintain"):
@@ -48,7 +48,11 @@ def _maintain(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine])
             raise dg.Failure(failed, allow_retries=False)
 
 
-@dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records")
+@dg.op(
+    name="ondatra_fact_tables",
+    description="What the syncs send from and to, for queries of records",
+    pool=POOL,
+)
 def _fact_tables(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
     with failures(ondatra, "fact tables"):
         _report(context, [ondatra.refresh_fact_tables()])

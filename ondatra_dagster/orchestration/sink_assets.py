@@ -12,7 +12,7 @@ from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.records_page import RecordsPlaces
-from ondatra_dagster.orchestration.resources import failures
+from ondatra_dagster.orchestration.resources import POOL, failures
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, TRIGGER
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
@@ -22,7 +22,7 @@ def sink_asset(sync: Sync) -> dg.AssetsDefinition:
     """The asset that a run of the sync materializes."""
     key = sink_key(sync.model)
 
-    @dg.multi_asset(name=op_name(key), specs=[_spec(sync)])
+    @dg.multi_asset(name=op_name(key), specs=[_spec(sync)], pool=POOL)
     def push(
         context: dg.AssetExecutionContext, ondatra: dg.ResourceParam[Engine]
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None] | Observed]:

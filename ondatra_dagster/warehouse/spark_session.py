@@ -122,6 +122,8 @@ class Warehouse:
     def activity(self) -> str:
         """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
         if not self.started:
+            if self.settings.spark.remote:
+                return "connecting to Spark"
             return self._fetch.doing or "Spark is coming up"
         if self._jvm is None:  # its tracker is on another machine
             return ""

@@ -1,6 +1,6 @@
 """Dagster's own page over a project of ours, in a real browser: what is clicked runs, and is shown.
 
-It starts `dagster dev`, and its runs start Spark: that both work together is what this is about.
+It starts `dg dev`, and its runs start Spark: that both work together is what this is about.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A day of a project under `dagster dev`: data lands, events come, an API is down, and nobody clicks."""
+"""A day of a project under `dg dev`: data lands, events come, an API is down, and nobody clicks."""
 
 import subprocess
 import sys
@@ -123,7 +123,7 @@ def _started_by(run: dict[str, Any]) -> str:
 
 @pytest.fixture
 def day(root: Path, tmp_path: Path, api: DemoApi) -> Iterator[Day]:
-    """`dagster dev` has begun its day."""
+    """`dg dev` has begun its day."""
     dagster = DagsterDev(root, tmp_path / "dagster.log")
     try:
         dagster.wait_until_it_serves()

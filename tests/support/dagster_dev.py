@@ -1,4 +1,4 @@
-"""`dagster dev` over a project of a test, as a user starts it, and what its API tells."""
+"""`dg dev` over a project of a test, as a user starts it, and what its API tells."""
 
 import contextlib
 import http.client
@@ -15,19 +15,23 @@ from typing import Any
 import orjson
 
 TEMPLATE = Path(__file__).parents[2] / "ondatra_dagster" / "template"
+DG = Path(sys.executable).with_name("dg")
 PAGE_SECONDS = 120  # a busy machine, not a slow page
 RUN_SECONDS = 240  # starts a JVM
 
 
 def lay_down_dagster(root: Path) -> None:
-    """The files by which Dagster finds a project, as `ondatra init` writes them."""
+    """Write the files by which Dagster finds a project, as `ondatra init` writes them."""
     for name in ("dagster.yaml", "workspace.yaml"):
         shutil.copy(TEMPLATE / name, root)
     shutil.copytree(TEMPLATE / "ondatra_project", root / "ondatra_project")
+    settings, for_dagster = (path / "pyproject.toml" for path in (root, TEMPLATE))
+    with settings.open("a") as file:
+        file.write(for_dagster.read_text().replace("[tool.ondatra]", ""))  # which the project has already
 
 
 class DagsterDev:
-    """`dagster dev` in a process group of its own, and what it says."""
+    """`dg dev` in a process group of its own, and what it says."""
 
     def __init__(self, root: Path, log: Path) -> None:
         self._port = port = _free_port()
@@ -36,7 +40,7 @@ class DagsterDev:
         self._serves = threading.Event()
         environ = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dagster", "dev", "--port", str(port)],
+            [DG, "dev", "--port", str(port)],
             cwd=root,
             env=environ | {"ONDATRA_SPARK_MASTER": "local[2]"},
             stdout=subprocess.PIPE,
@@ -46,7 +50,7 @@ class DagsterDev:
             # where Ctrl-C is ignored, as in a background shell, Dagster would ignore every end
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        self._listener = threading.Thread(target=self._listen, name="dagster-dev-log")
+        self._listener = threading.Thread(target=self._listen, name="dg-dev-log")
         self._listener.start()
 
     def wait_until_it_serves(self) -> None:

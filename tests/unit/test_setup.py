@@ -119,6 +119,17 @@ def test_java_is_installed_where_that_is_allowed(project: Path) -> None:
     ] == set_up(project, fails=java)
 
 
+def test_what_the_tests_need_is_installed_where_that_is_allowed(project: Path) -> None:
+    """A browser and a PostgreSQL server, which no Python package brings along."""
+    for name in ("apt-get", "apt-cache"):
+        add_program(project, name, FAKE_APT)
+    add_program(project, "id", "#!/bin/sh\necho 0\n")
+    programs = a_path_without_python(project.parent, "sh", "env", "true", "mkdir", "grep")
+    asked = set_up(project, "test", path=f"{project.parent / 'bin'}:{programs}")
+    installs = [words.split("--no-install-recommends ")[1] for words in asked if "apt-get install" in words]
+    assert ["chromium fonts-liberation", "postgresql"] == installs
+
+
 @pytest.mark.parametrize(
     ("user", "java_home"),
     [pytest.param(1000, "", id="not root"), pytest.param(0, "/opt/jdk", id="JAVA_HOME")],
@@ -147,10 +158,10 @@ def test_an_unknown_word_is_refused(project: Path) -> None:
         set_up(project, "tset")
 
 
-def a_path_without_python(folder: Path) -> str:
-    """A PATH with the few programs that set-up calls before it looks for Python."""
+def a_path_without_python(folder: Path, *more: str) -> str:
+    """A PATH with the few programs that set-up calls before it looks for Python, and these."""
     programs = folder / "programs"
     programs.mkdir()
-    for name in ("dirname", "cat", "cksum", "head", "cp"):
+    for name in ("dirname", "cat", "cksum", "head", "cp", *more):
         (programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     return str(programs)

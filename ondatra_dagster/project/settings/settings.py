@@ -1,7 +1,7 @@
 """What pyproject.toml's [tool.ondatra], the environment and .env say, as one value.
 
-This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml. What
-.env says stays here: it is never put into the environment, where every child process could see it.
+This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml.
+Nothing here puts .env into the environment, where every child process sees it; `dagster` and `dg` do.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to mat
 AWS_VERSION = "2.35.4"  # what that Hadoop was built with
 RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 UI_PORT = "8323"  # the demo API is beside it
-DAGSTER_URL = "http://127.0.0.1:3000"  # where `dagster dev` is if nobody says otherwise
+DAGSTER_URL = "http://127.0.0.1:3000"  # where `dg dev` is if nobody says otherwise
 TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
 MAINTAIN_AT = "20 3 * * *"  # when few look
 

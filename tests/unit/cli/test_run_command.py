@@ -44,6 +44,14 @@ def test_spark_comes_up_while_dagster_is_loaded(shop: Shop, ondatra: Terminal) -
     assert ["raw.contacts", "sync.crm"] == shop.tables.started_early_for
 
 
+def test_no_start_is_announced_where_spark_is_up_elsewhere(
+    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With spark.remote the process only connects, so there are no ten seconds to wait for."""
+    monkeypatch.setenv("ONDATRA_SPARK_REMOTE", "sc://127.0.0.1:9")
+    assert "2 models and 1 sync to look at" == ondatra("run", shop=shop).err.splitlines()[0]
+
+
 def test_with_nothing_to_do_nothing_starts(shop: Shop, ondatra: Terminal) -> None:
     """The command itself, to its end: no Spark is put in its place here."""
     ondatra.run(shop)

@@ -1,56 +1,136 @@
-"""Dagster's own command line in a project, as a user types it."""
+"""Dagster's own commands in a project, as a user types them."""
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.shop import Shop, write_contacts
+import yaml
+from support.dagster_dev import lay_down_dagster
+from support.shop import Shop, lay_down, write_contacts
 
 from ondatra_dagster.sync.hold import pause, resume
 from ondatra_dagster.testing.demo_api.server import DemoApi
 
 ROOT = Path(__file__).parents[3]
-FILES = ("ondatra_project/__init__.py", "ondatra_project/definitions.py", "dagster.yaml")
-EXECUTE = ("job", "execute", "-m", "ondatra_project.definitions", "-j", "__ASSET_JOB")
+TEMPLATE = ROOT / "ondatra_dagster" / "template"
+EXECUTE = ("dagster", "job", "execute", "-m", "ondatra_project.definitions", "-j", "__ASSET_JOB")
+LAUNCH = ("dg", "launch", "--assets", "*")
+PAGES = (ROOT / "README.md", TEMPLATE / "README.md", *sorted(ROOT.glob("docs/*.md")))
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), 1)
+    if re.search(r"^(import|from) dagster\b", snippet, re.MULTILINE)
+]
 
 
-def dagster(folder: Path, *words: str) -> int:
-    """The exit code of a command; DAGSTER_HOME isn't needed."""
+def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """How a command of the virtual environment ended in a folder; DAGSTER_HOME isn't needed."""
     environ = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+    program, *arguments = words
     return subprocess.run(
-        [sys.executable, "-m", "dagster", *words],
+        [Path(sys.executable).with_name(program), *arguments],
         cwd=folder,
-        env={**environ, "PYTHONPATH": str(ROOT)},
+        env={**environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
         capture_output=True,
+        text=True,
         check=False,
         timeout=120,
-    ).returncode
+    )
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A shop as `ondatra init` would have Dagster find it."""
+    root = lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
+    lay_down_dagster(root)
+    return root
+
+
+@pytest.mark.parametrize("command", [EXECUTE, LAUNCH], ids=lambda words: words[0])
 @pytest.mark.parametrize(("email", "code", "held"), [("ada@example.com", 0, {"a1"}), ("nonsense", 1, set())])
 def test_a_job_that_is_executed_does_what_a_run_does(
     materialize: Callable[..., dg.ExecuteInProcessResult],
     shop: Shop,
     api: DemoApi,
+    command: Sequence[str],
     email: str,
     code: int,
     held: set[str],
 ) -> None:
     """The same plan and queue: with nothing new no Spark starts, what waits goes out, and failures count."""
-    for name in FILES:
-        (shop.root / name).parent.mkdir(exist_ok=True)
-        (shop.root / name).write_text((ROOT / name).read_text())
+    lay_down_dagster(shop.root)
     write_contacts(shop.root, a1=email)
     (sync,) = shop.workspace.syncs.values()
     pause(sync)
     assert materialize(shop).success
     assert () == api.calls
     resume(sync)
-    assert code == dagster(shop.root, *EXECUTE)
+    done = typed(shop.root, *command)
+    assert code == done.returncode, done.stderr
     assert held == set(api.contacts())
     assert ["Dagster", "Dagster"] == [run.trigger for run in shop.workspace.history.runs()]
     assert not (shop.root / ".ondatra" / "logs" / "spark.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("list defs", "push__sync__crm__sensor"),
+        ("check defs", "All definitions loaded successfully."),
+        ("check yaml", "All component YAML validated successfully."),
+        ("check toml", "All TOML configuration files are valid."),
+    ],
+)
+def test_dg_knows_a_project(project: Path, words: str, says: str) -> None:
+    """Dagster sends users to `dg`, which refuses a folder whose pyproject.toml doesn't name it a project."""
+    done = typed(project, "dg", *words.split())
+    assert (0, True) == (done.returncode, says in done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_what_the_docs_show_of_dagster_can_be_loaded(tmp_path: Path, snippet: str) -> None:
+    """As the module that a user pastes it into: Dagster refuses there what runs well within a function."""
+    files = {
+        "pyproject.toml": '[tool.ondatra.sources]\ncrm = "data/crm"\n',
+        "models/mart/customers.sql": "SELECT id, email FROM crm.deals\n",
+    }
+    root = lay_down(tmp_path, url="http://127.0.0.1:9", files=files)
+    lay_down_dagster(root)
+    (root / "ondatra_project" / "definitions.py").write_text(snippet)
+    done = typed(root, "dg", "check", "defs")
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_dg_tells_what_is_wrong_with_a_model(project: Path) -> None:
+    """With file, line and remedy, as `ondatra validate` does: CI of a dg project runs just this."""
+    (project / "models" / "sync" / "crm.sql").write_text("-- @kind: merg\nSELECT 1 AS id\n")
+    done = typed(project, "dg", "check", "defs")
+    assert 1 == done.returncode
+    assert "models/sync/crm.sql:1: @kind 'merg' is not a kind; did you mean 'merge'?" in done.stdout
+
+
+def test_dg_lists_the_example() -> None:
+    """The repository is a project as well."""
+    done = typed(ROOT, "dg", "list", "defs", "--json")
+    assert (0, True) == (done.returncode, "push/sync/crm" in done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("project_folder", [ROOT, TEMPLATE], ids=["example", "template"])
+def test_both_files_name_the_same_module_and_location(project_folder: Path) -> None:
+    """pyproject.toml wins in silence; another name there, and sensors and their cursors exist twice."""
+    settings = tomllib.loads((project_folder / "pyproject.toml").read_text())["tool"]
+    workspace = yaml.safe_load((project_folder / "workspace.yaml").read_text())
+    (location,) = (entry["python_module"] for entry in workspace["load_from"])
+    by_dg = settings["dg"]["project"]
+    assert (location["module_name"], location["location_name"]) == (
+        by_dg["code_location_target_module"],
+        by_dg["code_location_name"],
+    )
+    assert "dagster" not in settings  # a third place, which would win over both

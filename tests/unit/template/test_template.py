@@ -12,6 +12,8 @@ import yaml
 from ondatra_dagster.cli.init import project_name, replacements
 from ondatra_dagster.cli.main import code_of
 from ondatra_dagster.delivery.push.library_check import check_library
+from ondatra_dagster.orchestration.change_sensor import models_on_change
+from ondatra_dagster.orchestration.workspace import load_workspace
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 from ondatra_dagster.testing.demo_api.__main__ import main
 
@@ -24,7 +26,6 @@ TEMPLATE = ROOT / "ondatra_dagster" / "template"
     [
         "dagster.yaml",
         "lib/crm_push.star",
-        "models/raw/customers.sql",
         "ondatra_project/definitions.py",
         "workspace.yaml",  # of a new project before it is named
     ],
@@ -32,6 +33,12 @@ TEMPLATE = ROOT / "ondatra_dagster" / "template"
 def test_a_file_of_both_projects_is_the_same_in_both(file: str) -> None:
     """A fix to the example must reach new projects too."""
     assert (ROOT / file).read_text() == (TEMPLATE / file).read_text()
+
+
+def test_dagster_runs_all_of_a_new_project_when_its_data_changes() -> None:
+    """Who edits a row under `dg dev`, as its README says, sees nothing happen otherwise."""
+    workspace = load_workspace(TEMPLATE)
+    assert [*workspace.project.models.values()] == models_on_change(workspace)
 
 
 def test_a_new_project_keeps_its_secrets_and_state_out_of_git() -> None:

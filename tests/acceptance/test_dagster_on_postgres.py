@@ -1,0 +1,101 @@
+"""A project whose Dagster keeps its history on PostgreSQL, as where several machines share one Dagster."""
+
+import asyncio
+import logging
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import PyProjectFileTarget
+from dagster._daemon.freshness import FreshnessDaemon
+from dagster._daemon.sensor import execute_sensor_iteration
+from dagster._utils.error import SerializableErrorInfo
+from dagster_webserver.webserver import DagsterWebserver
+from support.dagster_dev import DG, lay_down_dagster
+from support.postgres import postgres_server
+from support.shop import Shop, write_contacts
+
+from ondatra_dagster.cli.run import make_plan, run
+from ondatra_dagster.orchestration.instance import open_instance
+from ondatra_dagster.sync.hold import pause, resume
+from ondatra_dagster.testing.demo_api import DemoApi
+
+pytestmark = pytest.mark.acceptance
+
+ROOT = Path(__file__).parents[2]
+SENSORS = """
+{ sensorsOrError(repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "ondatra"}) {
+    ... on Sensors { results { name sensorState { status ticks(limit: 1) { status } } } } } }
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi, postgres: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """A project with the storage that the docs show; the tables of its two models are there."""
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", postgres)
+    shop = Shop.at(tmp_path / "my shop", url=api.url)
+    lay_down_dagster(shop.root)
+    (storage,) = re.findall(
+        r"```yaml\n(storage:.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL
+    )
+    instance = shop.root / "dagster.yaml"
+    instance.write_text(re.sub(r"^storage:\n(?: .*\n)+", storage, instance.read_text(), flags=re.MULTILINE))
+    write_contacts(shop.root, a1="ada@example.com")
+    return shop
+
+
+def test_runs_sensors_and_freshness_work_on_postgres(shop: Shop, api: DemoApi) -> None:
+    """With SQLAlchemy 2.1 its driver was missing, and two of these queries failed in PostgreSQL."""
+    (sync,) = shop.workspace.syncs.values()
+    pause(sync)
+    assert 0 == run(shop.workspace, make_plan(shop.workspace), as_json=True, opened=shop.opened)
+    resume(sync)
+    with open_instance(shop.workspace.settings) as instance:
+        assert "PostgresEventLogStorage" == type(instance.event_log_storage).__name__
+        target = PyProjectFileTarget(str(shop.root / "pyproject.toml"))
+        with WorkspaceProcessContext(instance, target) as workspace:
+            assert [] == daemon_errors(FreshnessDaemon().run_iteration(workspace))
+            assert [] == daemon_errors(FreshnessDaemon().run_iteration(workspace))
+            assert [] == daemon_errors(execute_sensor_iteration(workspace, logging.getLogger(), None, None))
+            ticks = last_ticks(workspace)
+    assert {"push_due", "push__sync__crm__sensor"} == set(ticks)
+    assert ["SKIPPED", "SUCCESS"] == sorted(ticks.values())  # one asks for the run, and the other sees that
+    assert () == api.calls
+    done = subprocess.run(
+        [DG, "launch", "--job", "push__sync__crm__job"], cwd=shop.root, capture_output=True, text=True
+    )
+    assert 0 == done.returncode, done.stderr
+    assert {"a1"} == set(api.contacts())
+    with open_instance(
+        shop.workspace.settings
+    ) as instance:  # from the shell, by the sensor, and first of all
+        assert ["SUCCESS", "QUEUED", "SUCCESS"] == [each.status.value for each in instance.get_runs()]
+
+
+def daemon_errors(iteration: Iterator[SerializableErrorInfo | None]) -> list[SerializableErrorInfo]:
+    """What went wrong in one turn of a daemon."""
+    return [error for error in iteration if error]
+
+
+def last_ticks(workspace: WorkspaceProcessContext) -> dict[str, str]:
+    """The newest tick of each sensor, as Dagster's page asks for it."""
+    webserver = httpx.ASGITransport(DagsterWebserver(workspace).create_asgi_app())
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=webserver, base_url="http://dagster") as client:
+            return await client.post("/graphql", json={"query": SENSORS})
+
+    answer = asyncio.run(ask())
+    assert 200 == answer.status_code, answer.text
+    sensors = answer.json()["data"]["sensorsOrError"]["results"]
+    return {each["name"]: each["sensorState"]["ticks"][0]["status"] for each in sensors}

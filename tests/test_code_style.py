@@ -1,0 +1,38 @@
+"""Format, lint and types of all code. They are tests, so that `make test` and CI run them too."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHECKS = {"format": ("ruff", "format", "--check"), "lint": ("ruff", "check"), "types": ("mypy",)}
+FAULTS = {"format": "count  = 1\n", "lint": "import os\n", "types": 'count: int = "one"\n'}
+
+
+def run_check(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the checks over all code below a folder, as its pyproject.toml says."""
+    command = [sys.executable, "-m", *CHECKS[name]]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_code_passes(name: str) -> None:
+    """`make check` says it sooner than CI does."""
+    done = run_check(name, ROOT)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_fault_fails_its_check_and_no_other(name: str, tmp_path: Path) -> None:
+    """A check that is set up to look at nothing would pass for ever."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for package in ("ondatra_dagster", "ondatra_project"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "ondatra_dagster" / "fault.py").write_text(FAULTS[name])
+    done = {each: run_check(each, tmp_path) for each in CHECKS}
+    assert [name] == [each for each in CHECKS if done[each].returncode]
+    assert "fault.py" in done[name].stdout
