@@ -69,9 +69,9 @@ def _of_syncs(syncs: tuple[SyncMeasures, ...]) -> Iterator[Metric]:
         [s.interrupted_runs for s in syncs],
     )
     yield Metric(
-        "ondatra_sync_rows_total",
+        "ondatra_sync_units_total",
         COUNTER,
-        "Rows by what became of them in the runs of the history.",
+        "Units by what became of them in the runs of the history.",
         [
             Sample({"sync": sync.sync, "outcome": outcome}, sync.rows.get(cell, 0))
             for sync in syncs

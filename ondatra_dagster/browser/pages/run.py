@@ -161,7 +161,7 @@ def _grid(workspace: Workspace, run: PastRun) -> Html:
     is_whole = grid.counted.issuperset(Cell)
     sync = workspace.syncs[run.sync_id]
     noun = f"{unit_noun(sync)}s"
-    rows = (_grid_row(run, cell, grid, sync=sync, has_records=has_records) for cell in Cell)
+    rows = (count_rows(run, cell, grid, sync=sync, has_records=has_records) for cell in Cell)
     head = (Column(noun.capitalize()), *COUNTS)
     shown = table(f"What became of how many {noun}", head, rows, none="", stacks=False)
     left_out = None if is_whole else element("p", _CUT_OFF, class_="notice")
@@ -171,7 +171,10 @@ def _grid(workspace: Workspace, run: PastRun) -> Html:
 _CUT_OFF = "Its process ended before it had planned anything: what it would have sent is unknown."
 
 
-def _grid_row(run: PastRun, cell: Cell, grid: Grid, *, sync: Sync, has_records: bool) -> Iterator[Content]:
+def count_rows(
+    run: PastRun, cell: Cell, grid: Grid, *, sync: Sync, has_records: bool = False
+) -> Iterator[Content]:
+    """Yield the columns of one row of the counts; those that have records lead to them."""
     yield (
         element("span", cell.value.replace("_", " "), class_="strong"),
         element("small", MEANINGS[cell]),

@@ -233,7 +233,7 @@ def test_a_killed_run_has_its_counts_up_to_the_kill(shop: Shop, ondatra: Termina
     }.items()
     assert ["-→0", "2", "0", "0", "0", "crashed"] == ondatra("history").out.splitlines()[1].split()[-6:]
     told = ondatra("status", "--metrics").out
-    assert 'ondatra_sync_rows_total{sync="sync.crm",outcome="delivered"} 2' in told
+    assert 'ondatra_sync_units_total{sync="sync.crm",outcome="delivered"} 2' in told
 
 
 @pytest.mark.parametrize("verb", ["history", "dead", "replay"])
@@ -513,7 +513,7 @@ def test_status_speaks_to_prometheus(shop: Shop, ondatra: Terminal) -> None:
         for sample in family.samples
     }
     assert 0 == said.code
-    assert 2 == samples["ondatra_sync_rows_total", "delivered", "sync.crm"]
+    assert 2 == samples["ondatra_sync_units_total", "delivered", "sync.crm"]
     assert (0, 2) == (samples["ondatra_table_version", "sync.crm"], samples["ondatra_table_rows", "sync.crm"])
     assert (
         time.time() > samples["ondatra_sync_last_success_timestamp_seconds", "sync.crm"] > time.time() - 600

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 import pytest
 from support.kind_desk import SYNC_ID, Api, Killed, KindDesk
 from support.kind_tables import steps
+from support.seeds import new_chance
 
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
@@ -124,7 +125,7 @@ def test_what_was_planned_is_the_sum_of_what_became_of_it(
     tmp_path: Path, kind: str, batch_size: int, makes_jobs: bool
 ) -> None:
     """Through errors, rejects, kills, outages, jobs, pauses, and replays."""
-    chance = random.Random(f"{kind} {batch_size} {makes_jobs}")
+    chance = new_chance("counts", kind, batch_size, makes_jobs)
     desk = (JobDesk if makes_jobs else KindDesk)(tmp_path, kind, batch_size=batch_size)
     desk.api = api = RandomApi(chance, makes_jobs=makes_jobs)
     for key, values in steps(KINDS[kind], chance, keys=KEYS, count=STEPS):
@@ -183,7 +184,7 @@ def operations(pairs: Iterable[tuple[object, object]]) -> dict[Operation, int]:
 @pytest.mark.parametrize(("kind", "batch_size"), KINDS_AND_SIZES)
 def test_a_run_counts_what_a_user_would_count(tmp_path: Path, kind: str, batch_size: int) -> None:
     """From the table before and after; a dry run tells the same beforehand."""
-    chance = random.Random(f"{kind} {batch_size}")
+    chance = new_chance("contents", kind, batch_size)
     desk = KindDesk(tmp_path, kind, batch_size=batch_size)
     before = Content({}, {})
     for key, values in steps(KINDS[kind], chance, keys=KEYS, count=25):
