@@ -4,6 +4,7 @@ import click
 
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import say
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.hold import pause
 from ondatra_dagster.wording import count
 
@@ -16,7 +17,7 @@ def command(sync: str) -> int:
     chosen = workspace.sync(sync)
     pause(chosen)
     seen = workspace.queue_seen(chosen.id)
-    keys = count(seen.state.depth if seen.state else 0, "key")
-    what = f"and {seen.why_unknown}" if seen.why_unknown else f"with {keys} pending"
+    units = count(seen.state.depth if seen.state else 0, unit_noun(chosen))
+    what = f"and {seen.why_unknown}" if seen.why_unknown else f"with {units} pending"
     say(f"{chosen.id} is paused, {what}; to go on: ondatra resume {chosen.id}")
     return 0

@@ -4,6 +4,7 @@ import click
 
 from ondatra_dagster.cli.here import open_workspace
 from ondatra_dagster.cli.output import say
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.hold import resume
 from ondatra_dagster.wording import count
 
@@ -18,6 +19,6 @@ def command(sync: str) -> int:
         say(f"{chosen.id} isn't paused")
         return 0
     seen = workspace.queue_seen(chosen.id)
-    keys = count(seen.state.depth if seen.state else 0, "key")
-    say(f"{chosen.id} is no longer paused; {seen.why_unknown or f'{keys} pending'}: ondatra run")
+    units = count(seen.state.depth if seen.state else 0, unit_noun(chosen))
+    say(f"{chosen.id} is no longer paused; {seen.why_unknown or f'{units} pending'}: ondatra run")
     return 0

@@ -35,7 +35,7 @@ EXPECTED = {
     "table": (0, 3, 0, 3, 3),
     "append": (2, 0, 0, 3, 5),
     "merge": (1, 1, 0, 3, 4),
-    "tracked": (1, 2, 1, 3, 3),
+    "tracked": (1, 1, 1, 2, 2),  # groups
     "scd2": (2, 2, 0, 3, 5),
     "partition": (1, 2, 0, 3, 4),
 }
@@ -84,7 +84,8 @@ def test_every_kind_is_told_as_it_then_happens(shop: SparkProject, capfd: pytest
     """The first run, and one over changed rows; in between nothing is anywhere."""
     first = dry(shop, capfd)
     assert {} == kept(shop)
-    assert {(3, 0, 0, 0, 3)} == set(map(told, first.values()))
+    groups = told(first.pop("tracked"))
+    assert ({(3, 0, 0, 0, 3)}, (2, 0, 0, 0, 2)) == (set(map(told, first.values())), groups)
     assert 0 == shop.run()
     shop.write_rows("things", COLUMNS, AFTER)
     with held_by_another_run(shop):

@@ -36,6 +36,12 @@ class HeldApi:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.calls) >= calls, timeout=60)
 
+    def answer_one(self) -> None:
+        """Answer the next call that waits, and no other."""
+        with self._changed:
+            self.answers += 1
+            self._changed.notify_all()
+
     def let_go(self) -> None:
         """Answer all calls that wait, and those to come."""
         with self._changed:

@@ -47,6 +47,8 @@ def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
         else:
             _ = warehouse.session
             assert warehouse._jvm is not None
+            # a test that interrupts its own process must not end the JVM of all tests
+            warehouse._on_interruption.close()
             door.write_bytes(orjson.dumps([warehouse._jvm.port, warehouse._jvm.secret]))
     if known:
         yield warehouse

@@ -164,7 +164,7 @@ def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) 
     api.fail(status=422, times=1, path="/crm/*", message="no mail")
     run_id = run(shop).summary.run_id
     text = Reader(ProjectReader(shop.root))(f"{SYNC}/runs/{run_id}").text
-    assert "2 rows of a1, b2: " in text
+    assert "2 rows (a1, b2): " in text
     assert "c3: " in text
     assert "no mail" in text
 
@@ -285,7 +285,7 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
     told = look(SYNC)
     assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
     (chart,) = told.all("svg")
-    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, 0 invalid."
+    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, is retried, 0 invalid."
     assert told in chart["aria-label"]
 
 

@@ -11,7 +11,7 @@ from ondatra_dagster.testing.demo_api.server import DemoApi
 
 def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
     """Rows are taken in meanwhile, and `run` says that they wait and for what."""
-    assert "sync.crm is paused, with 0 keys pending" in ondatra("pause", "sync.crm").err
+    assert "sync.crm is paused, with 0 rows pending" in ondatra("pause", "sync.crm").err
     said = ondatra.run(shop)
     assert (0, ()) == (said.code, api.calls)
     assert "2 inserts pending" in said.err

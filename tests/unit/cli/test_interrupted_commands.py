@@ -19,6 +19,8 @@ from ondatra_dagster.tracking.history import PastRun
 
 ROWS = 12
 ANSWERED = 5
+# the signal comes while a call is on its way; its answer may be read before the signal is noticed
+MAY_BE_BEGUN = (ANSWERED + 1, ANSWERED + 2)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -64,16 +66,19 @@ def test_a_run_that_sends_ends_with_its_counts(
     held.wait_for(ANSWERED + 1)
     command.interrupt(number)
     command.interrupt(number)  # whoever is impatient changes nothing
-    held.let_go()
+    held.answer_one()
     code, said = command.end()
+    held.let_go()
     assert (CODES[number], [INTERRUPTED]) == (code, said.splitlines()[-1:]), said
     assert "Traceback" not in said
-    assert len(held.calls) == ANSWERED + 1
+    begun = len(held.calls)
+    assert begun in MAY_BE_BEGUN
     done = {"planned": ROWS, "attempted": ANSWERED + 1, "succeeded": ANSWERED + 1, "failed": 0}
     assert ("interrupted", done) == (newest(waiting).result, counts(newest(waiting)))
     assert "interrupted" in ondatra("history").out
     assert 0 == ondatra("run").code
-    assert ROWS == len(held.calls) == len({str(call.body) for call in held.calls})
+    assert ROWS + begun - ANSWERED - 1 == len(held.calls)
+    assert ROWS == len({call.idempotency_key for call in held.calls})
 
 
 def test_an_api_that_does_not_answer_is_not_waited_for(waiting: Shop, held: HeldApi) -> None:
@@ -101,12 +106,13 @@ def test_a_dagster_run_that_is_told_to_end_is_no_crash(waiting: Shop, held: Held
     command = Command(*words, cwd=waiting.root, module="dagster")
     held.wait_for(ANSWERED + 1)
     command.interrupt(signal.SIGTERM)
-    held.let_go()
+    held.answer_one()
     code, said = command.end()
+    held.let_go()
     assert code, said
     run = newest(waiting)
     assert ("interrupted", ANSWERED + 1) == (run.result, counts(run)["succeeded"])
-    assert len(held.calls) == ANSWERED + 1
+    assert len(held.calls) in MAY_BE_BEGUN
     assert not (waiting.root / ".ondatra" / "logs" / "errors.log").exists()
 
 

@@ -120,7 +120,7 @@ def test_rows_that_failed_are_told_with_their_number_and_keys(
     api.fail(status=409, times=None, path="/crm/*", message="conflict")
     lines = [line.strip() for line in ondatra.run(shop).err.splitlines()]
     assert [line for line in lines if "conflict" in line] == [
-        '2 rows of a1, b2: {"error":"conflict"}',
+        '2 rows (a1, b2): {"error":"conflict"}',
     ]
     api.recover()
 

@@ -95,6 +95,7 @@ def test_a_file_that_was_read_again_without_a_change_has_the_same_columns(shop: 
         definition=model.definition,
         inputs=input_versions(model.inputs, shop.settings, tables),
         table_version=table_version(table),
+        at=0.0,
     )
     assert FOUND == found(shop, {"raw.customers": unchanged})
 
