@@ -80,8 +80,10 @@ def read_crash(sync_id: str) -> Reading:
     return dataclasses.replace(failure, only_begins=True)
 
 
-def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
-    """What the newest run, the first of these, shows beside those before it."""
+def read_runs(
+    sync_id: str, runs: Sequence[PastRun], settings: AlertSettings, *, noun: str
+) -> Iterator[Reading]:
+    """Compare the newest run, the first of these, with those before it; a unit is called by the noun."""
     ended = [run for run in runs if run.result in (Result.SUCCEEDED, Result.FAILED)]
     if not ended:
         return
@@ -89,17 +91,19 @@ def read_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings) ->
     attempted, rejected = newest.count(Cell.ATTEMPTED), newest.count(Cell.REJECTED)
     if settings.rejects is not None and attempted:
         share = rejected / attempted
-        told = f"{rejected} of {count(attempted, 'row')} rejected, over {settings.rejects:.0%}"
+        told = f"{rejected} of {count(attempted, noun)} rejected, over {settings.rejects:.0%}"
         yield Reading(
             subject=sync_id,
             rule=REJECTS,
             sentence=told if share > settings.rejects else None,
             numbers={"rejected": rejected, "attempted": attempted, "limit": settings.rejects},
         )
-    yield from _deviation(sync_id, ended, settings)
+    yield from _deviation(sync_id, ended, settings, noun)
 
 
-def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) -> Iterator[Reading]:
+def _deviation(
+    sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
+) -> Iterator[Reading]:
     counts = [_grid(run).count(Cell.ATTEMPTED) for run in ended if _says_how_much(run)]
     newest, before = counts[:1], counts[1 : COMPARED + 1]
     is_of_newest = _says_how_much(ended[0])
@@ -107,14 +111,19 @@ def _deviation(sync_id: str, ended: Sequence[PastRun], settings: AlertSettings) 
         return
     mean = fmean(before)
     deviates = abs(newest[0] - mean) / mean
-    told = f"{count(newest[0], 'row')} attempted, {mean:.0f} on average in the {len(before)} runs before"
+    told = f"{count(newest[0], noun)} attempted, {mean:.0f} on average in the {len(before)} runs before"
     yield Reading(
         subject=sync_id,
         rule=DEVIATION,
         sentence=f"{told}: they differ by more than {settings.deviation:.0%}"
         if deviates > settings.deviation
         else None,
-        numbers={"rows": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
+        numbers={
+            "units": newest[0],
+            "mean": round(mean, 1),
+            "runs": len(before),
+            "limit": settings.deviation,
+        },
     )
 
 

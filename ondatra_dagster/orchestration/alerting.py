@@ -28,6 +28,7 @@ from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import read_table_state, table_path
 from ondatra_dagster.planning.table_past import written_at
 from ondatra_dagster.project.model import Model
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.hold import hold
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import Totals
@@ -179,7 +180,7 @@ class Alerts:
             yield read_failure(SubjectType.SYNC, sync_id, errors, detail=detail)
         if summary.run_id:
             runs = self._workspace.history.runs(sync_id, limit=RUNS_LOOKED_AT)
-            yield from read_runs(sync_id, runs, self._settings)
+            yield from read_runs(sync_id, runs, self._settings, noun=unit_noun(result.sync))
         yield from self._silences([result.sync])
 
     def _crashes(self) -> Iterator[Reading]:

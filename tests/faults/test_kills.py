@@ -44,7 +44,7 @@ def change(table: Table, chance: random.Random, step: int) -> None:
     """A few keys of one round get new values, or go."""
     for key in chance.sample("abcdefghij", 6):
         count = 0 if chance.random() < 0.2 else 1 if table.shape is Shape.ROW else chance.randint(1, 3)
-        table.write(key, [1000 * step + table.version * 4 + n for n in range(count)])
+        table.write(key, [1000 * step + table.version * 4 + n + 1 for n in range(count)])  # the ERP refuses 0
 
 
 def doubled(api: DemoApi) -> int:

@@ -256,7 +256,7 @@ def test_a_run_of_another_size_than_usual_is_told_of(shop: Shop, receiver: Recei
     assert 0 == go(shop)
     assert [("sync.crm", "deviation", "fired"), ("sync.crm", "deviation", "recovered")] == receiver.told()
     numbers = receiver.bodies[0]["numbers"]
-    assert (1, 10, 4) == (numbers["rows"], numbers["mean"], numbers["runs"])
+    assert (1, 10, 4) == (numbers["units"], numbers["mean"], numbers["runs"])
     told = "sync.crm: 1 row attempted, 10 on average in the 4 runs before: they differ by more than 50%"
     assert told == receiver.bodies[0]["sentence"]  # whether it arrived is another matter
 

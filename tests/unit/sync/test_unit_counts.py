@@ -18,8 +18,10 @@ from support.seeds import new_chance
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.delivery.queue.unit_counts import Operation
+from ondatra_dagster.operations.alerts import read_runs
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Limit
+from ondatra_dagster.project.settings.alert_settings import AlertSettings
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.summary import PARTS_OF_PLANNED, Cell, Grid, grid_of
 from ondatra_dagster.sync.sync import Sync
@@ -265,3 +267,17 @@ def test_the_depth_of_a_queue_is_counted_in_units(tmp_path: Path) -> None:
     assert {Operation.INSERT: 0, Operation.UPDATE: 3, Operation.DELETE: 0} == planned_operations(summary.grid)
     assert 3 == summary.grid.count(Cell.FAILED)
     assert {"update"} == {row.operation.value for row in summary.waiting}
+
+
+def test_alerts_count_groups(tmp_path: Path) -> None:
+    """A refused invoice of many lines is one of the invoices, as everywhere else."""
+    desk = KindDesk(tmp_path, "tracked")
+    desk.deliver(a=[1, 2], b=[3, 4])
+    desk.write(a=[5, 6], b=[7, 8])
+    desk.api.answer = lambda row: "reject: no" if row[1] == "a" else "ok"
+    desk.run()
+    runs = History(desk.state / "history.sqlite").runs(SYNC_ID, limit=9)
+    readings = {
+        each.rule: each for each in read_runs(SYNC_ID, runs, AlertSettings(rejects=0.1), noun="group")
+    }
+    assert "1 of 2 groups rejected, over 10%" == readings["rejects"].sentence
