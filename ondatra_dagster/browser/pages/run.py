@@ -29,7 +29,7 @@ MEANINGS = {
     Cell.REJECTED: "refused, or tried too often",
     Cell.FAILED: "not now: they are retried",
     Cell.IN_JOBS: "the API works on them",
-    Cell.NOT_SENT: "left in the queue: paused, guarded, limited, or the API was down",
+    Cell.NOT_SENT: "left in the queue: paused, over @max_deletes, the API was down, or the run was ended",
     Cell.INVALID: "rows kept out of the table for their key",
 }
 COUNTS = (

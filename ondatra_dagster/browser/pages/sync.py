@@ -37,6 +37,7 @@ from ondatra_dagster.browser.told import (
     until,
 )
 from ondatra_dagster.browser.ways import counted_link, crumbs, lost_notice, ways
+from ondatra_dagster.sync.guard import unit_noun
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import PastRun, Result
@@ -151,10 +152,12 @@ def _chart(of: Standing) -> Content:
     sums = {cell: _sum([counted(run).known(cell) for run in ended]) for cell in SERIES}
     known = [f"{number(sums[cell])} {name}" for cell, name in SERIES.items() if sums[cell] is not None]
     told = ", ".join(known) or "unknown"
-    title = f"Rows of the last {count(len(ended), 'run')}" if len(ended) > 1 else "Rows of the last run"
+    units = f"{unit_noun(of.sync)}s"
+    runs = count(len(ended), "run") if len(ended) > 1 else "run"
+    title = f"{units.capitalize()} of the last {runs}"
     label = f"{title}: {told}. The table of runs has each."
     chart = charts.bars(shown, label=label, places=max(FEW, len(shown)), class_="chart")
-    scale = f"{chart.top:,} rows" + (" (higher bars are cut off)" if chart.is_cut else "")
+    scale = f"{chart.top:,} {units}" + (" (higher bars are cut off)" if chart.is_cut else "")
     drawn = element(
         "figure",
         element("div", element("span", scale, class_="scale"), chart.drawn, class_="plot"),
@@ -202,7 +205,7 @@ def _bar(run: PastRun) -> charts.Bar:
     grid = counted(run)
     parts = {cell.value: grid.count(cell) for cell in SERIES}
     told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in SERIES if parts[cell.value])
-    title = f"{run.run_id}: {told or 'no rows'}"
+    title = f"{run.run_id}: {told or 'nothing sent'}"
     return charts.Bar(parts, title, links.run(run.sync_id, run.run_id))
 
 

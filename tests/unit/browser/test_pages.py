@@ -281,7 +281,7 @@ def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: Dem
     page = look(f"{SYNC}/runs/{run_id}")
     assert "planned what the queue held for this run 2 0 0 2 attempted" in page.text
     assert "failed 2 0 0 2 succeeded delivered 2 0 0 2 rejected" in page.text
-    assert "not sent left in the queue: paused, guarded, limited, or the API was down 0 0 0 0" in page.text
+    assert "the API was down, or the run was ended 0 0 0 0 invalid" in page.text
     told = look(SYNC)
     assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
     (chart,) = told.all("svg")
