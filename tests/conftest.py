@@ -54,7 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seeds.number_of(seeds.run_seed())
     # how fast this machine is says nothing of the code
-    hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis_settings.register_profile(
+        "tests",
+        deadline=None,
+        derandomize=False,  # as hypothesis does where CI is set: then no seed would change what it draws
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     hypothesis_settings.load_profile("tests")
 
 

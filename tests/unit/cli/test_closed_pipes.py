@@ -1,6 +1,7 @@
 """`ondatra … | head`: whoever stops reading fails nothing, and the exit code is as without the pipe."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_a_run_without_streams_goes_well(shop: Shop, ondatra: Terminal) -> None:
     assert 0 == ondatra("pause", "sync.crm").code
     ondatra.run(shop)
     assert 0 == ondatra("resume", "sync.crm").code
-    words = f"exec {sys.executable} -m ondatra_dagster.cli.process run <&- >&- 2>&-"
+    words = f"exec {shlex.quote(sys.executable)} -m ondatra_dagster.cli.process run <&- >&- 2>&-"
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert 0 == subprocess.run(["/bin/sh", "-c", words], cwd=shop.root, env=variables, check=False).returncode
     assert not has_errors(shop)
