@@ -6,6 +6,7 @@ import re
 import secrets
 from pathlib import Path
 
+from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.private_folder import keep_private
 
 FILE = "ui-token"
@@ -16,7 +17,7 @@ def page_token(state: Path) -> str:
     """The token in the project's state folder, which only its owner reads; a new one where there is none."""
     keep_private(state)
     path = state / FILE
-    with contextlib.suppress(FileNotFoundError):
+    with explained(path), contextlib.suppress(FileNotFoundError):
         token = path.read_text(encoding="ascii", errors="replace")
         if WHOLE.fullmatch(token) and not path.stat().st_mode & 0o077:
             return token
@@ -26,7 +27,8 @@ def page_token(state: Path) -> str:
 
 def _new_token(path: Path) -> str:
     token = secrets.token_urlsafe(32)
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - it is a descriptor
-        file.write(token)
+    with explained(path):
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - it is a descriptor
+            file.write(token)
     return token

@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.cli.error_log import open_error_log
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.cli.process import FAILED, INTERRUPTED, run_process
 from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.orchestration.traces import keep_trace
 
 if TYPE_CHECKING:
     from ondatra_dagster.orchestration.opening import OpenEngine
@@ -91,9 +90,9 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
 
 
 def _unforeseen(error: Exception) -> str:
-    with open_error_log(Path.cwd()) as file:
-        file.writelines(traceback.format_exception(error))
-    return f"ondatra failed: {type(error).__name__}: {error}; the whole trace is in {file.name}"
+    here = Path.cwd()
+    state = next((at for above in (here, *here.parents) if (at := above / ".ondatra").is_dir()), None)
+    return f"ondatra failed: {keep_trace(error, state)}"
 
 
 if __name__ == "__main__":

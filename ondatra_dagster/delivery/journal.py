@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from ondatra_dagster.store.file_errors import explained
+
 _BEGUN = "begun"
 
 
@@ -58,8 +60,9 @@ class Journal:
     @classmethod
     def open(cls, path: Path, seed: str) -> Self:
         """The journal of the batch with this seed; what another batch left at `path` is dropped at once."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return cls(path, seed)
+        with explained(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return cls(path, seed)
 
     @classmethod
     def in_memory(cls, seed: str) -> Self:
@@ -77,8 +80,9 @@ class Journal:
             return
         self._forget(seed)
         self.begun[batch] = 1
-        if self._file is not None:
-            os.ftruncate(self._file, 0)
+        if self._path and self._file is not None:
+            with explained(self._path):
+                os.ftruncate(self._file, 0)
             self._write([seed], [_BEGUN, batch])
 
     @property
@@ -131,7 +135,8 @@ class Journal:
         """The batch is settled as a whole: nothing of it is needed any more."""
         self.close()
         if self._path:
-            self._path.unlink(missing_ok=True)
+            with explained(self._path):
+                self._path.unlink(missing_ok=True)
 
     def _forget(self, seed: str) -> None:
         self.seed = seed
@@ -151,11 +156,12 @@ class Journal:
             self._write([self.seed])
 
     def _write(self, *lines: list[object]) -> None:
-        if self._file is None:
+        if self._path is None or self._file is None:
             return
         text = b"".join([orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE) for fields in lines])
-        while text:
-            text = text[os.write(self._file, text) :]
+        with explained(self._path):
+            while text:
+                text = text[os.write(self._file, text) :]
 
     def _load(self, path: Path) -> int:
         """Take in what an earlier process wrote; how many bytes of it are good."""
@@ -200,7 +206,7 @@ def _lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
 
 def seed_at(path: Path) -> str | None:
     """Of which batch the journal at `path` is."""
-    with path.open("rb") as file:
+    with explained(path), path.open("rb") as file:
         line = file.readline()
     _, fields = next(_lines(line), (0, []))
     return str(fields[0]) if len(fields) == 1 else None

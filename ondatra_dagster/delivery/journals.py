@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ondatra_dagster.delivery.journal import Journal, seed_at
+from ondatra_dagster.store.file_errors import explained
 
 
 class Journals:
@@ -20,7 +21,8 @@ class Journals:
             if seed and seed in seeds:
                 self._held[seed] = Journal.open(file, seed)
             else:
-                file.unlink()
+                with explained(file):
+                    file.unlink()
 
     def of(self, seed: str) -> Journal:
         """The journal of the batch with this seed: what a dead owner left of it, or one that is free."""
@@ -52,4 +54,6 @@ class Journals:
 def _files(path: Path) -> Iterator[Path]:
     numbered = re.compile(re.escape(path.name) + r"(-\d+)?")
     if path.parent.exists():
-        yield from [file for file in path.parent.iterdir() if numbered.fullmatch(file.name)]
+        with explained(path.parent):
+            files = list(path.parent.iterdir())
+        yield from [file for file in files if numbered.fullmatch(file.name)]

@@ -49,6 +49,7 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    if_damaged="move it away: what is alerting is told again, and alerts that weren't sent yet are lost",
 )
 MOST_CAUSES = 10  # that are told of one alert: a text that nobody could normalize floods no receiver
 COLUMNS = "type, subject, rule, since, sentence, causes, found"

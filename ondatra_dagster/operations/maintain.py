@@ -30,16 +30,20 @@ class Duty:
     do: Callable[[], Done]
 
 
-def maintain(duties: Iterable[Duty]) -> Iterator[Done]:
-    """Do each of them in turn, whatever became of the others; one that fails says why."""
+def maintain(duties: Iterable[Duty], explain: Callable[[Exception], str]) -> Iterator[Done]:
+    """Do each of them in turn, whatever became of the others; one that fails says why.
+
+    `explain` makes a sentence of an error that nobody foresaw.
+    """
     for duty in duties:
-        yield _do(duty)
+        yield _do(duty, explain)
 
 
 @interruption.interruptible()
-def _do(duty: Duty) -> Done:
+def _do(duty: Duty, explain: Callable[[Exception], str]) -> Done:
     try:
         return duty.do()
-    except OndatraError as error:
+    except Exception as error:  # the edge of a duty: the others have their turn
         interruption.check()  # the duty fails because it was interrupted
-        return Done(duty=duty.name, did=str(error), is_good=False)
+        why = str(error) if isinstance(error, OndatraError) else explain(error)
+        return Done(duty=duty.name, did=why, is_good=False)

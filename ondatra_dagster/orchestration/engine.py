@@ -318,7 +318,8 @@ class Engine:
             [
                 *duties(self.workspace, self.tables),
                 Duty(name=ALERTS, do=lambda: self.alerts.look(is_current=True)),
-            ]
+            ],
+            lambda error: keep_trace(error, self.workspace.settings.state),
         )
 
     def refresh_fact_tables(self) -> Done:

@@ -7,7 +7,9 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
+from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.file_errors import disk_error, explained
 from ondatra_dagster.store.private_folder import keep_private
 
 # what steps print goes where the user sees it, not through files and processes of Dagster's
@@ -15,6 +17,9 @@ NO_COMPUTE_LOGS = {
     "module": "dagster._core.storage.noop_compute_log_manager",
     "class": "NoOpComputeLogManager",
 }
+
+
+IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and queues stay"
 
 
 @contextlib.contextmanager
@@ -25,12 +30,26 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     is_configured = (folder / "dagster.yaml").exists()
     base = folder if home or is_configured else settings.state / "dagster"
     keep_private(settings.state)
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with explained(base):
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
         overrides["telemetry"] = {"enabled": False}  # who wants it says so in a dagster.yaml
     # paths in the project's dagster.yaml are relative to it, as for `dg dev`, which is started there
-    with contextlib.chdir(folder):
+    with _explained_storage(base), contextlib.chdir(folder):
         ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance
+
+
+@contextlib.contextmanager
+def _explained_storage(base: Path) -> Iterator[None]:
+    """Raise StateError where the disk of Dagster's storage is at fault: its own error has no remedy."""
+    try:
+        yield
+    except OndatraError:
+        raise
+    except Exception as error:
+        if fault := disk_error(error, base, IF_DAMAGED):
+            raise fault from error
+        raise

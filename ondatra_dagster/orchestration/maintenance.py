@@ -5,19 +5,41 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ondatra_dagster.operations import fact_tables, feeds, letters, retention, state_files, sync_log, tables
+from ondatra_dagster.collector import event_file
+from ondatra_dagster.delivery.http import rate_limit
+from ondatra_dagster.operations import (
+    alert_book,
+    fact_tables,
+    feeds,
+    letters,
+    retention,
+    state_files,
+    sync_log,
+    tables,
+)
 from ondatra_dagster.operations.maintain import Done, Duty
 from ondatra_dagster.operations.needed_versions import NeededVersions
 from ondatra_dagster.operations.sync_log import LogTable
 from ondatra_dagster.operations.tables import Maintained, Upkeep, UpkeepTable
 from ondatra_dagster.orchestration import sync_runs
 from ondatra_dagster.orchestration.workspace import Workspace
+from ondatra_dagster.planning import noop_cache
 from ondatra_dagster.planning.delta_log import SYNC_LOG, invalid_path, table_path
 from ondatra_dagster.planning.versions import tables_of
 from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.sync.intake import take_in_changes
 from ondatra_dagster.sync.ports import Feed
 from ondatra_dagster.sync.sync import Sync
+from ondatra_dagster.tracking import history
+
+# of damaged files, by their names: each says what it costs to go on without the file
+REMEDIES = {
+    "alerts.sqlite": alert_book.SCHEMA.if_damaged,
+    "cache.sqlite": noop_cache.SCHEMA.if_damaged,
+    event_file.NAME: event_file.SCHEMA.if_damaged,
+    "history.sqlite": history.SCHEMA.if_damaged,
+    "rates.sqlite": rate_limit.SCHEMA.if_damaged,
+}
 
 
 class Tables(Protocol):
@@ -40,7 +62,7 @@ def duties(workspace: Workspace, warehouse: Tables) -> list[Duty]:
         tables.TABLES: lambda: _upkeep(workspace, warehouse),
         letters.DEAD_LETTERS: lambda: _report_dead_letters(workspace),
         state_files.DATABASES: lambda: state_files.compact_files(
-            state_files.state_files(workspace.settings.state)
+            state_files.state_files(workspace.settings.state, REMEDIES)
         ),
         state_files.LOGS: lambda: state_files.turn_logs(workspace.settings.state / "logs"),
     }

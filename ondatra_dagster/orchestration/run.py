@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, DRY_RUN, FULL_REFRESH, TRIGGER
 from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.store.file_errors import explained
 
 LOGGER = "file"
 EXPLAINED = dg.Failure.__name__  # the engine has told of it
@@ -85,8 +87,9 @@ def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
 @contextlib.contextmanager
 def logging_to(folder: Path) -> Iterator[None]:
     """What is logged or warned of goes to a file: the screen is for what came of it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
+    with explained(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handler = _LogFile(folder / "ondatra.log", encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
@@ -98,7 +101,20 @@ def logging_to(folder: Path) -> Iterator[None]:
     finally:
         logging.captureWarnings(capture=False)
         root.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that loses its lines on a full or read-only disk, in place of ending the run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging calls it so
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.lock import FileLock, is_left_behind
 
 LOCKED = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page shows none of these
@@ -33,7 +34,8 @@ def close_abandoned_runs(instance: dg.DagsterInstance, state: Path) -> None:
         path = _path(state, run.run_id)
         if is_left_behind(path):
             instance.report_run_failed(run, "The process of this run ended without a word")
-            path.unlink(missing_ok=True)
+            with explained(path):
+                path.unlink(missing_ok=True)
 
 
 def _path(state: Path, run_id: str) -> Path:

@@ -1,16 +1,55 @@
-"""Faults that nobody foresaw: a sentence for who meets them, and the trace in a file for who mends them."""
+"""Errors that nobody foresaw: a sentence for the user, and the trace in a file for the developer."""
 
+import contextlib
+import tempfile
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.store.file_errors import disk_error
 from ondatra_dagster.store.private_folder import keep_private
 
 
-def keep_trace(error: Exception, state: Path) -> str:
-    """The fault as a sentence; its trace goes into the project's logs."""
+def keep_trace(error: Exception, state: Path | None) -> str:
+    """Return the error as a sentence, and keep its trace in the project's logs.
+
+    Without a project, or where its disk is full or read-only, the trace goes into a temporary file. The fault
+    of a disk needs no trace.
+    """
+    if fault := disk_error(error, state or Path.cwd()):
+        return str(fault)
+    return f"{type(error).__name__}: {error}; {_write_trace(error, state)}"
+
+
+def _write_trace(error: Exception, state: Path | None) -> str:
+    """Write the trace where that is possible, and return where it is."""
+    reason = ""
+    for open_log in ([_open_log(state)] if state else []) + [_open_temporary_file()]:
+        try:
+            with open_log as file:
+                file.writelines(traceback.format_exception(error))
+        except (OSError, StateError) as problem:
+            reason = str(problem)
+        else:
+            return f"the whole trace is in {file.name}"
+    return f"its trace couldn't be kept ({reason})"
+
+
+@contextlib.contextmanager
+def _open_log(state: Path) -> Iterator[IO[str]]:
     keep_private(state)
     path = state / "logs" / "errors.log"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
-    return f"{type(error).__name__}: {error}; the whole trace is in {path}"
+        yield file
+
+
+@contextlib.contextmanager
+def _open_temporary_file() -> Iterator[IO[str]]:
+    """Open a file that outlives the process and that only its owner reads."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="ondatra-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        yield file

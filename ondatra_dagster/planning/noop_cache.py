@@ -31,6 +31,7 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    if_damaged="move it away: some models are computed once more than they need",
 )
 
 PUT = """

@@ -15,6 +15,7 @@ from ondatra_dagster.errors import BusyError
 from ondatra_dagster.planning.s3_objects import remove_below
 from ondatra_dagster.project.settings.addresses import Address, local_path
 from ondatra_dagster.project.settings.settings import Scratch, Settings
+from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.store.private_folder import OWNERS_ONLY, keep_private
 
@@ -32,11 +33,12 @@ def open_scratch(settings: Settings) -> Iterator[Settings]:
     folder = settings.state / FOLDER / name
     with FileLock(_lock(settings, name), purpose="dry run"):
         try:
-            folder.parent.mkdir(mode=OWNERS_ONLY, exist_ok=True)
-            folder.mkdir(mode=OWNERS_ONLY)
             tables = _tables(settings, folder)
-            if local_path(tables) != folder / "tables":
-                (folder / ELSEWHERE).write_text(tables)
+            with explained(folder):
+                folder.parent.mkdir(mode=OWNERS_ONLY, exist_ok=True)
+                folder.mkdir(mode=OWNERS_ONLY)
+                if local_path(tables) != folder / "tables":
+                    (folder / ELSEWHERE).write_text(tables)
             yield dataclasses.replace(settings, scratch=Scratch(folder=folder, below=tables))
         finally:
             _remove(settings, folder)

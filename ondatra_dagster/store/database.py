@@ -5,21 +5,29 @@ What a file holds, and every statement on it, belongs to the module that owns it
 
 import contextlib
 import dataclasses
+import errno
 import os
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from ondatra_dagster.errors import BusyError, FullError, StateError
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.store.file_errors import (
+    FILE_ERRORS,
+    FROM_BACKUP,
+    damage,
+    explained,
+    integrity_errors,
+    raise_explained,
+)
 from ondatra_dagster.wording import ondatra_version
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-BROKEN_DISK = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT})
 COPY_TRIES = 3
 REST_SECONDS = 0.05  # after which nobody seems to be writing
 WORTH_SHARE = 0.2  # of a file's pages that are free: to write it anew pays
@@ -44,56 +52,40 @@ class Schema:
     name: str
     steps: tuple[tuple[str, str], ...]
     page_bytes: int = 4096  # of a new file: large rows want large pages
+    if_damaged: str = FROM_BACKUP  # what to do with a damaged file, and what that costs
 
 
 class Store:
-    """An open file. One thread uses it at a time."""
+    """An open file. One thread uses it at a time. Its methods raise StateError for a fault of the file."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, if_damaged: str = FROM_BACKUP) -> None:
         self.path = path
         self._connection = connection
+        self._if_damaged = if_damaged
 
     @contextlib.contextmanager
     def immediate(self) -> Iterator[None]:
         """All statements inside happen together, or none does; the write lock is taken first.
 
         A deferred transaction would fail at its first write when another process wrote since its first read.
-        Inside of another one it is a part of that: the outermost decides. Raises FullError for a full disk,
-        StateError for a broken one.
+        Inside of another one it is a part of that: the outermost decides.
         """
         if self._connection.in_transaction:
             yield
             return
-        self._begin()
+        self.run("begin immediate")
         try:
             yield
-            self._connection.execute("commit")
-        except BaseException as error:
-            # a full disk has rolled back already, and a second rollback would hide the reason
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
-            if isinstance(error, sqlite3.Error) and (fault := self._disk_fault(error)):
-                raise fault from error
+            self.run("commit")
+        except BaseException:
+            self._roll_back()
             raise
 
-    def _disk_fault(self, error: sqlite3.Error) -> StateError | None:
-        """The sentence for what the disk is to blame for; None for what it isn't."""
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where SQLite was
-        if primary == sqlite3.SQLITE_FULL:
-            return FullError(f"{self.path} can't grow: the disk is full; make room")
-        if primary in BROKEN_DISK:
-            return StateError(f"{self.path} can't be written ({error}); look at the disk")
-        return None
-
-    def _begin(self) -> None:
-        try:
-            self._connection.execute("begin immediate")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-            raise BusyError(
-                f"{self.path} is being written by another process; try again when it has ended"
-            ) from error
+    def _roll_back(self) -> None:
+        """End the transaction, unless a full disk has done so already."""
+        with contextlib.suppress(sqlite3.Error):  # the error that led here says more
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -101,36 +93,57 @@ class Store:
 
         While it lasts, what others write stays in the write-ahead log, and who empties that waits.
         """
-        self._connection.execute("begin")
+        self.run("begin")
         try:
             self.rows(FIRST_READ)
             yield
         finally:
-            self._connection.execute("rollback")
+            self._roll_back()
 
     def rows(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of the answer: a half read RETURNING would keep its transaction open."""
-        return self._connection.execute(statement, parameters).fetchall()
+        try:
+            return self._connection.execute(statement, parameters).fetchall()
+        except FILE_ERRORS as error:
+            self._raise(error)
 
     def each(self, statement: str, parameters: Parameters = ()) -> Iterator[Row]:
         """The rows of a large answer one after the other."""
-        yield from self._connection.execute(statement, parameters)
+        with explained(self.path, self._if_damaged):
+            rows = self._connection.execute(statement, parameters)
+        while (row := self._next(rows)) is not None:
+            yield row
+
+    def _next(self, rows: sqlite3.Cursor) -> Row | None:
+        try:
+            row: Row | None = next(rows, None)
+        except FILE_ERRORS as error:
+            self._raise(error)
+        return row
 
     def run(self, statement: str, parameters: Parameters = ()) -> int:
         """How many rows the statement touched."""
-        return self._connection.execute(statement, parameters).rowcount
+        try:
+            return self._connection.execute(statement, parameters).rowcount
+        except FILE_ERRORS as error:
+            self._raise(error)
 
     def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None:
-        self._connection.executemany(statement, parameters)
+        try:
+            self._connection.executemany(statement, parameters)
+        except FILE_ERRORS as error:
+            self._raise(error)
 
     def checkpoint(self) -> None:
-        """Empty the write-ahead log into the file, as far as readers let it; StateError is the disk's."""
-        try:
-            self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-        except sqlite3.Error as error:
-            if fault := self._disk_fault(error):
-                raise fault from error
-            raise
+        """Empty the write-ahead log into the file, as far as readers let it."""
+        self.rows("pragma wal_checkpoint(truncate)")
+
+    def damage(self, what: str) -> StateError:
+        """Return the error of a file whose content can't be trusted, and why."""
+        return damage(self.path, what, self._if_damaged)
+
+    def _raise(self, error: Exception) -> NoReturn:
+        raise_explained(error, self.path, self._if_damaged)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -139,7 +152,8 @@ class Store:
 
     def back_up(self, to: sqlite3.Connection) -> None:
         """Put all that is in the file at this moment into another one."""
-        self._connection.backup(to)
+        with explained(self.path, self._if_damaged):
+            self._connection.backup(to)
 
     def close(self) -> None:
         self._connection.close()
@@ -156,22 +170,20 @@ def connect(path: Path, schema: Schema, *, wait_seconds: float = 30, used_by_thr
 
     With `used_by_threads` the caller sees to it that one thread uses it at a time.
     """
-    _create_private(path)
-    connection = sqlite3.connect(
-        path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
-    )
-    try:
-        connection.execute(f"pragma page_size = {schema.page_bytes}")  # nothing, once the file has pages
-        connection.execute("pragma journal_mode = wal").fetchall()
-        connection.execute("pragma synchronous = full")
-        _migrate(connection, schema, path)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise StateError(f"{path} can't be opened ({error}); move it away to start it anew") from error
-    except StateError:
-        connection.close()
-        raise
-    return Store(connection, path)
+    with explained(path, schema.if_damaged, is_opening=True):
+        _create_private(path)
+        connection = sqlite3.connect(
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
+        )
+        try:
+            connection.execute(f"pragma page_size = {schema.page_bytes}")  # nothing, once the file has pages
+            connection.execute("pragma journal_mode = wal").fetchall()
+            connection.execute("pragma synchronous = full")
+            _migrate(connection, schema, path)
+        except BaseException:
+            connection.close()
+            raise
+    return Store(connection, path, if_damaged=schema.if_damaged)
 
 
 @contextlib.contextmanager
@@ -181,24 +193,29 @@ def read_only(path: Path, schema: Schema | None = None) -> Iterator[Store]:
     With its schema, one that an older ondatra wrote is read as it will be when it is next written, and one of
     a newer ondatra is refused.
     """
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with Store(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None), path) as store:
-            if schema is None or not _missing_steps(store, schema):
-                yield store
-                return
-            with Store(sqlite3.connect(":memory:", isolation_level=None), path) as newer:
+    if_damaged = schema.if_damaged if schema else FROM_BACKUP
+    with contextlib.ExitStack() as opened:
+        with explained(path, if_damaged, is_opening=True):
+            store = opened.enter_context(Store(_connect_read_only(path), path, if_damaged=if_damaged))
+            if schema and _missing_steps(store, schema):
+                in_memory = sqlite3.connect(":memory:", isolation_level=None)
+                newer = opened.enter_context(Store(in_memory, path, if_damaged=if_damaged))
                 store.back_up(newer.connection)
                 _migrate(newer.connection, schema, path)
-                yield newer
-    except sqlite3.DatabaseError as error:
-        remedy = "try again, and if that doesn't help move it away to start it anew"
-        raise StateError(f"{path} can't be read ({error}); {remedy}") from error
+                store = newer
+            store.rows(FIRST_READ)  # SQLite opens the file at its first read
+        yield store
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)
 
 
 def is_made(store: Store, schema: Schema) -> bool:
     """Return whether the file has tables; one that another process is making right now has none yet."""
-    return bool(_applied(store.connection, schema, store.path))
+    with explained(store.path, schema.if_damaged, is_opening=True):
+        return bool(_applied(store.connection, schema, store.path))
 
 
 def _missing_steps(store: Store, schema: Schema) -> bool:
@@ -207,14 +224,25 @@ def _missing_steps(store: Store, schema: Schema) -> bool:
     return bool(applied) and applied != {name for name, _ in schema.steps}
 
 
-def compact(path: Path) -> int:
+def check(path: Path, if_damaged: str) -> None:
+    """Raise StateError where the file's tables and indexes disagree, or pages of it are damaged.
+
+    To be called by the process that holds the file's lock.
+    """
+    with explained(path, if_damaged, is_opening=True), _connected(path) as connection:
+        wrong = integrity_errors(connection)
+    if wrong:
+        raise damage(path, "; ".join(wrong), if_damaged)
+
+
+def compact(path: Path, if_damaged: str = FROM_BACKUP) -> int:
     """Give back what the file and its write-ahead log no longer use; how many bytes that are.
 
     To be called by who holds the file's lock: SQLite before 3.51.3 can damage a file that two checkpoint.
     """
-    before = _size(path)
-    try:
-        with contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None)) as connection:
+    with explained(path, if_damaged, is_opening=True):
+        before = _size(path)
+        with _connected(path) as connection:
             connection.execute("pragma wal_checkpoint(truncate)").fetchall()
             ((free,),), ((pages,),) = (
                 connection.execute(f"pragma {name}").fetchall() for name in ("freelist_count", "page_count")
@@ -222,9 +250,11 @@ def compact(path: Path) -> int:
             if free > pages * WORTH_SHARE:
                 connection.execute("vacuum")
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
-    except sqlite3.DatabaseError as error:
-        raise StateError(f"{path} can't be made smaller ({error}); it is as it was") from error
-    return max(0, before - _size(path))
+        return max(0, before - _size(path))
+
+
+def _connected(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    return contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None))
 
 
 def _size(path: Path) -> int:
@@ -238,21 +268,28 @@ def copy(path: Path, to: Path) -> None:
     and SQLite is asked only when another process keeps writing.
     """
     for _ in range(COPY_TRIES):
-        before = _seen(path)
-        for source, target in zip(_files(path), _files(to), strict=True):
-            target.unlink(missing_ok=True)
-            with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
-                _create_private(target)
-                with target.open("wb") as copied:
-                    shutil.copyfileobj(content, copied)
-        if before == _seen(path) and _is_at_rest(before):
-            return
+        with explained(path):
+            before = _seen(path)
+            for source, target in zip(_files(path), _files(to), strict=True):
+                _copy_file(source, target)
+            if before == _seen(path) and _is_at_rest(before):
+                return
         time.sleep(REST_SECONDS)
-    for target in _files(to):
+    with explained(to):
+        for target in _files(to):
+            target.unlink(missing_ok=True)
+        _create_private(to)
+        with read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
+            store.back_up(written)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with explained(target):
         target.unlink(missing_ok=True)
-    _create_private(to)
-    with read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
-        store.back_up(written)
+        with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
+            _create_private(target)
+            with target.open("wb") as copied:
+                shutil.copyfileobj(content, copied)
 
 
 def _files(path: Path) -> tuple[Path, Path]:
@@ -278,6 +315,8 @@ def _is_at_rest(seen: Sequence[tuple[int, float]]) -> bool:
 def _create_private(path: Path) -> None:
     # -wal and -shm take the file's own mode, so the file has to exist before SQLite opens it
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_symlink() and not path.exists():  # the disk that it is on may be missing
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 

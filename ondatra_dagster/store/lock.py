@@ -3,6 +3,7 @@
 The file says who holds it, for the message to those who wait.
 """
 
+import contextlib
 import fcntl
 import os
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ondatra_dagster.errors import BusyError
+from ondatra_dagster.store.file_errors import explained
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
@@ -37,17 +39,25 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; BusyError tells who holds it when it isn't free in time."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            self._wait_for(descriptor)
+        """Take the lock; BusyError tells who holds it when it isn't free in time.
+
+        Raises StateError where the file can't be opened.
+        """
+        with explained(self._path):
+            descriptor = open_lock(self._path)
+            try:
+                self._wait_for(descriptor)
+                self._write_name(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._descriptor = descriptor
+
+    def _write_name(self, descriptor: int) -> None:
+        """Write who holds the lock. On a full disk it is held without a name, so that space can be freed."""
+        with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} ({self._purpose})".encode(), 0)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
 
     def _wait_for(self, descriptor: int) -> None:
         give_up_at = self._clock() + self._wait_seconds
@@ -66,7 +76,8 @@ class FileLock:
 
     def take_away(self) -> None:
         """Remove the file before it is let go of: what is left then is of those who died."""
-        self._path.unlink(missing_ok=True)
+        with explained(self._path):
+            self._path.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -83,9 +94,8 @@ class FileLock:
 
 def is_left_behind(path: Path) -> bool:
     """Whether a lock that is taken away when its holder ends well is still there, and nobody holds it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    descriptor = _open_existing(path, os.O_RDWR)
+    if descriptor is None:
         return False
     try:
         # without a name it was taken away since it was opened
@@ -99,14 +109,27 @@ def is_held(path: Path) -> bool:
 
     The look takes a lock that lookers share; who wants the lock itself knows them by that, and tries again.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    descriptor = _open_existing(path, os.O_RDONLY)
+    if descriptor is None:
         return False
     try:
         return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def open_lock(path: Path) -> int:
+    """Open the lock file at `path`, made if need be, readable by its owner only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _open_existing(path: Path, flags: int) -> int | None:
+    with explained(path):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
 
 
 def _is_only_looked_at(descriptor: int) -> bool:

@@ -3,6 +3,8 @@
 import contextlib
 from pathlib import Path
 
+from ondatra_dagster.store.file_errors import explained
+
 OWNERS_ONLY = 0o700
 OTHERS = 0o077
 
@@ -13,7 +15,8 @@ def keep_private(state: Path) -> None:
     Dagster makes it as any folder when it is the first to write there. Every door that writes calls this
     before it does.
     """
-    state.mkdir(mode=OWNERS_ONLY, parents=True, exist_ok=True)
+    with explained(state):
+        state.mkdir(mode=OWNERS_ONLY, parents=True, exist_ok=True)
     if state.stat().st_mode & OTHERS:
-        with contextlib.suppress(PermissionError):  # another user's: then it is for that one to say
+        with contextlib.suppress(OSError):  # another user's, or a read-only disk
             state.chmod(OWNERS_ONLY)

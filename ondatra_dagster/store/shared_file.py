@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.store.database import Schema, Store, connect, is_made, read_only
+from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.lock import FileLock
 
 WAIT_SECONDS = 60
@@ -16,7 +17,9 @@ WAIT_SECONDS = 60
 @contextlib.contextmanager
 def open_existing(path: Path, schema: Schema) -> Iterator[Store | None]:
     """Open the file to read it; None without a file, or while another process is making its tables."""
-    if not path.exists():
+    with explained(path, schema.if_damaged):
+        is_there = path.exists() or path.is_symlink()
+    if not is_there:
         yield None
         return
     with read_only(path, schema) as store:

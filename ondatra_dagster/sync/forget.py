@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.delivery.queue.tables import leave_forgotten
+from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.store import TrackingStore
@@ -20,7 +21,8 @@ def forget(sync: Sync, tracking: TrackingStore) -> None:
         # first what a lost queue would be made of
         tracking.forget_frontiers(sync.id)
         for file in _files(sync):
-            file.unlink(missing_ok=True)
+            with explained(file):
+                file.unlink(missing_ok=True)
         leave_forgotten(sync.queue)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
+from ondatra_dagster.store.file_errors import raise_explained
 
 LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
 PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is whole
@@ -111,6 +112,8 @@ class LocalFolder:
             return sorted(path.name for path in (self._root / folder).iterdir() if not _is_hidden(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise_explained(error, self._root / folder)
 
     def _make(self, folder: Path) -> None:
         if folder.is_dir():

@@ -45,6 +45,10 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    if_damaged=(
+        "move it away: `ondatra history` begins anew, and what waits and is recorded isn't touched; a queue"
+        " that is lost at the same time passes for one that never was"
+    ),
 )
 
 # whoever begins holds the sync's queue: a run of it that still says "running" has lost its process

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ondatra_dagster import interruption
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.file_errors import explained
+from ondatra_dagster.store.lock import FileLock, open_lock
 
 WAIT_SECONDS = 600
 ORPHAN_SECONDS = 60
@@ -30,7 +31,6 @@ class SessionLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._name = uuid.uuid4().hex
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._own = _open(folder / f"{self._name}.python")
         self.for_jvm = _open(folder / f"{self._name}.jvm")
 
@@ -77,17 +77,19 @@ def writing(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_
 
 
 def _open(path: Path) -> int:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    with explained(path):
+        descriptor = open_lock(path)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def _is_free(path: Path) -> bool:
     """Whether nobody holds the file; one that isn't there is free."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
+    with explained(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

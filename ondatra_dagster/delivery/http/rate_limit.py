@@ -21,6 +21,8 @@ from ondatra_dagster.delivery.http.http_transport import Connecting
 from ondatra_dagster.delivery.push.api_dict import parse_api
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.store.database import Schema, Store, Value, connect
+from ondatra_dagster.store.file_errors import explained
+from ondatra_dagster.store.lock import open_lock
 
 SCHEMA = Schema(
     "rates",
@@ -41,6 +43,7 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    if_damaged="move it away: rate limits count from the next request on",
 )
 NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
 # when the last of all sends up to that number has arrived: a later turn may well arrive sooner
@@ -91,7 +94,8 @@ class RateLimit:
         self._clock = clock
         self._sleep = sleep
         self._threads = threading.Lock()
-        self._lock_file = os.open(_lock_path(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        with explained(_lock_path(path)):
+            self._lock_file = open_lock(_lock_path(path))
         with self._alone():
             self._store: Store = connect(path, SCHEMA, used_by_threads=True)
             # send times that a power cut takes along are no loss
@@ -195,5 +199,4 @@ def _shared(base_url: str) -> str:
 
 
 def _lock_path(path: Path) -> Path:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path.with_suffix(".lock")

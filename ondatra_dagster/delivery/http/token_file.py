@@ -14,6 +14,8 @@ from pathlib import Path
 import orjson
 
 from ondatra_dagster.delivery.http.token_grant import Tokens
+from ondatra_dagster.store.file_errors import explained
+from ondatra_dagster.store.lock import open_lock
 
 
 class TokenFile:
@@ -26,8 +28,9 @@ class TokenFile:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Nobody else asks meanwhile: a server may take a second use of one refresh token for a theft."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        path = self._path.with_suffix(".lock")
+        with explained(path):
+            lock = open_lock(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -37,17 +40,20 @@ class TokenFile:
     def read(self) -> Tokens | None:
         """What was kept last; None when nothing was, or what is there can't be read as that."""
         try:
-            return Tokens(**orjson.loads(self._path.read_bytes()))
-        except (FileNotFoundError, orjson.JSONDecodeError, TypeError):
-            return None
+            with explained(self._path), contextlib.suppress(FileNotFoundError):
+                return Tokens(**orjson.loads(self._path.read_bytes()))
+        except (orjson.JSONDecodeError, TypeError):
+            pass
+        return None
 
     def write(self, tokens: Tokens) -> None:
         """Keep them: whole, and before anybody uses them."""
         new = self._path.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as opened:
-            opened.write(orjson.dumps(tokens._asdict()))
-            opened.flush()
-            os.fsync(file)
-        new.replace(self._path)
+        with explained(self._path):
+            new.unlink(missing_ok=True)
+            file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(orjson.dumps(tokens._asdict()))
+                opened.flush()
+                os.fsync(file)
+            new.replace(self._path)

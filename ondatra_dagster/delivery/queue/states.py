@@ -22,9 +22,14 @@ from ondatra_dagster.store.database import Store
 from ondatra_dagster.store.shared_file import open_existing
 
 META = "select name, value from meta"
+# of the table itself, with the number of units that the index on states has: claims go by the index
 COUNTS = """
-select state, sum({weight}), min(since), min(due_at), min(died_at) from unit group by state
+select state, sum({weight}), min(since), min(due_at), min(died_at), count(*), (
+    select count(*) from unit as same indexed by unit_next where same.state = unit.state
+)
+from unit not indexed group by state
 """
+STATES = frozenset({"pending", "claimed", "waiting", "dead"})
 # as how many a unit counts: of a mirror the rows that it had or has
 WEIGHT = "1"
 MIRROR_WEIGHT = f"""
@@ -140,7 +145,7 @@ def look(store: Store, *, now: float) -> QueueState:
     meta: dict[str, Any] = dict(store.rows(META))
     is_mirror = read_shape(store) is Shape.MIRROR
     weight = MIRROR_WEIGHT if is_mirror else WEIGHT
-    counts = {state: rest for state, *rest in store.rows(COUNTS.format(weight=weight))}
+    counts = _counts(store, weight)
     jobs, in_jobs, polls_due, next_poll_at = store.rows(JOBS, (now,))[0]
     if is_mirror and jobs:
         in_jobs = _mirrors_in_jobs(store)
@@ -170,6 +175,18 @@ def look(store: Store, *, now: float) -> QueueState:
         has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
         is_forgotten="table_id" not in meta and FORGOTTEN in meta,
     )
+
+
+def _counts(store: Store, weight: str) -> dict[str, list[Any]]:
+    """Return the units by state; raise StateError where the table's index hides some of them."""
+    counts: dict[str, list[Any]] = {}
+    for state, units, *times, in_table, in_index in store.rows(COUNTS.format(weight=weight)):
+        if state not in STATES:
+            raise store.damage(f"{in_table} of its rows are in no known state")
+        if in_table != in_index:
+            raise store.damage(f"{in_table} rows are {state}, and its index has {in_index} of them")
+        counts[state] = [units, *times]
+    return counts
 
 
 def _replaced(store: Store) -> int:

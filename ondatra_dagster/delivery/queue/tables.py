@@ -21,6 +21,10 @@ from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Schema, Store, connect
 from ondatra_dagster.store.lock import FileLock
 
+IF_DAMAGED = (
+    "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
+    " recorded there again; only ages and attempts of waiting and dead rows begin anew"
+)
 SCHEMA = Schema(
     "queue",
     (
@@ -98,6 +102,7 @@ SCHEMA = Schema(
             """,
         ),
     ),
+    if_damaged=IF_DAMAGED,
 )
 
 # the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/records.py

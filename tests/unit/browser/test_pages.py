@@ -232,7 +232,7 @@ def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: Demo
     told = Reader(ProjectReader(shop.root))("/")
     assert (200, True) == (told.status, "✓ ok" in told.text)
     assert "sync.erp Demo · Contact ✕ can't be read" in told.text
-    assert f"{queue} can't be read (file is not a database)" in told.text
+    assert f"{queue} is damaged (file is not a database)" in told.text
     assert "2 syncs · 1 to look at · of 1 sync nobody knows what waits" in told.text
 
 

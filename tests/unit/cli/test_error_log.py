@@ -10,7 +10,7 @@ import pytest
 from support.shop import Shop
 from support.terminal import Terminal
 
-from ondatra_dagster.cli.error_log import open_error_log
+from ondatra_dagster.orchestration.traces import keep_trace
 
 
 def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
@@ -34,7 +34,7 @@ def test_without_a_project_it_goes_to_a_file_that_only_its_owner_reads(
 ) -> None:
     """It may tell of rows."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with open_error_log(tmp_path) as file:
-        file.write("Traceback")
+    said = keep_trace(ValueError("unforeseen"), None)
     (left,) = tmp_path.iterdir()
-    assert ("Traceback", 0o600) == (left.read_text(), stat.S_IMODE(left.stat().st_mode))
+    assert f"ValueError: unforeseen; the whole trace is in {left}" == said
+    assert ("ValueError: unforeseen\n", 0o600) == (left.read_text(), stat.S_IMODE(left.stat().st_mode))

@@ -26,11 +26,13 @@ def test_files_give_back_what_they_no_longer_use(tmp_path: Path) -> None:
     """Queues and those beside them."""
     paths = [tmp_path / "queue" / "sync.crm.sqlite", tmp_path / "history.sqlite", tmp_path / "rates.sqlite"]
     before = sum(map(grown, paths))
-    done = compact_files(state_files(tmp_path))
+    done = compact_files(state_files(tmp_path, {}))
     assert (3, 0) == (done.counts["files"], done.counts["busy"])
     assert before * 0.8 < done.counts["bytes"] <= before
     assert sum(path.stat().st_size for path in paths) < before / 10
-    assert (3, 0) == tuple(compact_files(state_files(tmp_path)).counts[name] for name in ("files", "bytes"))
+    assert (3, 0) == tuple(
+        compact_files(state_files(tmp_path, {})).counts[name] for name in ("files", "bytes")
+    )
 
 
 def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
@@ -39,7 +41,7 @@ def test_a_file_that_somebody_holds_is_left_with_a_word(tmp_path: Path) -> None:
     grown(tmp_path / "history.sqlite")
     locks = [tmp_path / "locks" / "queue" / "sync.crm.lock", tmp_path / "locks" / "history.sqlite.lock"]
     with FileLock(locks[0], purpose="delivers"), FileLock(locks[1], purpose="writing history"):
-        done = compact_files(state_files(tmp_path))
+        done = compact_files(state_files(tmp_path, {}))
     assert (0, 2, 0) == (done.counts["files"], done.counts["busy"], done.counts["bytes"])
     assert "at work, and left for the next time: history, sync.crm" in done.did
     assert size == (tmp_path / "queue" / "sync.crm.sqlite").stat().st_size

@@ -60,13 +60,13 @@ def test_status_shows_all_others_and_what_to_do(shop: Shop, capfd: pytest.Captur
     }
     assert {"raw.contacts", "sync.ads", "sync.crm"} == set(lines)
     ads, crm = lines["sync.ads"], lines["sync.crm"]
-    assert "sync.ads.sqlite can't be read (file is not a database)" in ads["error"]
-    assert "move it away to start it anew" in ads["error"]
+    assert "sync.ads.sqlite is damaged (file is not a database)" in ads["error"]
+    assert "move it away: the next run makes it again" in ads["error"]
     assert [None, None, None] == [ads[name] for name in ("waiting", "open_jobs", "dead")]
     assert (None, 0, "succeeded") == (crm["error"], crm["waiting"], crm["result"])
     assert 1 == status.main([], standalone_mode=False)
     shown = capfd.readouterr().out
-    (line,) = [line for line in shown.splitlines() if "can't be read" in line]
+    (line,) = [line for line in shown.splitlines() if "is damaged" in line]
     assert line.startswith("sync.ads")
 
 
@@ -76,7 +76,7 @@ def test_a_run_fails_just_that_sync(shop: Shop, api: DemoApi, capfd: pytest.Capt
     assert 1 == go(shop)
     said = capfd.readouterr().err
     assert "✗ sync.ads" in said
-    assert "sync.ads.sqlite can't be opened (file is not a database); move it away" in said
+    assert "sync.ads.sqlite is damaged (file is not a database); move it away" in said
     assert "→ sync.crm      delivered 1 update" in said
     assert ["ann@example.com"] == [row["email"] for row in api.contacts().values()]
 

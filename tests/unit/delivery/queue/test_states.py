@@ -25,5 +25,5 @@ def test_a_file_that_is_no_queue_says_what_to_do_with_it(tmp_path: Path) -> None
     """SQLite's own words don't name the file."""
     path = tmp_path / "crm.sqlite"
     path.write_text("not a database" * 100)
-    with pytest.raises(StateError, match=r"crm\.sqlite can't be read \(file is not a database\); .* move it"):
+    with pytest.raises(StateError, match=r"crm\.sqlite is damaged \(file is not a database\); move it"):
         queue_state(path, now=1.0)
