@@ -176,11 +176,11 @@ def _state_error(fault: Fault, error: BaseException, path: Path, if_damaged: str
     sentences = {
         Fault.FULL: f"be written: {disk} is full; make room there, then try again",
         Fault.TOO_LARGE: "grow: files have a largest size here; raise it (`ulimit -f`), then try again",
-        Fault.BUSY: f"be used: it is being written by another process ({reason}); try again when that has ended",
+        Fault.BUSY: f"be used: it is being written by another process ({reason}); try again after that",
         Fault.READ_ONLY: f"be used: {disk} is read-only; mount it for writing, then try again",
-        Fault.DISK: f"be used: {disk} fails ({reason}); look at the disk and the system's log, then try again",
+        Fault.DISK: f"be used: {disk} fails ({reason}); look at it and at the system's log, then try again",
         Fault.REPLACED: "be used: it was moved or removed meanwhile; try again",
-        Fault.ACCESS: f"be used: {_obstacle(path) or f'{reason}; see who owns it and who may write there'}",
+        Fault.ACCESS: f"be used: {_obstacle(path) or f'{reason}; see who owns it and who may write'}",
     }
     kinds = {Fault.FULL: FullError, Fault.TOO_LARGE: FullError, Fault.BUSY: BusyError}
     return kinds.get(fault, StateError)(f"{path} can't {sentences[fault]}")
