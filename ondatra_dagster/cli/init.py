@@ -21,20 +21,37 @@ DEMO = "python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.jso
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 def command(folder: Path) -> int:
     """Make a new project in DIR, which must be empty or not there yet."""
-    if folder.is_dir() and any(folder.iterdir()):
-        raise SettingsError(f"{folder} is not empty; name a folder that is empty or not there yet")
-    with resources.as_file(resources.files("ondatra_dagster") / "template") as template:
-        shutil.copytree(
-            template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
-    _name_project(folder, project_name(folder))
-    _write_secrets(folder)
+    if str(folder).startswith("-"):
+        raise SettingsError(f"commands take {folder} for an option; choose a name that doesn't begin with -")
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise SettingsError(f"{folder} is not empty; name a folder that is empty or not there yet")
+        _write_project(folder)
+    except OSError as error:
+        raise SettingsError(
+            f"{folder} can't be made a project ({_reason(error)}); name another folder"
+        ) from error
     enter = f"cd {shlex.quote(str(folder))}"
     say(
         f"{folder} is a project now. Go on with:\n\n  {enter}\n  {DEMO}\n\n"
         "The last line runs it beside a pretend API. `ondatra doctor` says what this machine lacks."
     )
     return 0
+
+
+def _write_project(folder: Path) -> None:
+    with resources.as_file(resources.files("ondatra_dagster") / "template") as template:
+        shutil.copytree(
+            template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    _name_project(folder, project_name(folder))
+    _write_secrets(folder)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, shutil.Error):  # each file that couldn't be copied, with the reason
+        return str(error.args[0][0][2])
+    return error.strerror or str(error)
 
 
 def project_name(folder: Path) -> str:

@@ -53,7 +53,7 @@ SCHEMA = Schema(
     ),
     if_damaged=(
         "don't delete it, for it has acknowledged events that no table has yet: stop the collector, keep a"
-        " copy, bring the file back from a backup, or save what `sqlite3 FILE .recover` can read; when nothing"
+        " copy, bring the file back from a backup, or save what `sqlite3 FILE .recover` reads; when nothing"
         " helps, move it away, and the events in it are lost"
     ),
     page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others

@@ -42,6 +42,12 @@ STEPS = "select name from _sqlite_migrations where migration_set = ?"
 MAKE_WRITER = "create table if not exists _written_by (id integer primary key check (id = 1), version text)"
 NOTE_WRITER = "insert or replace into _written_by values (1, ?)"
 READ_WRITER = "select version from _written_by"
+NO_FILES_BESIDE = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+)
 FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
 
 
@@ -203,13 +209,31 @@ def read_only(path: Path, schema: Schema | None = None) -> Iterator[Store]:
                 store.back_up(newer.connection)
                 _migrate(newer.connection, schema, path)
                 store = newer
-            store.rows(FIRST_READ)  # SQLite opens the file at its first read
         yield store
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open the file to read it, on a disk that is full or read-only too.
+
+    SQLite reads next to files that it makes there. Without them it reads a file that no process has open.
+    """
     uri = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)
+    try:
+        return _opened(uri)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in NO_FILES_BESIDE or _size(path) > path.stat().st_size:
+            raise
+        return _opened(f"{uri}&immutable=1")
+
+
+def _opened(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)
+    try:
+        connection.execute(FIRST_READ)  # SQLite opens the file at its first read
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def is_made(store: Store, schema: Schema) -> bool:
