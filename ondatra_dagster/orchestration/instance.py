@@ -28,7 +28,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     home = settings.secret("DAGSTER_HOME")
     folder = Path(home) if home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
-    base = folder if home or is_configured else settings.state / "dagster"
+    base = storage_folder(settings)
     keep_private(settings.state)
     with explained(base):
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,6 +40,14 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance
+
+
+def storage_folder(settings: Settings) -> Path:
+    """Return the folder that Dagster's storage is in, where dagster.yaml doesn't say otherwise."""
+    home = settings.secret("DAGSTER_HOME")
+    if home:
+        return Path(home)
+    return settings.root if (settings.root / "dagster.yaml").exists() else settings.state / "dagster"
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -13,14 +14,16 @@ from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.dry_events import WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.instance import open_instance
+from ondatra_dagster.orchestration.instance import IF_DAMAGED, open_instance, storage_folder
 from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, DRY_RUN, FULL_REFRESH, TRIGGER
 from ondatra_dagster.planning.plan import Plan
-from ondatra_dagster.store.file_errors import explained
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.store.file_errors import explained, storage_error
 
 LOGGER = "file"
+OF_STORAGE = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # as SQLAlchemy tells of it
 EXPLAINED = dg.Failure.__name__  # the engine has told of it
 INTERRUPTED = (dg.DagsterExecutionInterruptedError.__name__, InterruptedRunError.__name__)
 WAITS = "ondatra_dagster.warehouse.process_locks"  # warns of nothing else than that it waits
@@ -74,7 +77,9 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collect
         run_id=result.run_id,
         is_good=result.success and not any(map(_is_failed_check, result.all_events)),
         was_interrupted=any(name in INTERRUPTED for name, _ in errors),
-        unexplained=tuple(text for name, text in errors if name not in (EXPLAINED, *INTERRUPTED)),
+        unexplained=tuple(
+            _readable(text, settings) for name, text in errors if name not in (EXPLAINED, *INTERRUPTED)
+        ),
     )
 
 
@@ -146,7 +151,15 @@ def _is_failed_check(event: dg.DagsterEvent) -> bool:
 
 
 def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """The class and the text of what ended a step."""
+    """The class and the text of what ended a step, or the run outside of its steps."""
     for event in result.all_events:
         if event.is_step_failure and (error := event.step_failure_data.error):
             yield error.cls_name or "", f"{event.step_key}: {error.message.strip()}"
+        elif event.is_job_failure and (error := event.job_failure_data.error):
+            yield error.cls_name or "", error.message.strip()
+
+
+def _readable(text: str, settings: Settings) -> str:
+    """Return the text of an error; of Dagster's storage a sentence, without its SQL."""
+    found = OF_STORAGE.search(text)
+    return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text

@@ -21,6 +21,7 @@ FROM_BACKUP = "bring it back from a backup"
 CHECK = "pragma integrity_check(3)"  # the first three of what is wrong
 PAGE_ERROR = re.compile(r"unable to get the page. error code=(\d+)")
 PRIMARY = 0xFF  # of SQLite's code: the rest tells where SQLite was
+CHUNK_BYTES = 1_048_576
 SMALLEST_FREE_BYTES = 65_536  # with less, SQLite can't make the files that it works with
 
 
@@ -58,6 +59,14 @@ BY_ERRNO: Mapping[int, Fault] = {
     errno.EROFS: Fault.READ_ONLY,
     errno.EFBIG: Fault.TOO_LARGE,
 }
+BY_WORDS: Mapping[str, Fault] = {
+    "is full": Fault.FULL,
+    "readonly": Fault.READ_ONLY,
+    "unable to open": Fault.ACCESS,
+    "locked": Fault.BUSY,
+    "malformed": Fault.DAMAGED,
+    "not a database": Fault.DAMAGED,
+}
 OF_THE_DISK = frozenset({Fault.FULL, Fault.READ_ONLY, Fault.DISK, Fault.TOO_LARGE})
 
 
@@ -83,12 +92,19 @@ def raise_explained(
         fault = Fault.TEXT
     if fault is None:
         raise error
-    raise _state_error(fault, error, path, if_damaged) from error
+    obstacle = _obstacle(path) if fault is Fault.ACCESS else None
+    raise _state_error(fault, error, path, if_damaged, obstacle) from error
 
 
 def damage(path: Path, what: str, if_damaged: str) -> StateError:
     """Return the error of a file whose content can't be trusted."""
     return StateError(f"{path} is damaged ({what}); {if_damaged}")
+
+
+def storage_error(reason: str, folder: Path, if_damaged: str = FROM_BACKUP) -> StateError:
+    """Return the error of a library's database in the folder, of which only SQLite's words are known."""
+    fault = next((fault for words, fault in BY_WORDS.items() if words in reason), Fault.DISK)
+    return _state_error(_looked_at(fault, folder), sqlite3.OperationalError(reason), folder, if_damaged)
 
 
 def disk_error(error: BaseException, path: Path, if_damaged: str = FROM_BACKUP) -> StateError | None:
@@ -159,6 +175,9 @@ def _checked(path: Path) -> Fault:
         return Fault.DAMAGED
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
+        with path.open("rb", buffering=0) as file:
+            while file.read(CHUNK_BYTES):
+                """A page that the disk can't read raises OSError."""
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
             return Fault.DAMAGED if integrity_errors(connection) else Fault.DISK
     except sqlite3.Error as error:
@@ -168,7 +187,9 @@ def _checked(path: Path) -> Fault:
         return Fault.DISK
 
 
-def _state_error(fault: Fault, error: BaseException, path: Path, if_damaged: str) -> StateError:
+def _state_error(
+    fault: Fault, error: BaseException, path: Path, if_damaged: str, obstacle: str | None = None
+) -> StateError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     disk = f"the disk at {_mount_of(path)}"
     if fault in (Fault.DAMAGED, Fault.TEXT):
@@ -180,7 +201,7 @@ def _state_error(fault: Fault, error: BaseException, path: Path, if_damaged: str
         Fault.READ_ONLY: f"be used: {disk} is read-only; mount it for writing, then try again",
         Fault.DISK: f"be used: {disk} fails ({reason}); look at it and at the system's log, then try again",
         Fault.REPLACED: "be used: it was moved or removed meanwhile; try again",
-        Fault.ACCESS: f"be used: {_obstacle(path) or f'{reason}; see who owns it and who may write'}",
+        Fault.ACCESS: f"be used: {obstacle or f'{reason}; see who owns it and who may write'}",
     }
     kinds = {Fault.FULL: FullError, Fault.TOO_LARGE: FullError, Fault.BUSY: BusyError}
     return kinds.get(fault, StateError)(f"{path} can't {sentences[fault]}")

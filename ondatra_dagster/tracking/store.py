@@ -9,6 +9,7 @@ import errno
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import BinaryIO, Self
 
 import orjson
@@ -17,6 +18,7 @@ import pyarrow as pa
 from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.store.file_errors import disk_error
 from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.facts import FACT_TABLES, FactRow, Facts, read_fact_table, write_fact_table
@@ -314,6 +316,8 @@ class TrackingStore:
         except let_pass:
             raise
         except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
+            if fault := disk_error(error, Path(self._files.address(name))):
+                raise fault from error
             reason = str(error).strip()
             raise StateError(f"{self._files.address(name)} can't be read ({reason}); {remedy}") from error
 
