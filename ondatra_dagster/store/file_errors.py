@@ -92,7 +92,8 @@ def raise_explained(
         fault = Fault.TEXT
     if fault is None:
         raise error
-    obstacle = _obstacle(path) if fault is Fault.ACCESS else None
+    obstacle = _obstacle(path) if fault in (Fault.ACCESS, Fault.DISK) else None
+    fault = Fault.ACCESS if obstacle else fault
     raise _state_error(fault, error, path, if_damaged, obstacle) from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NO_ROOM_BYTES = 4000  # the largest file where nothing can be mounted: a database has more
-SENTENCE = r"can't (be used|be written|grow): .*(is full|is read-only|largest size|who may write)"
+SENTENCE = r"can't (be used|be written|grow): .*(is full|is read-only|largest size|fails|who may write)"
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def a_disk(folder: Path) -> Iterator[bool]:
 def full(folder: Path, *, is_mounted: bool) -> Iterator[None]:
     """Leave no room in the folder; without a disk of its own, no file of this process may grow."""
     if not is_mounted:
-        with _small_files():
+        with small_files():
             yield
         return
     filler = folder / "filler"
@@ -48,7 +48,7 @@ def full(folder: Path, *, is_mounted: bool) -> Iterator[None]:
 def read_only(folder: Path, *, is_mounted: bool) -> Iterator[None]:
     """Let nothing be written in the folder."""
     if not is_mounted and os.geteuid() == 0:  # whom no mode of a file keeps out
-        with _small_files():
+        with small_files():
             yield
         return
     _set_writable(folder, is_mounted=is_mounted, is_writable=False)
@@ -68,7 +68,8 @@ def _set_writable(folder: Path, *, is_mounted: bool, is_writable: bool) -> None:
 
 
 @contextlib.contextmanager
-def _small_files() -> Iterator[None]:
+def small_files() -> Iterator[None]:
+    """Let no file of this process grow beyond a few kilobytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (NO_ROOM_BYTES, before[1]))
     try:
