@@ -23,7 +23,7 @@ from ondatra_dagster.store.lock import FileLock
 
 IF_DAMAGED = (
     "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
-    " recorded there again; only ages and attempts of waiting and dead rows begin anew"
+    " recorded there again; only how long rows have waited, or been dead, is forgotten"
 )
 SCHEMA = Schema(
     "queue",

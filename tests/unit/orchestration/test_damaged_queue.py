@@ -1,0 +1,94 @@
+"""A queue with damaged pages: its sync alone fails, with the file and what to do, and no row is hidden."""
+
+from pathlib import Path
+
+import pytest
+from support.damage import overwrite_page, replace_in_page
+from support.shop import Shop, write_contacts
+from support.terminal import Terminal
+
+from ondatra_dagster.testing.demo_api.server import DemoApi
+
+TAKES_ALL = """
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: "ok" for row in rows}
+"""
+FAILS = TAKES_ALL.replace('"ok"', '"error: not now"')
+MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: {}\nSELECT id, email FROM raw.contacts\n"
+NAMES = [f"a{number}" for number in range(8)]
+REMEDY = "move it away: the next run makes it again from the frontier and the records"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """Eight rows wait in the queue of sync.ads, which comes before sync.crm; both have news."""
+    files = {"models/sync/ads.sql": MODEL.format("ads_push"), "lib/ads_push.star": FAILS}
+    shop = Shop.at(tmp_path / "shop", url=api.url, files=files)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.chdir(shop.root)
+    write_contacts(shop.root, **{name: f"{name}@example.com" for name in NAMES})
+    ondatra.run(shop)
+    assert 8 == _waiting(shop)
+    return shop
+
+
+@pytest.fixture
+def ondatra(capfd: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capfd)
+
+
+def _waiting(shop: Shop) -> int:
+    state = shop.workspace.queue("sync.ads")
+    return state.waiting if state else 0
+
+
+def _queue(shop: Shop) -> Path:
+    return shop.workspace.syncs["sync.ads"].queue
+
+
+@pytest.mark.parametrize("name", ["batch", "unit_next", "settled_file", "unit", "meta"])
+def test_a_damaged_page_fails_one_sync_and_one_file(
+    shop: Shop, ondatra: Terminal, api: DemoApi, name: str
+) -> None:
+    """Wherever the damage is: runs and maintenance say so in one way, and do all else."""
+    overwrite_page(_queue(shop), name)
+    write_contacts(shop.root, new="new@example.com")
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    assert f"{_queue(shop)} is damaged (" in said.err
+    assert REMEDY in said.err
+    assert "→ sync.crm" in said.err
+    assert ["new@example.com"] == [
+        row["email"] for row in api.contacts().values() if row["customer_id"] == "new"
+    ]
+    said = ondatra("maintain", "--json", shop=shop)
+    assert 9 == len(said.objects)
+    files = {str(line["duty"]): str(line["did"]) for line in said.objects}["state_files"]
+    assert f"{_queue(shop)} is damaged (" in files
+    assert REMEDY in files
+    assert "whole trace" not in said.err
+
+
+@pytest.mark.parametrize("place", ["unit_next", "unit"])
+def test_rows_that_an_index_hides_are_missed(shop: Shop, ondatra: Terminal, place: str) -> None:
+    """SQLite finds the page sound. Whether the table or its index is right can't be told from them."""
+    assert 8 == replace_in_page(_queue(shop), place, b"waiting", b"waitinc")
+    said = ondatra.run(shop)
+    assert 1 == said.code
+    assert "nothing to do" not in said.err
+    assert f"{_queue(shop)} is damaged (8 " in said.err
+    assert REMEDY in said.err
+    assert "is damaged (8 " in ondatra("status").out
+    assert 1 == ondatra("replay", "sync.ads").code
+
+
+def test_the_remedy_brings_the_rows_back(shop: Shop, ondatra: Terminal) -> None:
+    """None is lost, and those that were delivered aren't sent again."""
+    replace_in_page(_queue(shop), "unit_next", b"waiting", b"waitinc")
+    ondatra.run(shop)
+    (shop.root / "lib" / "ads_push.star").write_text(TAKES_ALL)
+    _queue(shop).rename(shop.root / "away")
+    shop.passed_seconds = 100_000
+    said = ondatra.run(shop)
+    assert 0 == said.code
+    assert "→ sync.ads      delivered 8 inserts" in said.err
