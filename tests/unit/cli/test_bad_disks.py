@@ -69,7 +69,7 @@ def test_commands_that_read_go_on(disk: Disk, ondatra: Terminal, spoil: Spoil) -
 
 def test_a_command_that_writes_ends_with_a_sentence(disk: Disk, ondatra: Terminal) -> None:
     with disk.be(read_only):
-        ends = [ondatra(word, "sync.crm") for word in ("replay", "pause", "resync")]
-    assert [1, 1, 1] == [said.code for said in ends]
+        ends = [ondatra(word, "sync.crm") for word in ("replay", "resync")]
+    assert [1, 1] == [said.code for said in ends]
     assert all(re.search(SENTENCE, said.err) for said in ends)
-    assert [1, 1, 1] == [len(said.err.splitlines()) for said in ends]
+    assert [1, 1] == [len(said.err.splitlines()) for said in ends]

@@ -1,6 +1,8 @@
 """The trace of an error that nobody foresaw: a trace on the screen helps nobody who didn't write the code."""
 
 import contextlib
+import errno
+import re
 import sqlite3
 import stat
 import tempfile
@@ -38,3 +40,30 @@ def test_without_a_project_it_goes_to_a_file_that_only_its_owner_reads(
     (left,) = tmp_path.iterdir()
     assert f"ValueError: unforeseen; the whole trace is in {left}" == said
     assert ("ValueError: unforeseen\n", 0o600) == (left.read_text(), stat.S_IMODE(left.stat().st_mode))
+
+
+def test_on_a_full_disk_it_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong there is just what one wants to know of."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    state = tmp_path / ".ondatra"
+    (state / "logs").mkdir(parents=True)
+    (state / "logs" / "errors.log").symlink_to("/dev/full")
+    said = keep_trace(ValueError("unforeseen"), state)
+    (left,) = tmp_path.glob("ondatra-*.log")
+    assert f"ValueError: unforeseen; the whole trace is in {left}" == said
+    assert left.read_text().startswith("ValueError: unforeseen")
+
+
+def test_without_any_room_the_sentence_is_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "errors.log").symlink_to("/dev/full")
+    said = keep_trace(ValueError("unforeseen"), tmp_path)
+    assert re.fullmatch(r"ValueError: unforeseen; its trace couldn't be kept \(.*No such file.*\)", said)
+
+
+def test_the_fault_of_a_disk_needs_no_trace(tmp_path: Path) -> None:
+    """Whoever raised it."""
+    said = keep_trace(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+    assert re.fullmatch(rf"{tmp_path} can't be written: the disk at /\S* is full; make room there.*", said)
+    assert [] == list(tmp_path.iterdir())

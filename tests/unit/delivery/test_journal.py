@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.bad_disks import small_files
 
 from ondatra_dagster.delivery.journal import Answered, Journal, Slot, request_digest
+from ondatra_dagster.errors import FullError, StateError
 
 ANSWER_AND_DIE = """
 import os, pathlib, signal, sys
@@ -176,3 +178,19 @@ def test_a_killed_process_leaves_every_answer(path: Path, answers: int) -> None:
 
     with journal_of(path) as journal:
         assert answers == journal.answered
+
+
+def test_a_journal_that_cannot_grow_says_so(path: Path) -> None:
+    """Push doesn't see an answer that isn't kept: the call would be made again after a crash."""
+    with (
+        small_files(),
+        journal_of(path) as journal,
+        pytest.raises(FullError, match=r"crm\.journal can't grow"),
+    ):
+        journal.note_answer(journal.next_slot("a"), ANSWER._replace(text="x" * 10_000))
+
+
+def test_a_folder_in_a_journal_s_place_is_a_sentence(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(StateError, match=r"crm\.journal can't be used: it is a folder"):
+        Journal.open(path, "seed")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from support.damage import replace_in_page
+
 from ondatra_dagster.operations.state_files import (
     LONGEST_LOG_BYTES,
     compact_files,
@@ -12,6 +14,7 @@ from ondatra_dagster.store.database import Schema, connect
 from ondatra_dagster.store.lock import FileLock
 
 SCHEMA = Schema("test", (("one", "create table t (x)"),))
+INDEXED = Schema("test", (*SCHEMA.steps, ("two", "create index t_x on t (x)")))
 
 
 def grown(path: Path) -> int:
@@ -58,3 +61,25 @@ def test_a_long_log_begins_anew_and_is_kept_once(tmp_path: Path) -> None:
     assert {"errors.log", "spark.log.1"} == {path.name for path in tmp_path.iterdir()}
     assert "none is long" == turn_logs(tmp_path).did
     assert 0 == turn_logs(tmp_path / "nothing").counts["turned"]
+
+
+def test_a_damaged_file_is_told_with_its_remedy_and_stays(tmp_path: Path) -> None:
+    """The one index that disagrees with its table; the other file is looked after."""
+    path = tmp_path / "history.sqlite"
+    with connect(path, INDEXED) as store:
+        store.run_many("insert into t values (?)", [("row 1",), ("row 2",)])
+    assert 1 == replace_in_page(path, "t_x", b"row 1", b"row x")
+    grown(tmp_path / "queue" / "sync.crm.sqlite")
+    before = path.read_bytes()
+    done = compact_files(state_files(tmp_path, {"history.sqlite": "bring it back"}))
+    assert (1, False) == (done.counts["files"], done.is_good)
+    assert f"; {path} is damaged (row 1 missing from index t_x" in done.did
+    assert done.did.endswith("); bring it back")
+    assert before == path.read_bytes()
+
+
+def test_a_damaged_queue_says_what_makes_it_again(tmp_path: Path) -> None:
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "sync.crm.sqlite").write_bytes(b"no database" * 1000)
+    done = compact_files(state_files(tmp_path, {}))
+    assert "is damaged (file is not a database); move it away: the next run makes it again" in done.did

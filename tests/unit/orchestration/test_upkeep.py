@@ -77,6 +77,19 @@ def test_a_duty_that_fails_leaves_the_others_to_be_done(
     assert "✓ fact_tables: the fact tables tell of 1 sync" in said
 
 
+def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
+    shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its trace is for the developer."""
+    send(shop)
+    shop.tables.log.at = None
+    assert 1 == maintain(shop.workspace, as_json=False, opened=shop.opened)
+    said = capfd.readouterr().err
+    assert "✗ sync_log: TypeError: " in said
+    assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in said
+    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+
+
 def test_dagster_does_the_same_each_day(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Through the same code."""
     send(shop)

@@ -1,0 +1,28 @@
+"""`ondatra init` where no project can be made: a sentence, and nothing is left."""
+
+from pathlib import Path
+
+import pytest
+from support.terminal import Terminal
+
+
+@pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/x", "/proc/x"])
+def test_a_place_that_takes_no_folder_is_refused(ondatra: Terminal, folder: str) -> None:
+    said = ondatra("init", folder)
+    assert (1, "") == (said.code, said.out)
+    assert said.err.startswith(f"{folder} can't be made a project (")
+    assert said.err.endswith("); name another folder\n")
+    assert 1 == len(said.err.splitlines())
+
+
+def test_a_name_that_reads_like_an_option_is_refused(
+    ondatra: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command could be given it without care."""
+    monkeypatch.chdir(tmp_path)
+    said = ondatra("init", "--", "-x")
+    assert (1, "commands take -x for an option; choose a name that doesn't begin with -\n") == (
+        said.code,
+        said.err,
+    )
+    assert [] == list(tmp_path.iterdir())
