@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ondatra_dagster.errors import BusyError, SetUpError
+from ondatra_dagster.errors import SetUpError, StateError
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.warehouse.jar_download import (
@@ -91,7 +91,7 @@ def fetch_set(folder: Path, wanted: JarSet, repository: str, listener: FetchList
         try:
             with _lock_of(folder, listener.begins):
                 _fetch_missing(folder, wanted, repository, listener)
-        except (OSError, BusyError, SetUpError) as error:
+        except (OSError, StateError, SetUpError) as error:
             raise SetUpError(_refusal(folder, wanted, error)) from error
     return tuple(sorted(folder / jar.name for jar in wanted.jars))
 

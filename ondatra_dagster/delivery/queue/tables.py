@@ -18,6 +18,7 @@ import orjson
 from ondatra_dagster.changes import Column, Layout
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.store.database import Schema, Store, connect
 from ondatra_dagster.store.lock import FileLock
 
@@ -195,9 +196,17 @@ def open_queue(
     Where new rows replace old ones, deletes go before inserts. The content of a whole table is a unit that no
     key names. The lock is beside the file unless somebody says where.
     """
-    with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), connect(path, SCHEMA) as store:
+    with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), _connect(path) as store:
         yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
         store.checkpoint()
+
+
+def _connect(path: Path) -> Store:
+    """Open the file; a process that writes it without its lock delivers nothing, so it is no BusyError."""
+    try:
+        return connect(path, SCHEMA)
+    except BusyError as error:
+        raise StateError(str(error)) from error
 
 
 def leave_forgotten(path: Path) -> None:

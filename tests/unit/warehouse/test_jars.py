@@ -173,7 +173,9 @@ def test_without_a_network_the_message_says_what_to_fetch_and_where_to_put_it(tm
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, repository: MavenRepository) -> None:
     (tmp_path / "jars").write_text("a file")
-    with pytest.raises(SetUpError, match=r"jars and could not be fetched: .*File exists"):
+    with pytest.raises(
+        SetUpError, match=r"jars and could not be fetched: .*jars is no folder; put that file elsewhere"
+    ):
         fetch_set(tmp_path / "jars", JARS, repository.url, SILENT)
 
 

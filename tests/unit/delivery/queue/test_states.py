@@ -1,13 +1,19 @@
 """A queue as those see it who only look."""
 
+import contextlib
+import functools
+import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from ondatra_dagster.delivery.queue import tables
 from ondatra_dagster.delivery.queue.states import queue_state
-from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.delivery.queue.tables import Queue, open_queue
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.errors import StateError
+from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.store.database import connect
 
 
 def test_a_file_without_tables_is_no_queue_yet(tmp_path: Path) -> None:
@@ -27,3 +33,23 @@ def test_a_file_that_is_no_queue_says_what_to_do_with_it(tmp_path: Path) -> None
     path.write_text("not a database" * 100)
     with pytest.raises(StateError, match=r"crm\.sqlite is damaged \(file is not a database\); move it"):
         queue_state(path, now=1.0)
+
+
+def test_a_queue_that_another_program_has_open_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run delivers in its place; a backup tool delivers nothing."""
+    path = tmp_path / "crm.sqlite"
+    with open_queue(path, shape=Shape.ROW):
+        pass
+    monkeypatch.setattr(tables, "connect", functools.partial(connect, wait_seconds=0))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as tool:
+        tool.execute("pragma locking_mode = exclusive")
+        tool.execute("begin exclusive")
+        with pytest.raises(StateError, match="written by another process") as told, _opened(path):
+            pass
+    assert not isinstance(told.value, BusyError)
+
+
+def _opened(path: Path) -> AbstractContextManager[Queue]:
+    return open_queue(path, shape=Shape.ROW)
