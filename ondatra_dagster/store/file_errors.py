@@ -121,7 +121,7 @@ def disk_error(error: BaseException, path: Path, if_damaged: str = FROM_BACKUP) 
         elif isinstance(cause, OSError) and BY_ERRNO.get(cause.errno or 0) in OF_THE_DISK:
             file = Path(os.fsdecode(cause.filename)) if isinstance(cause.filename, str | bytes) else path
             return _state_error(BY_ERRNO[cause.errno or 0], cause, file, if_damaged)
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__cause__
     return None
 
 
