@@ -339,6 +339,7 @@ class _Delivering:
             calls=pushed.calls,
             unanswered=pushed.unanswered,
             is_outage=pushed.is_outage,
+            is_answered=pushed.is_answered,
         )
         settled = settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait, counter=self._counter)
         if self._course.owes_finalize:

@@ -5,6 +5,7 @@ It only prepares the queue; the next run delivers as always.
 
 import collections
 import dataclasses
+import uuid
 from collections.abc import Collection, Mapping
 
 from ondatra_dagster.changes import ChangeType, Segment
@@ -15,7 +16,7 @@ from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_fo
 from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
-from ondatra_dagster.delivery.queue.tables import OWED, Queue
+from ondatra_dagster.delivery.queue.tables import GENERATION, OWED, Queue
 from ondatra_dagster.delivery.queue.takeover import (
     LEFT_BESIDE_RUNS,
     beside_runs,
@@ -102,6 +103,8 @@ class _Resync:
         if way.assume_delivered:
             self._begin_anew(self._source.version, holds=self._contents())
             return 0
+        # before any row is in the queue again: an API would answer the old idempotency keys from its store
+        self._queue.set_meta(GENERATION, uuid.uuid4().hex)
         keys = self._by_queue(recovered) if recovered is not None else self._by_records()
         self._queue.set_meta(RESYNC, 1)
         return keys + (self._remove() if way.removes else 0)

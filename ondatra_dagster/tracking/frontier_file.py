@@ -30,9 +30,10 @@ _SCHEMA = pa.schema(
         "job_ref": pa.string(),
         "belongs_to": pa.string(),
         "is_context": pa.int64(),
+        "key_renewals": pa.int64(),
     }
 )
-_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context"})
+_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context", "key_renewals"})
 
 Opener: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
 

@@ -67,7 +67,8 @@ class Life:
         self.desk = KindDesk(folder, sink.name, batch_size=sink.batch_size)
         self.table, self.store = a_table(sink)
         self.feed = AsideFeed(self.table)
-        self.destination = Destination(self.store, random.Random(f"API {seed} {sink}"))
+        chance = random.Random(f"API {seed} {sink}")
+        self.destination = Destination(self.store, chance, stores_answers=chance.random() < 0.5)
         self.records = DeadlyStore(str(folder / "tracking"))
         self.records.chance = random.Random(f"records {seed} {sink}")
 
