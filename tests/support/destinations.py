@@ -194,7 +194,7 @@ class Destination:
     store: Store
     random: random.Random
     faults: bool = True
-    stores_answers: bool = False  # a repeated call gets its first answer, as with Stripe, wherever it comes from
+    stores_answers: bool = False  # a repeated call gets its first answer, as with Stripe
     answered: dict[tuple[str, str], tuple[Verdict, bool]] = dataclasses.field(
         default_factory=dict
     )  # what a journal would know of a batch's calls

@@ -62,8 +62,6 @@ def running_key_api() -> Iterator[KeyApi]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        do_PATCH = do_POST
-
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
