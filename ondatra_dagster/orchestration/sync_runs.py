@@ -138,6 +138,7 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         has_old_changes=lambda after: is_changed_by_another(
             warehouse_path(settings, sync.model.id), after=after, definition=sync.model.definition
         ),
+        publish_seconds=settings.publish_seconds,
         clock=workspace.clock,
     )
 

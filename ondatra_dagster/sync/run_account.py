@@ -184,7 +184,14 @@ def mode_of(start: Start) -> tuple[Mode, str]:
 
 
 def _publisher(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> Publisher:
-    return Publisher(queue, ports.tracking, sync_id=sync.id, run_id=run_id, operation=sync.operation)
+    return Publisher(
+        queue,
+        ports.tracking,
+        sync_id=sync.id,
+        run_id=run_id,
+        operation=sync.operation,
+        publish_seconds=ports.publish_seconds,
+    )
 
 
 def _dump_metadata(metadata: RunMetadata) -> str:

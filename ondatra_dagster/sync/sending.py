@@ -75,6 +75,7 @@ class Sending:
             may_go_on=(lambda: True) if only_asks else self._ports.may_send,
             sleep=self._ports.sleep,
             on_quiet=lambda: self._account.publisher.look(now=self._ports.clock()),
+            quiet_seconds=lambda: self._account.publisher.seconds_to_next(now=self._ports.clock()),
             only_asks=only_asks,
             counter=self._counter,
         )
