@@ -50,6 +50,8 @@ class Ports:
     may_ask: bool = True  # about open jobs, also while nothing is sent
     # whether another definition of the model changed rows after that version
     has_old_changes: Callable[[int], bool] = lambda _: False
+    is_logged: Callable[[], bool] = lambda: False  # whether the sync log has deliveries of the sync
+    notify: Callable[[str], None] = lambda _: None  # tells the user a sentence at once
     publish_seconds: float = PUBLISH_SECONDS
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = interruption.sleep

@@ -33,10 +33,10 @@ from ondatra_dagster.sync.cross_check import (
     cross_check,
     is_older,
     known_address,
-    newest_run,
     take_in,
 )
 from ondatra_dagster.sync.form_check import form_of, named_since
+from ondatra_dagster.sync.other_states import OtherStates, newest_run
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.records import note_told_aside
 from ondatra_dagster.sync.run_account import close_crashed_runs
@@ -72,10 +72,14 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
         source = ports.source() or source  # until the queue was ours, others may have gone on with it
+        others = OtherStates(sync, ports)
+        others.look_before_run()
+        others.begin(f"resync-{uuid.uuid4().hex[:12]}")
         if is_older(queue, sync, ports):
             take_for_none(queue)
         keys = _Resync(sync, ports, queue, source).go(way)
         leave_frontier(queue, sync, ports)
+        others.end()
         return keys
 
 

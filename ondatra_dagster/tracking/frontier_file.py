@@ -15,7 +15,16 @@ from ondatra_dagster.tracking import parquet_files
 
 FORMAT = 1
 _NOTE = "ondatra.frontier"
-_SCALARS = ("sync_id", "run_id", "table_id", "watermark", "invalid_watermark", "base_url", "known_since")
+_SCALARS = (
+    "sync_id",
+    "run_id",
+    "table_id",
+    "watermark",
+    "invalid_watermark",
+    "base_url",
+    "known_since",
+    "state_id",
+)
 _SCHEMA = pa.schema(
     {
         "key": pa.string(),
