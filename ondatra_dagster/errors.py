@@ -13,6 +13,7 @@
     └── StateError              look at the .ondatra folder
         ├── BusyError           another process works on the same thing: wait, or end it
         ├── FullError           the disk is full: make room
+        ├── OtherStateError     another machine delivers the same sync: let only one of them
         └── ResyncNeededError   what the API holds is unknown: say how to go on with `ondatra resync`
 
 A message says where, what, and what to do. How an error is shown belongs to cli and orchestration.
@@ -102,6 +103,10 @@ class BusyError(StateError):
 
 class FullError(StateError):
     """The disk has no room for what is to be written."""
+
+
+class OtherStateError(StateError):
+    """A run of another state folder, on another machine or of a copy, delivers the same sync."""
 
 
 class ResyncNeededError(StateError):

@@ -43,6 +43,12 @@ TRIGGER = "ondatra run"
     multiple=True,
     help="Let this sync remove more than its @max_deletes; may be given more than once.",
 )
+@click.option(
+    "--allow-new-state",
+    "is_new_state",
+    is_flag=True,
+    help="Let a sync whose state is lost send all its rows as new ones; without it, such a sync waits.",
+)
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
 @click.pass_obj
 def command(
@@ -51,6 +57,7 @@ def command(
     is_full: bool,  # noqa: FBT001 - click calls it by name
     is_dry: bool,  # noqa: FBT001
     allow_deletes: tuple[str, ...],
+    is_new_state: bool,  # noqa: FBT001
     as_json: bool,  # noqa: FBT001
 ) -> int:
     """Bring tables and destinations up to date.
@@ -68,7 +75,15 @@ def command(
         if why := _why_useless(workspace, plan, sync_id):
             say(f"--allow-deletes {sync_id} allows nothing: {why}")
     opened = opened or open_engine
-    return run(workspace, plan, as_json=as_json, allow_deletes=allowed, opened=opened, is_dry=is_dry)
+    return run(
+        workspace,
+        plan,
+        as_json=as_json,
+        allow_deletes=allowed,
+        is_new_state=is_new_state,
+        opened=opened,
+        is_dry=is_dry,
+    )
 
 
 def make_plan(
@@ -92,6 +107,7 @@ def run(
     as_json: bool,
     trigger: str = TRIGGER,
     allow_deletes: Collection[str] = (),
+    is_new_state: bool = False,
     opened: OpenEngine = open_engine,
     is_dry: bool = False,
 ) -> int:
@@ -114,7 +130,7 @@ def run(
             engine.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.run import run_plan
 
-        end = run_plan(engine, plan, trigger=trigger, allow_deletes=allow_deletes)
+        end = run_plan(engine, plan, trigger=trigger, allow_deletes=allow_deletes, is_new_state=is_new_state)
     if end.was_interrupted:
         raise interruption.InterruptedRunError  # which Dagster has taken for its own
     for failure in end.unexplained:

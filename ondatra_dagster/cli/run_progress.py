@@ -127,6 +127,9 @@ class TextProgress:
     def waits(self, message: str) -> None:
         self._line(" ", "", message)
 
+    def notice(self, message: str) -> None:
+        self._line(" ", "", message)
+
     def failed(self, name: str, message: str) -> None:
         self._line("✗", name, message)
 
@@ -195,6 +198,9 @@ class JsonProgress:
 
     def waits(self, message: str) -> None:
         put_json({"waits": message})
+
+    def notice(self, message: str) -> None:
+        put_json({"notice": message})
 
     def failed(self, name: str, message: str) -> None:
         put_json({"failed": name, "error": message})

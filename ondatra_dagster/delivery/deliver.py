@@ -94,7 +94,7 @@ class Quiet(NamedTuple):
     """What is done while nothing comes back."""
 
     then: Callable[[], None]
-    seconds: float
+    seconds: Callable[[], float]
 
 
 class Landed(NamedTuple):
@@ -117,14 +117,14 @@ def deliver(
     wait: Callable[[int], float] = wait_seconds,
     sleep: Callable[[float], None] = interruption.sleep,
     on_quiet: Callable[[], None] = lambda: None,
-    quiet_seconds: float = QUIET_SECONDS,
+    quiet_seconds: Callable[[], float] = lambda: QUIET_SECONDS,
     only_asks: bool = False,
     counter: UnitCounter | None = None,
 ) -> Delivery:
     """Send all that is pending; with `only_asks` none of it, but ask about jobs that are open.
 
-    After each `quiet_seconds` in which nothing came back `on_quiet` is called. `counter` counts the run's
-    units; without one they are counted from now on.
+    `on_quiet` is called when nothing came back for `quiet_seconds()`, which is asked again each time.
+    `counter` counts the run's units; without one they are counted from now on.
     """
     frozen = frozen_batches(queue)
     jobs = OpenJobs(
@@ -231,7 +231,8 @@ class _Delivering:
     def _patience(self) -> float:
         """How long to wait for a batch before one looks at other things."""
         to_poll = self._runway.seconds_to_poll()
-        return self._quiet.seconds if to_poll is None else min(to_poll, self._quiet.seconds)
+        quiet = min(self._quiet.seconds(), QUIET_SECONDS)
+        return quiet if to_poll is None else min(to_poll, quiet)
 
     def _send_off(self, batches: Sequence[Batch]) -> None:
         """Let threads take them; by now they are frozen for good."""
@@ -339,6 +340,7 @@ class _Delivering:
             calls=pushed.calls,
             unanswered=pushed.unanswered,
             is_outage=pushed.is_outage,
+            is_answered=pushed.is_answered,
         )
         settled = settle(self._queue, batch, pushed.outcomes, attempt, wait=self._wait, counter=self._counter)
         if self._course.owes_finalize:

@@ -26,6 +26,7 @@ class FrontierUnit(NamedTuple):
     job_ref: str | None
     belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
     is_context: int = 0
+    key_renewals: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Frontier:
     base_url: str
     written_at: datetime
     units: Iterable[FrontierUnit]
+    state_id: str = ""  # of the state folder that left it; the tracking store fills it in
     known_since: str = ""  # the run after which the records are about what this base_url's API holds
     layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what else the queue's file says

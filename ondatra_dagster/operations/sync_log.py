@@ -80,6 +80,14 @@ class SyncLog:
         return Position()
 
 
+def is_logged(log: SyncLog, sync_id: str) -> bool:
+    """Return whether the log has deliveries of the sync, or can't rule it out."""
+    try:
+        return bool(log.position().run_of(sync_id))
+    except WarehouseError:
+        return True
+
+
 def in_commits(pieces: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
     """Pieces that fit in memory together."""
     chosen: list[Piece] = []

@@ -20,6 +20,7 @@ from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.scratch import open_scratch
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.store import database
+from ondatra_dagster.store.state_id import UNKNOWN, StateId, known_state_id
 from ondatra_dagster.sync.dry_run import dry_run
 from ondatra_dagster.sync.hold import hold, pause
 from ondatra_dagster.sync.ports import Ports
@@ -111,9 +112,12 @@ class DryEngine(Engine):
             sync_runs.ports(self._rehearsed, own, self.tables.feed(sync)),
             source=lambda: self._dry_tables.source(sync) or sync_runs.source_state(self._rehearsed, own),
             push=_sends_nothing,
-            tracking=self.workspace.tracking.left_alone(),
+            tracking=self.workspace.tracking.left_alone(self._state_id()),
             hold=lambda: hold(sync, self.workspace.settings),  # who pauses it pauses the real one
         )
+
+    def _state_id(self) -> StateId:
+        return known_state_id(self.workspace.settings.state) or UNKNOWN
 
 
 def _sends_nothing() -> NoReturn:

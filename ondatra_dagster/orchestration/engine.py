@@ -280,7 +280,7 @@ class Engine:
     def push(self, sync: Sync, occasion: Occasion) -> SyncResult:
         """Bring the sync's destination as far as it goes now."""
         self._progress.sync_began(sync, lambda: sync_runs.activity(self.workspace, sync))
-        result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion)
+        result = sync_runs.push(self.workspace, sync, self.tables.feed(sync), occasion, notify=self._notice)
         self._pushed[sync.id] = result.verdicts
         self._progress.sync_ended(result)
         self.alerts.sync_ended(result)
@@ -341,6 +341,10 @@ class Engine:
     def verdicts(self, sync: Sync) -> tuple[CheckVerdict, ...]:
         """What the sync's checks say: of its turn in this run, else of its newest one and its queue now."""
         return self._pushed.get(sync.id) or sync_runs.standing_verdicts(self.workspace, sync)
+
+    def _notice(self, message: str) -> None:
+        log.info("%s", message)
+        self._progress.notice(message)
 
     def waits(self, message: str) -> None:
         """Tell that nothing goes on for now, and why."""

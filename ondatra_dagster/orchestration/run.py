@@ -17,7 +17,13 @@ from ondatra_dagster.orchestration.engine import Engine
 from ondatra_dagster.orchestration.instance import IF_DAMAGED, open_instance, storage_folder
 from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, DRY_RUN, FULL_REFRESH, TRIGGER
+from ondatra_dagster.orchestration.run_tags import (
+    ALLOW_DELETES,
+    ALLOW_NEW_STATE,
+    DRY_RUN,
+    FULL_REFRESH,
+    TRIGGER,
+)
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.file_errors import explained, storage_error
@@ -40,10 +46,18 @@ class RunEnd:
     unexplained: tuple[str, ...] = ()  # what failed outside of a model or a sync
 
 
-def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collection[str] = ()) -> RunEnd:
+def run_plan(
+    engine: Engine,
+    plan: Plan,
+    *,
+    trigger: str,
+    allow_deletes: Collection[str] = (),
+    is_new_state: bool = False,
+) -> RunEnd:
     """Run what the plan says has work; each model and sync tells of itself through the engine.
 
-    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes.
+    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes. With `is_new_state`
+    syncs that have lost all that was known of them begin as in their first run.
     """
     keys = [
         *(model_key(step.model) for step in plan.models if step.will_run),
@@ -56,6 +70,8 @@ def run_plan(engine: Engine, plan: Plan, *, trigger: str, allow_deletes: Collect
         tags |= {DRY_RUN: "true", WITHOUT_MATERIALIZATIONS: "true"}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
+    if is_new_state:
+        tags[ALLOW_NEW_STATE] = "true"
     settings = engine.workspace.settings
     definitions = definitions_of(
         engine.workspace,

@@ -13,7 +13,7 @@ from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.records_page import RecordsPlaces
 from ondatra_dagster.orchestration.resources import POOL, failures
-from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, TRIGGER
+from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, ALLOW_NEW_STATE, TRIGGER
 from ondatra_dagster.sync.start import Occasion
 from ondatra_dagster.sync.sync import Sync
 
@@ -52,12 +52,18 @@ def occasion(run: dg.DagsterRun, sync: Sync) -> Occasion:
     """What made the run happen and what it may do, from its tags."""
     tags = run.tags
     trigger = tags.get(TRIGGER) or tags.get("dagster/sensor_name") or tags.get("dagster/schedule_name")
-    named = {name.strip().casefold() for name in tags.get(ALLOW_DELETES, "").split(",")}
     return Occasion(
         trigger=trigger or "Dagster",
         dagster_run_id=run.run_id,
-        allows_deletes=not named.isdisjoint({sync.id.casefold(), sync.model.id, "true"}),
+        allows_deletes=_names(tags.get(ALLOW_DELETES, ""), sync),
+        allows_new_state=_names(tags.get(ALLOW_NEW_STATE, ""), sync),
     )
+
+
+def _names(tag: str, sync: Sync) -> bool:
+    """Return whether a tag is for this sync: it lists syncs, or says true for all."""
+    named = {name.strip().casefold() for name in tag.split(",")}
+    return not named.isdisjoint({sync.id.casefold(), sync.model.id, "true"})
 
 
 def _spec(sync: Sync) -> dg.AssetSpec:

@@ -1,7 +1,7 @@
 """One sync run with everything it needs from outside filled in, and what its checks say of it."""
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 
 from ondatra_dagster import interruption
@@ -10,6 +10,7 @@ from ondatra_dagster.delivery.queue.backlog import Waiting, oldest
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.states import looking_at
 from ondatra_dagster.errors import OndatraError, StateError
+from ondatra_dagster.operations.sync_log import is_logged
 from ondatra_dagster.orchestration.progress import SyncResult
 from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.planning.delta_log import (
@@ -38,13 +39,21 @@ OF_QUEUE = {"rejects": {"dead_letters"}, "undelivered": {"waiting", "in_jobs", "
 FORESEEABLE = {"invalid_records", "deletes_guard"}  # checks that don't hang on an API's answers
 
 
-def push(workspace: Workspace, sync: Sync, feed: Feed, occasion: Occasion) -> SyncResult:
+def push(
+    workspace: Workspace,
+    sync: Sync,
+    feed: Feed,
+    occasion: Occasion,
+    *,
+    notify: Callable[[str], None] = lambda _: None,
+) -> SyncResult:
     """Run the sync, where the settings let it."""
     if workspace.settings.sinks == "off":
         summary = _nothing(sync, "sinks are off: nothing was sent")
         return SyncResult(sync=sync, summary=summary, verdicts=_told_only(workspace, sync))
     try:
-        summary = run_sync(sync, ports(workspace, sync, feed), occasion)
+        opened = dataclasses.replace(ports(workspace, sync, feed), notify=notify)
+        summary = run_sync(sync, opened, occasion)
     except OndatraError as error:
         interruption.check()  # the sync isn't at fault
         return _failed(workspace, sync, str(error))
@@ -138,6 +147,8 @@ def ports(workspace: Workspace, sync: Sync, feed: Feed) -> Ports:
         has_old_changes=lambda after: is_changed_by_another(
             warehouse_path(settings, sync.model.id), after=after, definition=sync.model.definition
         ),
+        is_logged=lambda: is_logged(workspace.sync_log, sync.id),
+        publish_seconds=settings.publish_seconds,
         clock=workspace.clock,
     )
 

@@ -31,6 +31,7 @@ from ondatra_dagster.project.settings.setting_places import place_of
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.project.settings.unknown_variables import unknown_variables
 from ondatra_dagster.store.lock import is_held
+from ondatra_dagster.store.state_id import take_state_id
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
@@ -95,6 +96,7 @@ class Workspace:
             Address(settings.tracking, settings.s3),
             organization=settings.organization,
             workspace=settings.workspace,
+            state=lambda: take_state_id(settings.state),
         )
 
     @property

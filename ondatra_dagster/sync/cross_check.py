@@ -23,9 +23,9 @@ from ondatra_dagster.delivery.queue.takeover import (
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.form_check import refuse_form_of, settle_form
+from ondatra_dagster.sync.other_states import describe_takeover, newest_run
 from ondatra_dagster.sync.ports import Feed, Ports, SourceState
 from ondatra_dagster.sync.records import note_told_aside
-from ondatra_dagster.sync.run_id import begun_at
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.whole_table import KEY, whole_segment
 from ondatra_dagster.tracking.record import Delivered
@@ -34,17 +34,25 @@ from ondatra_dagster.tracking.record import Delivered
 BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
 
 
-def cross_check(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> Recovered:
-    """Make the queue one that can be gone on from, or say why it can't; what later records say has ended."""
+def cross_check(
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, *, is_new_state: bool = False
+) -> Recovered:
+    """Make the queue one that can be gone on from, or say why it can't; what later records say has ended.
+
+    With `is_new_state` a sync without a frontier begins as in its first run, whatever was delivered before.
+    """
     frontier, newest = ports.tracking.newest_frontier(sync.id), newest_run(sync, ports)
     has_begun = queue.meta("table_id") is not None and not is_taking_over(queue)
     is_lost = not has_begun or _is_older(queue, sync, ports, frontier, newest)
     left = frontier if is_lost and frontier and _may_have_sent(frontier, newest) else None
     if left:
         refuse_form_of(left, sync, source)
+        ports.notify(describe_takeover(queue, sync, ports, left))
         take_over(queue, left, now=ports.clock(), recorded_upto=newest)
         renew_debt(queue, journal=sync.journal)
     elif is_lost or _is_empty_for_another(queue, sync, source):
+        if frontier is None and not is_new_state:
+            _refuse_if_known(sync, ports)
         _begin(queue, sync, ports, source, frontier)
     _refuse_another_table(queue, sync, source)
     _refuse_another_destination(queue, sync)
@@ -88,15 +96,8 @@ def _has_gone_on(queue: Queue, sync: Sync, ports: Ports, frontier: Frontier, run
     return ports.tracking.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty one
 
 
-def newest_run(sync: Sync, ports: Ports) -> str:
-    """The newest run that left a folder; empty where there is none. A bucket may hold other people's, too."""
-    return next(filter(begun_at, reversed(ports.tracking.runs(sync.id))), "")
-
-
 def _begin(queue: Queue, sync: Sync, ports: Ports, source: SourceState, frontier: Frontier | None) -> None:
     """Nothing has been sent yet, so of what and to whom that would have been doesn't matter."""
-    if frontier is None:
-        _refuse_if_known(sync, ports)
     with queue.store.immediate():
         if frontier:
             queue.set_meta("last_run", frontier.run_id)  # it knows all that this one tells
@@ -168,11 +169,12 @@ def key_of(sync: Sync, end: Delivered) -> str:
 
 
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:
-    if ports.history.has_begun(sync.id) or ports.tracking.runs(sync.id):
+    if ports.history.has_begun(sync.id) or ports.tracking.runs(sync.id) or ports.is_logged():
         raise ResyncNeededError(
             f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
-            " so nobody knows what the API holds; bring one of them back, or run"
-            f" `ondatra resync {sync.id}`"
+            " so it isn't known what the API holds; bring one of them back, or run"
+            f" `ondatra resync {sync.id}`, or send all rows as new ones: `ondatra run --allow-new-state"
+            f" {sync.model.name}`"
         )
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from ondatra_dagster import interruption
 from ondatra_dagster.changes import Column, InvalidRow, Segment
 from ondatra_dagster.delivery.push.push_port import Push
+from ondatra_dagster.sync.records import PUBLISH_SECONDS
 from ondatra_dagster.tracking.history import History
 from ondatra_dagster.tracking.store import TrackingStore
 
@@ -49,6 +50,9 @@ class Ports:
     may_ask: bool = True  # about open jobs, also while nothing is sent
     # whether another definition of the model changed rows after that version
     has_old_changes: Callable[[int], bool] = lambda _: False
+    is_logged: Callable[[], bool] = lambda: False  # whether the sync log has deliveries of the sync
+    notify: Callable[[str], None] = lambda _: None  # tells the user a sentence at once
+    publish_seconds: float = PUBLISH_SECONDS
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = interruption.sleep
     random: chance.Random = dataclasses.field(default_factory=chance.SystemRandom)

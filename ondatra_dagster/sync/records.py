@@ -17,7 +17,7 @@ from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.record import Operation, SyncRecord
 from ondatra_dagster.tracking.store import TrackingStore
 
-FILE_AGE_SECONDS = 60.0  # no record waits longer than this for its file
+PUBLISH_SECONDS = 10.0  # what a lost disk may cost: records that are older are in the tracking store
 OWN_NAMES = 0  # in place of a layout: the payload is an object already, as rows that were set aside are
 INVALID_PART = 1_000
 
@@ -26,20 +26,28 @@ class Publisher:
     """Publishes what one run settles, while it goes on."""
 
     def __init__(
-        self, queue: Queue, tracking: TrackingStore, *, sync_id: str, run_id: str, operation: Operation
+        self,
+        queue: Queue,
+        tracking: TrackingStore,
+        *,
+        sync_id: str,
+        run_id: str,
+        operation: Operation,
+        publish_seconds: float = PUBLISH_SECONDS,
     ) -> None:
         self._queue = queue
         self._tracking = tracking
         self._sync_id = sync_id
         self._run_id = run_id
         self._operation = operation
+        self._publish_seconds = publish_seconds  # no record waits longer than this for its file
         self._unpublished = 0
         self._due_at = 0.0  # when the oldest row that is in no file has to have one; at first nobody knows
 
     def note(self, rows: int, *, now: float) -> None:
         """So many rows more are settled; those whose file is due are published."""
         self._unpublished += rows
-        self._due_at = min(self._due_at, now + FILE_AGE_SECONDS)
+        self._due_at = min(self._due_at, now + self._publish_seconds)
         self.look(now=now)
 
     def look(self, *, now: float) -> None:
@@ -47,12 +55,16 @@ class Publisher:
         if self._unpublished >= publication.FILE_ROWS or now >= self._due_at:
             self.publish_due(now=now)
 
+    def seconds_to_next(self, *, now: float) -> float:
+        """Return how long it is until the oldest record has to have its file; 0 when that is now."""
+        return max(self._due_at - now, 0.0)
+
     def publish_due(self, *, now: float) -> None:
         """Write a file for each type that has enough rows, or has waited long enough."""
         due = {
             kind
             for kind, rows, oldest in publication.loose(self._queue, self._run_id)
-            if rows >= publication.FILE_ROWS or now - oldest >= FILE_AGE_SECONDS
+            if rows >= publication.FILE_ROWS or now - oldest >= self._publish_seconds
         }
         if due and (self._queue.replaces_rows or self._queue.shape is Shape.GROUP):
             # who finds rows recorded takes the deletes before them for done that no record says otherwise of
@@ -62,7 +74,7 @@ class Publisher:
             self._publish_next(kind)
         left = publication.loose(self._queue, self._run_id)
         self._unpublished = sum(rows for _, rows, _ in left)
-        self._due_at = min((oldest + FILE_AGE_SECONDS for _, _, oldest in left), default=math.inf)
+        self._due_at = min((oldest + self._publish_seconds for _, _, oldest in left), default=math.inf)
 
     def publish_all(self) -> None:
         """Write all that is left, files that a crash left half way first."""

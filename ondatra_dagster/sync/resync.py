@@ -5,6 +5,7 @@ It only prepares the queue; the next run delivers as always.
 
 import collections
 import dataclasses
+import uuid
 from collections.abc import Collection, Mapping
 
 from ondatra_dagster.changes import ChangeType, Segment
@@ -15,7 +16,7 @@ from ondatra_dagster.delivery.queue.form import NAMED_SINCE, known_form, take_fo
 from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import forget_contents, remember_contents
 from ondatra_dagster.delivery.queue.renewal import remove, send_again
-from ondatra_dagster.delivery.queue.tables import OWED, Queue
+from ondatra_dagster.delivery.queue.tables import GENERATION, OWED, Queue
 from ondatra_dagster.delivery.queue.takeover import (
     LEFT_BESIDE_RUNS,
     beside_runs,
@@ -32,10 +33,10 @@ from ondatra_dagster.sync.cross_check import (
     cross_check,
     is_older,
     known_address,
-    newest_run,
     take_in,
 )
 from ondatra_dagster.sync.form_check import form_of, named_since
+from ondatra_dagster.sync.other_states import OtherStates, newest_run
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.records import note_told_aside
 from ondatra_dagster.sync.run_account import close_crashed_runs
@@ -71,10 +72,14 @@ def resync(sync: Sync, ports: Ports, way: Way) -> int:
         raise StateError(f"{sync.model.name} has no table yet: run the model first")
     with sync.open_queue() as queue:
         source = ports.source() or source  # until the queue was ours, others may have gone on with it
+        others = OtherStates(sync, ports)
+        others.look_before_run()
+        others.begin(f"resync-{uuid.uuid4().hex[:12]}")
         if is_older(queue, sync, ports):
             take_for_none(queue)
         keys = _Resync(sync, ports, queue, source).go(way)
         leave_frontier(queue, sync, ports)
+        others.end()
         return keys
 
 
@@ -102,6 +107,8 @@ class _Resync:
         if way.assume_delivered:
             self._begin_anew(self._source.version, holds=self._contents())
             return 0
+        # before any row is in the queue again: an API would answer the old idempotency keys from its store
+        self._queue.set_meta(GENERATION, uuid.uuid4().hex)
         keys = self._by_queue(recovered) if recovered is not None else self._by_records()
         self._queue.set_meta(RESYNC, 1)
         return keys + (self._remove() if way.removes else 0)

@@ -16,10 +16,11 @@ from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
 from ondatra_dagster.delivery.queue.unit_counts import UnitCounter, count_units
-from ondatra_dagster.errors import BusyError, OndatraError
+from ondatra_dagster.errors import BusyError, OndatraError, OtherStateError
 from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.sync.cross_check import cross_check, take_in
 from ondatra_dagster.sync.guard import look_at_removals, unit_noun
+from ondatra_dagster.sync.other_states import OtherStates
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import keep_invalid, newly_set_aside
 from ondatra_dagster.sync.run_account import RunAccount, close_crashed_runs, mode_of, note_refusal
@@ -39,7 +40,7 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
 
     When another process delivers this sync, or nothing is to be done, the summary says so and has no run id.
     """
-    at = ports.now()
+    at, others = ports.now(), OtherStates(sync, ports)
     source = ports.source()
     if source is None:
         return of_no_table(sync, at)
@@ -51,13 +52,14 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
         source = ports.source() or source  # until the queue was ours, others may have gone on with it
         start = Start.of(sync, ports, occasion, queue, source)
         try:
-            recovered = cross_check(queue, sync, ports, source)
+            others.look_before_run()
+            recovered = cross_check(queue, sync, ports, source, is_new_state=occasion.allows_new_state)
         except OndatraError as error:
             note_refusal(start, error)
             raise
         close_crashed_runs(queue, sync, ports)
         make_due(queue, ports.clock())
-        return SyncRun(start.looked_again()).go(recovered)
+        return SyncRun(start.looked_again()).go(recovered, others)
 
 
 def of_no_table(sync: Sync, at: datetime) -> RunSummary:
@@ -78,12 +80,12 @@ class SyncRun:
         self._tally = Tally()
         self._removals: Removals | None = None
 
-    def go(self, recovered: Recovered) -> RunSummary:
+    def go(self, recovered: Recovered, others: OtherStates) -> RunSummary:
         if not self._has_work():
             self._take_in(recovered)
             self._look_at_removals()
             return self._summary(None, message=self._held() or "nothing is new, and nothing is due")
-        account = RunAccount.begin(self._start)
+        account = self._begin(others)
         try:
             self._enqueue(recovered, account.run_id)
             self._look_at_removals()
@@ -95,6 +97,13 @@ class SyncRun:
             self._cut_off(account, error)
             raise
         return summary
+
+    def _begin(self, others: OtherStates) -> RunAccount:
+        try:
+            return RunAccount.begin(self._start, others)
+        except OtherStateError as error:
+            note_refusal(self._start, error)
+            raise
 
     def _cut_off(self, account: RunAccount, error: BaseException) -> None:
         """Note that the run failed. When it was interrupted, its error is most likely what that broke."""

@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, is_taking_over, taken_over_upto
 from ondatra_dagster.delivery.queue.unit_counts import NONE, End, Operation, UnitCounter
 from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
-from ondatra_dagster.sync.cross_check import newest_run
+from ondatra_dagster.sync.other_states import OtherStates, newest_run
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.records import Publisher
 from ondatra_dagster.sync.run_id import new_run_id
@@ -81,16 +81,19 @@ def _newest_run(start: Start) -> str | None:
 class RunAccount:
     """One run's, from its begin to its end."""
 
-    def __init__(self, start: Start, run_id: str) -> None:
+    def __init__(self, start: Start, run_id: str, others: OtherStates) -> None:
         self.run_id = run_id
+        self.others = others
         self.publisher = _publisher(start.queue, start.sync, start.ports, run_id)
         self._start = start
 
     @classmethod
-    def begin(cls, start: Start) -> Self:
+    def begin(cls, start: Start, others: OtherStates) -> Self:
         """Name the run, and note everywhere that it goes on."""
         ports, sync, queue = start.ports, start.sync, start.queue
-        account = cls(start, new_run_id(start.at, after=_newest_run(start), random=ports.random))
+        run_id = new_run_id(start.at, after=_newest_run(start), random=ports.random)
+        account = cls(start, run_id, others)
+        others.begin(run_id)
         metadata = account._metadata()
         with queue.store.immediate():
             queue.set_meta("last_run", account.run_id)
@@ -108,10 +111,15 @@ class RunAccount:
             self._metadata(), version_to=summary.version_to, counts=summary.counts()
         )
         ports.tracking.finish_run(sync.id, self.run_id, metadata)
-        if not is_taking_over(queue):  # else it doesn't say all that the last one and the records do
+        # a queue that is taking over doesn't say all that the last frontier and the records do; and what
+        # another state folder has begun since is newer
+        is_newest = self.others.overtaking() is None
+        if is_newest and not is_taking_over(queue):
             publication.note_frontier(queue, self.run_id)
             frontier = frontier_of(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.tracking.write_frontier(frontier)
+        if is_newest:
+            self.others.end()
         self._note_end(summary, result)
         publication.end_run(queue, self.run_id)
 
@@ -184,7 +192,14 @@ def mode_of(start: Start) -> tuple[Mode, str]:
 
 
 def _publisher(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> Publisher:
-    return Publisher(queue, ports.tracking, sync_id=sync.id, run_id=run_id, operation=sync.operation)
+    return Publisher(
+        queue,
+        ports.tracking,
+        sync_id=sync.id,
+        run_id=run_id,
+        operation=sync.operation,
+        publish_seconds=ports.publish_seconds,
+    )
 
 
 def _dump_metadata(metadata: RunMetadata) -> str:

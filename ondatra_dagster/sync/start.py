@@ -19,6 +19,7 @@ class Occasion:
     trigger: str  # the command, the UI, a sensor, a schedule
     dagster_run_id: str | None = None
     allows_deletes: bool = False  # past @max_deletes
+    allows_new_state: bool = False  # begins as a first run does, though others have delivered before
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

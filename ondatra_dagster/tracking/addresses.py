@@ -57,12 +57,17 @@ def frontier_file(organization: str, sync_id: str, run_id: str) -> str:
 def all_folders(organization: str) -> tuple[str, ...]:
     """Below which an organization has files."""
     part = _part(organization, "organization")
-    return (organization_folder(part), *(f"{name}/{part}" for name in ("frontiers", "sent", "metadata")))
+    others = ("frontiers", "marks", "sent", "metadata")
+    return (organization_folder(part), *(f"{name}/{part}" for name in others))
 
 
 def is_name(text: str) -> bool:
     """Whether a folder of ours can be called that."""
     return _PART.fullmatch(text) is not None
+
+
+def mark_file(organization: str, sync_id: str) -> str:
+    return f"marks/{_part(organization, 'organization')}/{_part(sync_id, 'sync id')}.json"
 
 
 def sent_file(organization: str, sync_id: str) -> str:

@@ -15,7 +15,16 @@ from ondatra_dagster.tracking import parquet_files
 
 FORMAT = 1
 _NOTE = "ondatra.frontier"
-_SCALARS = ("sync_id", "run_id", "table_id", "watermark", "invalid_watermark", "base_url", "known_since")
+_SCALARS = (
+    "sync_id",
+    "run_id",
+    "table_id",
+    "watermark",
+    "invalid_watermark",
+    "base_url",
+    "known_since",
+    "state_id",
+)
 _SCHEMA = pa.schema(
     {
         "key": pa.string(),
@@ -30,9 +39,10 @@ _SCHEMA = pa.schema(
         "job_ref": pa.string(),
         "belongs_to": pa.string(),
         "is_context": pa.int64(),
+        "key_renewals": pa.int64(),
     }
 )
-_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context"})
+_REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context", "key_renewals"})
 
 Opener: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
 

@@ -48,7 +48,7 @@ def payload_schema(columns: Iterable[Column]) -> dict[str, str]:
 
 
 def metadata_json(
-    metadata: RunMetadata, *, organization: str, workspace: str, sync_id: str, run_id: str
+    metadata: RunMetadata, *, organization: str, workspace: str, sync_id: str, run_id: str, state_id: str
 ) -> bytes:
     """The text of metadata.json."""
     fields = {
@@ -62,6 +62,7 @@ def metadata_json(
         "started_at": _iso(metadata.started_at),
         "record_payload_schema": payload_schema(metadata.columns),
         "dagster_run_id": metadata.dagster_run_id,
+        "state_id": state_id,
         "versions": {"from": metadata.version_from, "to": metadata.version_to},
         "counts": dict(metadata.counts),
     }

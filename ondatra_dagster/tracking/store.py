@@ -5,9 +5,10 @@ It writes and finds files; what is in them belongs to the modules beside, when t
 
 import contextlib
 import copy
+import dataclasses
 import errno
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -19,6 +20,7 @@ from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.store.file_errors import disk_error
+from ondatra_dagster.store.state_id import UNKNOWN, StateId
 from ondatra_dagster.tracking import addresses, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.facts import FACT_TABLES, FactRow, Facts, read_fact_table, write_fact_table
@@ -36,6 +38,7 @@ from ondatra_dagster.tracking.record import (
     SyncRecord,
     record_batches,
 )
+from ondatra_dagster.tracking.run_mark import RunMark, dump_mark, load_mark
 from ondatra_dagster.tracking.sent_file import read_sent, sent_through, write_sent
 
 _PARQUET = ".parquet"
@@ -47,15 +50,29 @@ _BROKEN = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn
 class TrackingStore:
     """The files of one organization. A process that dies in it leaves each file whole or not there."""
 
-    def __init__(self, address: str, *, organization: str = "1", workspace: str = "1") -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        organization: str = "1",
+        workspace: str = "1",
+        state: Callable[[], StateId] = lambda: UNKNOWN,
+    ) -> None:
         self._address = address
+        self._read_state = state
         self._files: Folder = open_folder(address)
         self._organization = organization
         self._workspace = workspace
 
-    def left_alone(self) -> Self:
-        """The same store for a dry run: all that it writes is forgotten at once."""
+    @functools.cached_property
+    def state(self) -> StateId:
+        """The state folder from which this store is written."""
+        return self._read_state()
+
+    def left_alone(self, state: StateId = UNKNOWN) -> Self:
+        """The same store for a dry run from this state folder: all that it writes is forgotten at once."""
         other = copy.copy(self)
+        other.__dict__["state"] = state  # as it is known by now: a dry run names no folder
         other._files = Forgetful(open_folder(self._address))  # noqa: SLF001 - of the same class
         return other
 
@@ -98,6 +115,7 @@ class TrackingStore:
             workspace=self._workspace,
             sync_id=sync_id,
             run_id=run_id,
+            state_id=self.state.id,
         )
         with self._writing(f"{self._run_folder(sync_id, run_id)}/{_METADATA}") as file:
             file.write(text)
@@ -106,7 +124,22 @@ class TrackingStore:
         """Keep what a run leaves unsettled, in place of what it said of itself before."""
         name = addresses.frontier_file(self._organization, frontier.sync_id, frontier.run_id)
         with self._writing(name) as file:
-            write_frontier(file, frontier)
+            write_frontier(file, dataclasses.replace(frontier, state_id=self.state.id))
+
+    def write_mark(self, sync_id: str, mark: RunMark) -> None:
+        """Leave the mark of a run in place of the one before."""
+        with self._writing(addresses.mark_file(self._organization, sync_id)) as file:
+            file.write(dump_mark(mark))
+
+    def read_mark(self, sync_id: str) -> RunMark | None:
+        """Return the mark of the newest run; None when none has left one."""
+        name = addresses.mark_file(self._organization, sync_id)
+        remedy = "delete it: the next run writes it again"
+        try:
+            with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
+                return load_mark(file.read())
+        except FileNotFoundError:
+            return None
 
     def newest_frontier(self, sync_id: str) -> Frontier | None:
         """The frontier of the newest run that left one; its units are read while one loops over them."""

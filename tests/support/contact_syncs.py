@@ -21,7 +21,7 @@ from ondatra_dagster.delivery.queue.states import QueueState, look
 from ondatra_dagster.delivery.queue.tables import open_queue
 from ondatra_dagster.delivery.queue.takeover import frontier_of, take_over
 from ondatra_dagster.delivery.target import Shape
-from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
+from ondatra_dagster.testing.demo_api import DEMO_KEY
 
 LAYOUT = Layout((Column("customer_id", "string"), Column("email", "string")))
 OPERATIONS = """
@@ -70,7 +70,7 @@ class ContactSync:
     """The sync, as its tests drive it: `now` is its clock, and waiting moves it on."""
 
     state: Path
-    api: DemoApi
+    api: Any  # one with a url
     functions: str  # the push function's file, less its API
     push: dict[str, Any] = dataclasses.field(default_factory=dict)  # API's "push"
     now: float = 1_800_000_000.0

@@ -194,6 +194,7 @@ class Destination:
     store: Store
     random: random.Random
     faults: bool = True
+    stores_answers: bool = False  # a repeated call gets its first answer, as with Stripe
     answered: dict[tuple[str, str], tuple[Verdict, bool]] = dataclasses.field(
         default_factory=dict
     )  # what a journal would know of a batch's calls
@@ -216,6 +217,8 @@ class Destination:
 
     def _take(self, rows: list[Row], parcel: Parcel, journal: Journal) -> Pushed:
         self._may_die(0.05)
+        if not (self.stores_answers or journal.is_rerun):  # a journal that is gone knows nothing
+            self._forget(journal.seed)
         outcomes: dict[str, Outcome] = {}
         unanswered = 0
         for call in self.store.calls_of(rows):
@@ -227,6 +230,10 @@ class Destination:
         assert {*parcel.keys} == {*outcomes} - {NO_ROW}
         self._may_die(0.05)
         return Pushed(outcomes, calls=len(rows), unanswered=unanswered)
+
+    def _forget(self, seed: str) -> None:
+        with self.lock:
+            self.answered = {call: answer for call, answer in self.answered.items() if call[0] != seed}
 
     def _may_die(self, probability: float) -> None:
         with self.lock:

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from support.books import MortalStore
 from support.destinations import Destination, KilledError
@@ -16,6 +17,7 @@ from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.store.state_id import StateId, take_state_id
 from ondatra_dagster.sync.ports import SourceState
 from ondatra_dagster.tracking.metadata import RunMetadata
 
@@ -28,6 +30,12 @@ class FullDiskError(StateError):
 
 class DeadlyStore(MortalStore):
     """Processes end now and then at any of its files, and not those of records alone; or it is full."""
+
+    state_folder: Path
+
+    @property
+    def state(self) -> StateId:  # type: ignore[override]
+        return take_state_id(self.state_folder)  # a life may go on in another one
 
     def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
         self._may_die()

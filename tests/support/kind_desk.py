@@ -18,6 +18,7 @@ from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Limit, Model, SinkUse
 from ondatra_dagster.store import database
+from ondatra_dagster.store.state_id import take_state_id
 from ondatra_dagster.sync.dry_run import dry_run
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.ports import Ports
@@ -87,6 +88,7 @@ class KindDesk:
     now: float = 1_800_000_000.0
     held: str | None = None  # why nothing is sent
     old_upto: int = -1  # the version up to which another definition of the model wrote
+    tracked_at: str | None = None  # where records are kept, if not in the state folder
     table: KindTable = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +131,8 @@ class KindDesk:
 
     @property
     def tracking(self) -> TrackingStore:
-        return TrackingStore(str(self.state / "tracking"))
+        records = self.tracked_at or str(self.state / "tracking")
+        return TrackingStore(records, state=lambda: take_state_id(self.state))
 
     def ports(self) -> Ports:
         return Ports(

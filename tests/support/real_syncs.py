@@ -10,6 +10,7 @@ from ondatra_dagster.delivery.push.push_source import read_source
 from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
+from ondatra_dagster.store.state_id import take_state_id
 from ondatra_dagster.sync.ports import Ports
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import History
@@ -48,7 +49,7 @@ def the_ports(sync: Sync, table: Table | KindTable, secrets: Mapping[str, str], 
         source=table.source,
         feed=table,
         push=lambda: open_pusher(sync.library, context, secrets=secrets.get, rates=rates),
-        tracking=TrackingStore(str(sync.state / "tracking")),
+        tracking=TrackingStore(str(sync.state / "tracking"), state=lambda: take_state_id(sync.state)),
         history=History(sync.state / "history.sqlite"),
         clock=lambda: now,
     )

@@ -387,6 +387,7 @@ class Heard:
     syncs: list[SyncResult] = dataclasses.field(default_factory=list)
     failures: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     begun: list[str] = dataclasses.field(default_factory=list)
+    notices: list[str] = dataclasses.field(default_factory=list)
 
     def model_began(self, model: Model, activity: Activity) -> None:
         self.begun.append(f"{model.name}: {activity()}")
@@ -399,6 +400,9 @@ class Heard:
 
     def sync_ended(self, result: SyncResult) -> None:
         self.syncs.append(result)
+
+    def notice(self, message: str) -> None:
+        self.notices.append(message)
 
     def waits(self, message: str) -> None:
         self.begun.append(message)

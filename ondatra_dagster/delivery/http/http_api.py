@@ -48,6 +48,7 @@ class CallLog:
     outages: int = 0  # ended in no answer, 408, 429 or 5xx
     requests: int = 0  # sent, tries included
     replayed: int = 0  # answered from the journal
+    is_answered: bool = False  # at some try: an API may have stored that answer by its idempotency key
     last_status: int | None = None  # of the newest call; 0: no answer
 
     @property
@@ -185,6 +186,7 @@ class BatchCalls:
         slot = self._journal.next_slot(prepared.digest)
         if known := self._journal.answer(slot):
             self.log.replayed += 1
+            self.log.is_answered = True
             return Answer(*known)
         answer = self._send(prepared, slot)
         if answer.status_code == _UNAUTHORIZED:
@@ -236,7 +238,9 @@ class BatchCalls:
         if prepared.method in _WITH_IDEMPOTENCY_KEY:
             key = self._journal.idempotency_key(slot).encode()
             prepared = prepared.with_header(b"idempotency-key", key)
-        return self._api.send(prepared)
+        answer = self._api.send(prepared)
+        self.log.is_answered = self.log.is_answered or answer.status_code != NO_ANSWER
+        return answer
 
 
 def _authorized(prepared: Prepared, token: str) -> Prepared:

@@ -83,6 +83,7 @@ class Pushed(NamedTuple):
     is_open: bool = False  # there is a job, which hasn't ended
     warnings: tuple[str, ...] = ()  # about what the function returned
     has_raised: bool = False  # the function ended without an answer
+    is_answered: bool = True  # a try of a call was answered, if only by a failure
 
 
 class Push(Protocol):

@@ -47,7 +47,12 @@ class Pusher:
             result = self._push(parcel, calls)
         self._warn(parcel, result)
         made = calls.log
-        return result._replace(calls=made.calls, unanswered=made.unanswered, is_outage=made.is_outage)
+        return result._replace(
+            calls=made.calls,
+            unanswered=made.unanswered,
+            is_outage=made.is_outage,
+            is_answered=made.is_answered,
+        )
 
     def poll(self, parcel: Parcel, job: str) -> Pushed:
         calls = self._api.begin()

@@ -1,7 +1,7 @@
 """Batches: which units go out together, frozen as they were handed to push until they are settled."""
 
 import dataclasses
-import uuid
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import orjson
 
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
-from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.tables import GENERATION, Queue
 from ondatra_dagster.delivery.target import (
     Image,
     ImageRow,
@@ -24,7 +24,7 @@ from ondatra_dagster.store.database import Row
 
 # units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
 MAKE_DUE = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
-_CLAIMED = "unit.id, key, version, base, tried, target, unit.belongs_to, is_context, unit.rows"
+_CLAIMED = "unit.id, key, version, base, tried, target, unit.belongs_to, is_context, unit.rows, key_renewals"
 # What may go next. Where new rows replace old ones, no insert goes while a delete is on its way or waits for
 # its next try.
 NEXT = f"""
@@ -181,7 +181,18 @@ def claim(queue: Queue, *, size: int, number: int) -> Batch | None:
             return None
         queue.store.run(CLAIM, (orjson.dumps([row[0] for row in claimed]).decode(),))
         units = [_unit(queue, row) for row in claimed]
-        return freeze(queue, units, number=number, seed=uuid.uuid4().hex)
+        return freeze(queue, units, number=number, seed=_seed(queue, claimed))
+
+
+def _seed(queue: Queue, claimed: Sequence[Row]) -> str:
+    """Return the seed of the batch's idempotency keys.
+
+    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A
+    unit that is sent again although its change was answered, or was delivered, has another.
+    """
+    changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
+    named = orjson.dumps([queue.meta("table_id"), queue.meta(GENERATION), changes])
+    return hashlib.blake2b(named, digest_size=16).hexdigest()
 
 
 def _next(queue: Queue, *, size: int) -> Sequence[Row]:
@@ -215,7 +226,7 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
-    unit, key, version, base, tried, target, belongs_to, is_context, _ = row
+    unit, key, version, base, tried, target, belongs_to, is_context, *_ = row
     sent = _to_send(queue, base, tried, target)
     together = _together(queue, belongs_to)
     return BatchUnit(unit, key, version, base, tried, sent, together, bool(is_context), belongs_to)

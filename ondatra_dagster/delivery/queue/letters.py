@@ -15,8 +15,8 @@ from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
 REVIVE = """
-update unit set state = 'pending', attempts = 0, outages = 0, message = null, died_at = null, rows = ?,
-    since = ?
+update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
+    message = null, died_at = null, rows = ?, since = ?
 where id = ?
 """
 DROP = "delete from unit where id = ?"

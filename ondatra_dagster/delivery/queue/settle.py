@@ -53,8 +53,8 @@ NOW_OF = "select version, target, attempts, outages from unit where id = ?"
 DROP = "delete from unit where id = ?"
 MOVE = """
 update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, state = :state,
-    attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at,
-    refused_at = :refused_at
+    attempts = :attempts, outages = :outages, key_renewals = key_renewals + :is_answered, due_at = :due_at,
+    message = :message, died_at = :died_at, refused_at = :refused_at
 where id = :id
 """
 
@@ -323,6 +323,7 @@ class _Settlement:
                 "state": state,
                 "attempts": attempts,
                 "outages": outages,
+                "is_answered": self._attempt.is_answered,
                 "due_at": None if wait is None else self._attempt.ended_at + wait,
                 "message": message,
                 "died_at": self._attempt.ended_at if died else None,

@@ -46,6 +46,7 @@ class Attempt:
     calls: int = 0  # that the batch made
     unanswered: int = 0  # of which at some try nobody answered
     is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
+    is_answered: bool = True  # an API that stores answers by idempotency key may have stored one
 
 
 def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attempt) -> None:

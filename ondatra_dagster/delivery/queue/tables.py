@@ -52,6 +52,8 @@ SCHEMA = Schema(
                 since real not null,
                 attempts integer not null default 0,
                 outages integer not null default 0,
+                -- how often its idempotency keys were renewed, after an answered try or by a replay
+                key_renewals integer not null default 0,
                 due_at real,
                 message text,
                 died_at real,
@@ -108,6 +110,7 @@ SCHEMA = Schema(
 
 # the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/records.py
 ASIDE_TOLD_IN = "set_aside_told_in"
+GENERATION = "generation"  # the name of a text that each resync draws anew, a part of all idempotency keys
 OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
 FORGOTTEN = "forgotten"  # in the notes of a queue that has none beside it
 

@@ -19,12 +19,12 @@ from ondatra_dagster.delivery.queue.removals import (
     forget_contents,
     remember_contents,
 )
-from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, OWED, Queue, dump_layout
+from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, GENERATION, OWED, Queue, dump_layout
 from ondatra_dagster.delivery.target import Standing, dump_tried, in_doubt, to_send, weight
 
 # what of a queue's meta goes into its frontier as it is
 LEFT_BESIDE_RUNS = "left_beside_runs"  # how many frontiers so far, as by a resync: a run's id names none
-NOTES = (FORM, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN, LEFT_BESIDE_RUNS)
+NOTES = (FORM, GENERATION, NAMED_SINCE, LET_THROUGH, OWED, ASIDE_TOLD_IN, LEFT_BESIDE_RUNS)
 CONTENTS = "contents"  # and, as one note more, how much the API has of each mirror
 
 # in the meta: the newest run of which frontier and records tell, until the queue knows all that they say
@@ -32,16 +32,17 @@ TAKING_OVER = "taking_over"
 
 FORGET_META = "delete from meta where name not in ('queue_id', 'shape')"
 UNITS = """
-select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context
+select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context,
+    key_renewals
 from unit order by id
 """
 ADD_LAYOUT = "insert into layout values (?, ?)"
 ADD_UNIT = """
 insert into unit (
     key, belongs_to, is_context, version, base, tried, target, rows, phase, state, since, attempts, due_at,
-    message, died_at
+    message, died_at, key_renewals
 )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # what is claimed in a queue that is made of a frontier is in a job
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
@@ -184,6 +185,7 @@ def _unit(
         unit.due_at,
         unit.message,
         died_at,
+        unit.key_renewals,
     )
 
 

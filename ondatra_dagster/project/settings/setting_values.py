@@ -190,6 +190,7 @@ READERS: Mapping[str, Reader] = {
     "spark.conf": read_conf,
     "sinks": read_sinks,
     "tracking": read_text,
+    "publish_seconds": read_count,
     "tracking_retention_days": read_days,
     "table_retention_days": read_days,
     "maintain_at": read_times,

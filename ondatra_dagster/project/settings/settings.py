@@ -34,6 +34,7 @@ from ondatra_dagster.project.suggestions import correction
 DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
 HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
 AWS_VERSION = "2.35.4"  # what that Hadoop was built with
+PUBLISH_SECONDS = "10"  # after which a record is in its file at the latest
 RETENTION_DAYS = "14"  # of records in .ondatra/tracking
 UI_PORT = "8323"  # the demo API is beside it
 DAGSTER_URL = "http://127.0.0.1:3000"  # where `dg dev` is if nobody says otherwise
@@ -95,6 +96,7 @@ class Settings:
     jars: Path  # where Delta's jars are kept
     spark: SparkSettings = SparkSettings()
     s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
+    publish_seconds: int = int(PUBLISH_SECONDS)
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
     table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
     maintain_at: str | None = MAINTAIN_AT  # when Dagster maintains, as cron says it; None: never
@@ -181,6 +183,7 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
             conf=tables.get("spark.conf", {}),
         ),
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
+        publish_seconds=int(texts.get("publish_seconds", PUBLISH_SECONDS)),
         tracking_retention_days=_days(
             # a place of the user's own is his to clear; ours isn't looked after by anybody else
             texts.get("tracking_retention_days", FOREVER if "tracking" in texts else RETENTION_DAYS)

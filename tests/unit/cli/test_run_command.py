@@ -12,7 +12,9 @@ def test_each_model_and_sync_has_its_line(shop: Shop, ondatra: Terminal) -> None
     said = ondatra.run(shop)
     assert (0, "") == (said.code, said.out)
     lines = [line.split()[:2] for line in said.err.splitlines()]
-    assert [["✓", "raw.contacts"], ["✓", "sync.crm"], ["→", "sync.crm"]] == lines[1:4]
+    models, first, sync = lines[1:3], lines[3], lines[4]
+    assert [["✓", "raw.contacts"], ["✓", "sync.crm"]] == models
+    assert (["sync.crm", "runs"], ["→", "sync.crm"]) == (first, sync)
     assert "delivered 2 inserts" in said.err
 
 
@@ -95,9 +97,10 @@ def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
 
 def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
     """And nothing else on stdout."""
-    contacts, crm, sync, end = ondatra.run(shop, as_json=True).objects
+    contacts, crm, notice, sync, end = ondatra.run(shop, as_json=True).objects
     assert ("raw.contacts", 2, True) == (contacts["model"], contacts["rows"], contacts["changed"])
     assert ("sync.crm", "backfill") == (crm["model"], crm["run_type"])
+    assert str(notice["notice"]).startswith("sync.crm runs for the first time: 2 inserts")
     assert {"insert": 2, "update": 0, "delete": 0} == sync["counts"]["succeeded"]  # type: ignore[index]
     assert {"pass"} == set(sync["checks"].values())  # type: ignore[union-attr, attr-defined]
     assert end["ok"]

@@ -105,7 +105,7 @@ def test_while_an_api_takes_its_time_there_is_time_for_other_things(queue):
     looked = threading.Event()
     api = Api(meet=lambda keys: looked.wait(SECONDS))
     fill(queue, "a")
-    send(queue, api, threads=1, on_quiet=looked.set, quiet_seconds=0.01)
+    send(queue, api, threads=1, on_quiet=looked.set, quiet_seconds=lambda: 0.01)
     assert (["a"], True) == (api.got, looked.is_set())
 
 

@@ -18,6 +18,7 @@ from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.project.kinds import KINDS
 from ondatra_dagster.project.model import Model, SinkUse
+from ondatra_dagster.store.state_id import take_state_id
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.run import run_sync
 from ondatra_dagster.sync.start import Occasion
@@ -166,7 +167,8 @@ class Desk:
 
     @property
     def tracking(self) -> TrackingStore:
-        return TrackingStore(self.records or str(self.state / "tracking"))
+        records = self.records or str(self.state / "tracking")
+        return TrackingStore(records, state=lambda: take_state_id(self.state))
 
     @property
     def history(self) -> History:

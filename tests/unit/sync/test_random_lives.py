@@ -29,7 +29,7 @@ from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.letters import hasten, replay
 from ondatra_dagster.delivery.queue.settled import DELETED, SUCCEEDED, read_settled
-from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.errors import OtherStateError, ResyncNeededError
 from ondatra_dagster.sync.cross_check import key_of
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.resync import Way, resync
@@ -67,8 +67,10 @@ class Life:
         self.desk = KindDesk(folder, sink.name, batch_size=sink.batch_size)
         self.table, self.store = a_table(sink)
         self.feed = AsideFeed(self.table)
-        self.destination = Destination(self.store, random.Random(f"API {seed} {sink}"))
+        chance = random.Random(f"API {seed} {sink}")
+        self.destination = Destination(self.store, chance, stores_answers=chance.random() < 0.5)
         self.records = DeadlyStore(str(folder / "tracking"))
+        self.records.state_folder = folder
         self.records.chance = random.Random(f"records {seed} {sink}")
 
     def history(self) -> Iterator[tuple[str, list[int]]]:
@@ -93,7 +95,7 @@ class Life:
     def run(self) -> None:
         """A run, which may be killed."""
         self.desk.now += self.chance.choice([10, 10_000, 100_000])
-        with contextlib.suppress(KilledError, FullDiskError):
+        with contextlib.suppress(KilledError, FullDiskError, OtherStateError):
             run_sync(self.sync, self.ports, Occasion(trigger="test"))
 
     def ask_again(self) -> None:
@@ -200,7 +202,7 @@ class HardLife(Life):
         return dataclasses.replace(super().ports, source=self._source, clock=self._clock)
 
     def _resync(self) -> None:
-        with contextlib.suppress(KilledError, FullDiskError, ResyncNeededError):
+        with contextlib.suppress(KilledError, FullDiskError, ResyncNeededError, OtherStateError):
             resync(self.sync, self.ports, Way(removes=self.chance.random() < 0.5))
 
     def _suffer(self) -> None:
@@ -294,6 +296,55 @@ class JobLife(HardLife):
         self.desk.now += seconds
 
 
+class MovingLife(HardLife):
+    """One that goes on in other state folders: on new disks, in copies and backups, on two machines in turn.
+
+    While one of them prepares a run, another one may begin and end its own.
+    """
+
+    def __init__(self, sink: Sink, folder: Path, seed: str) -> None:
+        super().__init__(sink, folder, seed)
+        self.folder = folder
+        self.places = [folder / "machine 0", folder / "machine 1"]
+        self._go_to(self.places[0])
+
+    def _go_to(self, place: Path) -> None:
+        self.desk.state = self.records.state_folder = place
+
+    def _suffer(self) -> None:
+        super()._suffer()
+        place, backup, what = self.desk.state, self.folder / "backup", self.chance.random()
+        if what < 0.1:
+            shutil.rmtree(place, ignore_errors=True)
+        elif what < 0.2 and place.exists():
+            shutil.rmtree(backup, ignore_errors=True)
+            shutil.copytree(place, backup)
+        elif what < 0.3 and backup.exists():
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(backup, place)
+        elif what < 0.5:
+            self._go_to(self._other())
+
+    def _other(self) -> Path:
+        return next(place for place in self.places if place != self.desk.state)
+
+    def _source(self) -> SourceState:
+        if self.meanwhile and self.chance.random() < 0.5:
+            here = self.desk.state
+            self._go_to(self._other())
+            seen = super()._source()
+            self._go_to(here)
+            return seen
+        return super()._source()
+
+    @property
+    def ports(self) -> Ports:
+        return dataclasses.replace(super().ports, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.desk.now += seconds
+
+
 def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
     if sink.kind.delivers_by_key and sink.name != "scd2":  # with keys that go, as by a full refresh
         by_key = Table(sink.shape)
@@ -303,7 +354,7 @@ def a_table(sink: Sink) -> tuple[Table | KindTable, Store]:
 
 
 LIVES = [
-    *((sink, lived) for sink in SINKS for lived in (Life, HardLife)),
+    *((sink, lived) for sink in SINKS for lived in (Life, HardLife, MovingLife)),
     *((sink, JobLife) for sink in SINKS if (sink.name, sink.batch_size) in IN_JOBS),
 ]
 

@@ -236,7 +236,7 @@ def test_a_passing_failure_is_tried_again(status: int) -> None:
 
     assert calls.call(a_post()).ok
     assert [2.0, 4.0] == slept
-    assert CallLog(calls=1, requests=3, last_status=200) == calls.log
+    assert CallLog(calls=1, requests=3, is_answered=True, last_status=200) == calls.log
 
 
 def test_a_lasting_failure_ends() -> None:
@@ -446,7 +446,7 @@ def test_an_answered_call_is_not_sent_again(tmp_path: Path) -> None:
         (answer.ok, answer.status_code, answer.text) for answer in answers
     ]
     assert "s3cr3t-key" == answers[0].headers["x-seen"]
-    assert CallLog(calls=2, replayed=2, last_status=422) == after.log
+    assert CallLog(calls=2, replayed=2, is_answered=True, last_status=422) == after.log
     assert 0o600 == path.stat().st_mode & 0o777
 
 

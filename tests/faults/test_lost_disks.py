@@ -1,0 +1,78 @@
+"""A machine that ends in the middle of a run, and its disk with it: the next one repeats the same keys.
+
+What is left is the table and the tracking store, as with a pod whose records go to a bucket.
+"""
+
+import collections
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.forked_runs import KILLED, ForkedRuns, held
+from support.seeds import new_chance
+from support.tables import Table
+
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+
+pytestmark = pytest.mark.faults
+
+STEPS = 25
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+def lose_disk(runs: ForkedRuns) -> None:
+    """Remove all of the state folder but the tracking store, which is elsewhere."""
+    shutil.rmtree(runs.queue.parent, ignore_errors=True)
+    for path in runs.state.glob("*.sqlite*"):
+        path.unlink()
+
+
+def repeated_keys(api: DemoApi, first: int) -> tuple[int, int]:
+    """Count the calls from that one on that were made again, and those of them under the same key."""
+    keys = collections.defaultdict(list)
+    for call in api.calls[first:]:
+        if call.idempotency_key:
+            keys[call.method, call.path, json.dumps(call.body)].append(call.idempotency_key)
+    again = [(each[0], key) for each in keys.values() for key in each[1:]]
+    return len(again), sum(first == key for first, key in again)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_new_machine_repeats_the_calls_of_a_lost_one_under_their_keys(
+    tmp_path: Path, api: DemoApi, batch_size: int
+) -> None:
+    """One row a batch: each of them. Larger batches may be cut otherwise, once records tell of some rows."""
+    api.clear()
+    chance = new_chance("disks", batch_size)
+    table = Table(Shape.ROW)
+    with ForkedRuns(api, Shape.ROW, batch_size=batch_size) as runs:
+        runs.begin(tmp_path / "state")
+        table.write("a", [1])
+        assert 0 == runs.run(table)
+        kills = repeats = same = 0
+        for step in range(1, STEPS + 1):
+            for number, key in enumerate(chance.sample("abcdefghij", 6)):
+                gone = chance.random() < 0.2
+                table.write(key, [] if gone else [100 * step + number])
+            first = len(api.calls)
+            kills += KILLED == runs.run(table, die_at=chance.randint(runs.calls // 4, runs.calls))
+            lose_disk(runs)
+            assert 0 == runs.run(table)
+            assert table.content() == held(api, Shape.ROW), f"step {step}"
+            again, under_same_key = repeated_keys(api, first)
+            repeats, same = repeats + again, same + under_same_key
+            if chance.random() < 0.3:  # between two runs a disk may be lost, too
+                lose_disk(runs)
+    print(f"batch_size {batch_size}: {kills} kills, {same} of {repeats} repeated calls under the same key")
+    assert kills > STEPS / 3
+    assert repeats > kills / 3
+    if batch_size == 1:
+        assert same == repeats
