@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import as_cell, harmless, put_json, say, terminal_width
+from ondatra_dagster.cli.output import as_cell, harmless, indented, put_json, say, terminal_width
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.orchestration.workspace import QueueSeen
@@ -66,7 +66,7 @@ def _put_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
     """Whether something of its rows was cut off."""
     tried = refusal(letter) or f"after {count(letter.attempts, 'attempt')}"
     key = as_cell(name_of(letter, sync))
-    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
+    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {indented(harmless(letter.error))}")
     lines = [f"    {change}  {as_cell(row)}" for change, row in letter.sends]
     shown = lines if width is None else [shorter(line, width) for line in lines]
     for line in shown:

@@ -2,7 +2,6 @@
 
 import importlib
 import io
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +10,10 @@ import click
 
 from ondatra_dagster import interruption
 from ondatra_dagster.cli.error_log import open_error_log
-from ondatra_dagster.cli.output import say
+from ondatra_dagster.cli.output import indented, say
 from ondatra_dagster.cli.process import FAILED, INTERRUPTED, run_process
-from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.errors import BadSettingsError, OndatraError, ProjectError, SelectionError
+from ondatra_dagster.log_lines import traceback_lines
 
 if TYPE_CHECKING:
     from ondatra_dagster.orchestration.opening import OpenEngine
@@ -79,20 +79,26 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
         say(INTERRUPTED)
         return FAILED
     except SelectionError as error:
-        say(str(error))
+        say(indented(str(error)))
         return WRONG_INVOCATION
     except OndatraError as error:
-        say(str(error))
+        say(_sentences(error))
         return FAILED
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
-        say(_unforeseen(error))
+        say(indented(_unforeseen(error)))
         return FAILED
     return code if isinstance(code, int) else 0
 
 
+def _sentences(error: OndatraError) -> str:
+    """Return a line for each problem; a problem's own further lines are indented."""
+    problems = error.problems if isinstance(error, ProjectError | BadSettingsError) else (error,)
+    return "\n".join(indented(str(problem)) for problem in problems)
+
+
 def _unforeseen(error: Exception) -> str:
     with open_error_log(Path.cwd()) as file:
-        file.writelines(traceback.format_exception(error))
+        file.write(traceback_lines(error))
     return f"ondatra failed: {type(error).__name__}: {error}; the whole trace is in {file.name}"
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.cli.output import indented, put_json, say
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
 from ondatra_dagster.wording import count
 
@@ -36,4 +36,4 @@ def _put(problem: Problem, level: str, *, as_json: bool) -> None:
     if as_json:
         put_json({"level": level, **dataclasses.asdict(problem)})
     else:
-        say(f"warning: {problem}" if level == "warning" else str(problem))
+        say(indented(f"warning: {problem}" if level == "warning" else str(problem)))

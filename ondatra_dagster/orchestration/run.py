@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from ondatra_dagster.interruption import InterruptedRunError
+from ondatra_dagster.log_lines import RecordFormatter
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.dry_events import WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
@@ -87,7 +88,7 @@ def logging_to(folder: Path) -> Iterator[None]:
     """What is logged or warned of goes to a file: the screen is for what came of it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handler = logging.FileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(RecordFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     for name in OURS:

@@ -1,8 +1,8 @@
 """Faults that nobody foresaw: a sentence for who meets them, and the trace in a file for who mends them."""
 
-import traceback
 from pathlib import Path
 
+from ondatra_dagster.log_lines import traceback_lines
 from ondatra_dagster.store.private_folder import keep_private
 
 
@@ -12,5 +12,5 @@ def keep_trace(error: Exception, state: Path) -> str:
     path = state / "logs" / "errors.log"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
+        file.write(traceback_lines(error))
     return f"{type(error).__name__}: {error}; the whole trace is in {path}"
