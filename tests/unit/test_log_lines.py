@@ -58,10 +58,8 @@ def test_a_traceback_is_one_record(tmp_path: Path) -> None:
 
 def test_a_logged_traceback_is_marked(tmp_path: Path) -> None:
     with logging_to(tmp_path):
-        try:
-            raise ValueError(f"bad\n{FORGED}")
-        except ValueError:
-            logging.getLogger("ondatra_dagster").exception("it failed")
+        error = ValueError(f"bad\n{FORGED}")
+        logging.getLogger("ondatra_dagster").error("it failed", exc_info=error)
 
     first, *others = (tmp_path / "ondatra.log").read_text(encoding="utf-8").splitlines()
     assert first.endswith("it failed")
