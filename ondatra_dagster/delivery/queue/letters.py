@@ -17,7 +17,7 @@ where state = 'dead' and died_at >= :since order by died_at, id limit :limit off
 """
 LETTERS = f"""
 select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
-from unit
+from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
 READ_AT_ONCE = 500  # letters: between reads others may write, and nobody waits for a reader
