@@ -4,6 +4,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from ondatra_dagster.store.private_folder import make_private, open_private
+
 
 def open_error_log(here: Path) -> IO[str]:
     """The log of the project that `here` is in; where it has none yet, a file that only its owner reads."""
@@ -12,5 +14,5 @@ def open_error_log(here: Path) -> IO[str]:
         return tempfile.NamedTemporaryFile(
             "w", prefix="ondatra-", suffix=".log", delete=False, encoding="utf-8"
         )
-    (state / "logs").mkdir(mode=0o700, exist_ok=True)
-    return (state / "logs" / "errors.log").open("a", encoding="utf-8")
+    make_private(state / "logs")
+    return open_private(state / "logs" / "errors.log", "a", "utf-8")

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import io
 import logging
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import cast
 
 import dagster as dg
 
@@ -18,6 +20,7 @@ from ondatra_dagster.orchestration.naming import model_key, sink_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, DRY_RUN, FULL_REFRESH, TRIGGER
 from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.store.private_folder import make_private, open_private
 
 LOGGER = "file"
 EXPLAINED = dg.Failure.__name__  # the engine has told of it
@@ -86,8 +89,8 @@ def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
 @contextlib.contextmanager
 def logging_to(folder: Path) -> Iterator[None]:
     """What is logged or warned of goes to a file: the screen is for what came of it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
+    make_private(folder)
+    handler = _PrivateFileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
     handler.setFormatter(RecordFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
@@ -100,6 +103,11 @@ def logging_to(folder: Path) -> Iterator[None]:
         logging.captureWarnings(capture=False)
         root.removeHandler(handler)
         handler.close()
+
+
+class _PrivateFileHandler(logging.FileHandler):
+    def _open(self) -> io.TextIOWrapper:
+        return cast("io.TextIOWrapper", open_private(self.baseFilename, self.mode, self.encoding))
 
 
 @contextlib.contextmanager

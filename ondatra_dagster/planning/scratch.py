@@ -16,7 +16,7 @@ from ondatra_dagster.planning.s3_objects import remove_below
 from ondatra_dagster.project.settings.addresses import Address, local_path
 from ondatra_dagster.project.settings.settings import Scratch, Settings
 from ondatra_dagster.store.lock import FileLock
-from ondatra_dagster.store.private_folder import OWNERS_ONLY, keep_private
+from ondatra_dagster.store.private_folder import OWNERS_ONLY, keep_private, open_private
 
 FOLDER = "dry"
 BESIDE_THE_TABLES = ".ondatra_dry"  # where other machines have to see it, too
@@ -36,7 +36,8 @@ def open_scratch(settings: Settings) -> Iterator[Settings]:
             folder.mkdir(mode=OWNERS_ONLY)
             tables = _tables(settings, folder)
             if local_path(tables) != folder / "tables":
-                (folder / ELSEWHERE).write_text(tables)
+                with open_private(folder / ELSEWHERE, "w", "utf-8") as file:
+                    file.write(tables)
             yield dataclasses.replace(settings, scratch=Scratch(folder=folder, below=tables))
         finally:
             _remove(settings, folder)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ondatra_dagster.errors import BusyError
+from ondatra_dagster.store.private_folder import make_private
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
@@ -38,7 +39,7 @@ class FileLock:
 
     def acquire(self) -> None:
         """Take the lock; BusyError tells who holds it when it isn't free in time."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._path.parent)
         descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             self._wait_for(descriptor)

@@ -16,6 +16,7 @@ from pathlib import Path
 from ondatra_dagster import interruption
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.store.lock import FileLock
+from ondatra_dagster.store.private_folder import make_private
 
 WAIT_SECONDS = 600
 ORPHAN_SECONDS = 60
@@ -30,7 +31,7 @@ class SessionLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._name = uuid.uuid4().hex
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         self._own = _open(folder / f"{self._name}.python")
         self.for_jvm = _open(folder / f"{self._name}.jvm")
 
