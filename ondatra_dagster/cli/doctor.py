@@ -7,7 +7,7 @@ import click
 
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.live_line import LiveLine
-from ondatra_dagster.cli.output import harmless, put_json
+from ondatra_dagster.cli.output import harmless, indented, put_json
 from ondatra_dagster.doctor.check_result import Level
 from ondatra_dagster.doctor.checks import CHECKS, Named, run_checks
 from ondatra_dagster.doctor.machine import examine
@@ -51,4 +51,4 @@ def _put(named: Named, *, as_json: bool) -> None:
     if as_json:
         put_json({"check": check, "level": result.level, "what": result.what, "remedy": result.remedy})
     else:
-        click.echo(harmless(f"{result.level:<{LEVEL_WIDTH}}  {check:<{NAME_WIDTH}}  {result}"))
+        click.echo(indented(harmless(f"{result.level:<{LEVEL_WIDTH}}  {check:<{NAME_WIDTH}}  {result}")))

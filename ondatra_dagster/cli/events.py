@@ -11,6 +11,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.cli.here import find_root
 from ondatra_dagster.cli.output import say
 from ondatra_dagster.collector.server import LOOPBACK, CollectorServer, listen, token_of
+from ondatra_dagster.log_lines import RecordFormatter
 from ondatra_dagster.orchestration.measures import project_metrics
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.project.load import load_project
@@ -37,7 +38,9 @@ def command(port: int, host: str) -> int:
     settings = read_settings(root)
     project = load_project(root, settings)
     keep_private(settings.state)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(RecordFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     with listen(host, port, token=token_of(settings)) as listener:
         server = CollectorServer(project, listener, more_metrics=_metrics_of(root))
         names = ", ".join(model.name for model in server.collector.ways.models.values())

@@ -1,12 +1,12 @@
 """How dead letters are shown: what a replay would send, and why it is dead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import click
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.output import as_cell, harmless, put_json, say, terminal_width
+from ondatra_dagster.cli.output import as_cell, harmless, indented, put_json, say, terminal_width
 from ondatra_dagster.cli.width import shorter
 from ondatra_dagster.delivery.queue.letters import DeadLetter
 from ondatra_dagster.orchestration.workspace import QueueSeen
@@ -22,11 +22,13 @@ def show_letters(
     sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None
 ) -> bool:
     """Show the dead letters of a sync, to people the oldest of them; whether there are any."""
-    most = limit if as_json else limit or LETTERS
-    one_more = None if most is None else most + 1  # which tells whether there are more
-    found = dead_letters(sync, limit=one_more, since=since, most_rows=None if as_json else SHOWN)
-    _put_letters(found[:most], sync, as_json=as_json)
-    if limit is None and most is not None and len(found) > most:
+    if as_json:
+        return _put_objects(dead_letters(sync, limit=limit, since=since))
+    most = limit or LETTERS
+    # one more tells whether there are more
+    found = list(dead_letters(sync, limit=most + 1, since=since, most_rows=SHOWN))
+    _put_texts(found[:most], sync)
+    if limit is None and len(found) > most:
         say(f"(the oldest {most}; --limit shows more, --json all)")
     return bool(found)
 
@@ -37,12 +39,17 @@ def say_none(seen: QueueSeen, *, told: str = "there are no dead letters") -> int
     return 1 if seen.lost else 0
 
 
-def _put_letters(letters: Sequence[DeadLetter], sync: Sync, *, as_json: bool) -> None:
+def _put_objects(letters: Iterable[DeadLetter]) -> bool:
+    """Write each as it is read: there may be a million. Return whether there are any."""
+    is_any = False
+    for letter in letters:
+        is_any = True
+        put_json(_object(letter))
+    return is_any
+
+
+def _put_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
     """Each with its key, error, attempts, and the rows that would go out, as far as a terminal has room."""
-    if as_json:
-        for letter in letters:
-            put_json(_object(letter))
-        return
     width = terminal_width()
     cut = sum(_put_text(letter, sync, width) for letter in letters)
     if cut:
@@ -66,7 +73,7 @@ def _put_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
     """Whether something of its rows was cut off."""
     tried = refusal(letter) or f"after {count(letter.attempts, 'attempt')}"
     key = as_cell(name_of(letter, sync))
-    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {harmless(letter.error)}")
+    click.echo(f"{key}  {moment(letter.died_at)}, {tried}: {indented(harmless(letter.error))}")
     lines = [f"    {change}  {as_cell(row)}" for change, row in letter.sends]
     shown = lines if width is None else [shorter(line, width) for line in lines]
     for line in shown:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.cli.output import say
+from ondatra_dagster.cli.output import indented, say
 from ondatra_dagster.cli.process import FAILED, INTERRUPTED, run_process
-from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.errors import BadSettingsError, OndatraError, ProjectError, SelectionError
 from ondatra_dagster.orchestration.traces import keep_trace
 
 if TYPE_CHECKING:
@@ -78,15 +78,21 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
         say(INTERRUPTED)
         return FAILED
     except SelectionError as error:
-        say(str(error))
+        say(indented(str(error)))
         return WRONG_INVOCATION
     except OndatraError as error:
-        say(str(error))
+        say(_sentences(error))
         return FAILED
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
-        say(_unforeseen(error))
+        say(indented(_unforeseen(error)))
         return FAILED
     return code if isinstance(code, int) else 0
+
+
+def _sentences(error: OndatraError) -> str:
+    """Return a line for each problem; a problem's own further lines are indented."""
+    problems = error.problems if isinstance(error, ProjectError | BadSettingsError) else (error,)
+    return "\n".join(indented(str(problem)) for problem in problems)
 
 
 def _unforeseen(error: Exception) -> str:

@@ -5,7 +5,7 @@ import click
 from ondatra_dagster import interruption
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.cli.output import indented, put_json, say
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
 from ondatra_dagster.orchestration.workspace import Workspace
@@ -31,7 +31,7 @@ def maintain(workspace: Workspace, *, as_json: bool, opened: OpenEngine = open_e
             is_good = is_good and end.is_good
             if as_json:
                 put_json(_line(end))
-            say(f"{'✓' if end.is_good else '✗'} {end.duty}: {end.did}")
+            say(f"{'✓' if end.is_good else '✗'} {end.duty}: {indented(end.did)}")
     return 0 if is_good else 1
 
 

@@ -35,6 +35,11 @@ def harmless(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in LAYOUT else "·" for letter in text)
 
 
+def indented(text: str, width: int = 4) -> str:
+    """Return the text with its further lines indented: a row's value begins no line of ours."""
+    return text.replace("\n", "\n" + " " * width)
+
+
 def put_json(line: Mapping[str, Json]) -> None:
     """An object for a program."""
     click.echo(orjson.dumps(dict(line)).decode())
@@ -86,8 +91,12 @@ def as_cell(value: Json) -> str:
         return NULL
     is_nested = isinstance(value, list | dict | bool)
     text = orjson.dumps(value).decode() if is_nested else str(value)
-    return "".join(letter if letter.isprintable() else "·" for letter in text)
+    return _on_one_line(text)
 
 
 def _text(cell: object) -> str:
-    return "" if cell is None else str(cell)
+    return "" if cell is None else _on_one_line(str(cell))
+
+
+def _on_one_line(text: str) -> str:
+    return text if text.isprintable() else "".join(each if each.isprintable() else "·" for each in text)

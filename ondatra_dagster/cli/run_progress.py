@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli import forecast_told
 from ondatra_dagster.cli.live_line import LiveLine
-from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.cli.output import indented, put_json, say
 from ondatra_dagster.cli.width import padded, width_of
 from ondatra_dagster.delivery.queue.reasons import Reason
 from ondatra_dagster.delivery.queue.unit_counts import Operation
@@ -146,7 +146,8 @@ class TextProgress:
             self._turn += 1
             self._live.clear()
         with self._live:
-            say(f"{sign} {padded(name, self._width)}  {text}")
+            begin = f"{sign} {padded(name, self._width)}  "
+            say(begin + indented(text, len(begin)))
 
 
 class JsonProgress:

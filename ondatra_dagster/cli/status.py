@@ -7,7 +7,7 @@ import click
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import harmless, put_json, put_table, say
+from ondatra_dagster.cli.output import harmless, indented, put_json, put_table, say
 from ondatra_dagster.operations.alert_book import Standing
 from ondatra_dagster.orchestration.alerting import Alerts
 from ondatra_dagster.orchestration.measures import disk_totals, project_metrics
@@ -92,7 +92,7 @@ def _show(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
         click.echo("\non disk: " + ", ".join(f"{name} {size_of(size)}" for name, size in totals.items()))
     for each in Alerts(workspace).standing():
         since = moment(datetime.fromisoformat(each.since))
-        click.echo(f"alerting since {since}: {each.subject}: {harmless(each.sentence)}")
+        click.echo(f"alerting since {since}: {each.subject}: {indented(harmless(each.sentence))}")
 
 
 def _model(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:

@@ -5,8 +5,9 @@ import dataclasses
 import click
 
 from ondatra_dagster.cli.here import open_workspace
-from ondatra_dagster.cli.output import put_json, say
+from ondatra_dagster.cli.output import indented, put_json, say
 from ondatra_dagster.errors import BadSettingsError, Problem, ProjectError
+from ondatra_dagster.project.settings.env_file_mode import readable_env_file
 from ondatra_dagster.wording import count
 
 
@@ -23,9 +24,10 @@ def command(strict: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls i
             _put(problem, "error", as_json=as_json)
         say(f"{count(len(error.problems), 'problem')} found")
         return 1
-    for warning in workspace.warnings:
+    warnings = [*workspace.warnings, *readable_env_file(workspace.settings.root)]
+    for warning in warnings:
         _put(warning, "error" if strict else "warning", as_json=as_json)
-    if strict and workspace.warnings:
+    if strict and warnings:
         return 1
     models, syncs = count(len(workspace.project.models), "model"), count(len(workspace.syncs), "sync")
     say(f"{models} and {syncs}: nothing wrong was found")
@@ -36,4 +38,4 @@ def _put(problem: Problem, level: str, *, as_json: bool) -> None:
     if as_json:
         put_json({"level": level, **dataclasses.asdict(problem)})
     else:
-        say(f"warning: {problem}" if level == "warning" else str(problem))
+        say(indented(f"warning: {problem}" if level == "warning" else str(problem)))

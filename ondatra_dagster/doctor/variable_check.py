@@ -1,9 +1,10 @@
-"""Whether the variables are set that sinks and alerts need, and all ONDATRA_ variables mean something."""
+"""Whether variables that sinks and alerts need are set, all are known, and .env is its owner's only."""
 
 from collections.abc import Iterator
 
 from ondatra_dagster.doctor.check_result import CheckResult, failed, ok, warning
 from ondatra_dagster.doctor.machine import Machine
+from ondatra_dagster.project.settings.env_file_mode import readable_env_file
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.unknown_variables import unknown_variables
 from ondatra_dagster.wording import count
@@ -12,17 +13,18 @@ REMEDY = "set it in .env or the environment"
 
 
 def check(machine: Machine) -> Iterator[CheckResult]:
-    """Return a result for each variable that is missing or unknown, or one for all."""
+    """Return a result for each variable that is missing or unknown and for .env, or one for all."""
     if machine.settings is None:
         return
     needed = _needed(machine, machine.settings)
     missing = [name for name in needed if not machine.settings.secret(name)]
     unknown = list(unknown_variables(machine.folder, machine.settings.secrets.names))
+    readable = list(readable_env_file(machine.settings.root))
     for name in missing:
         yield failed(f"{name} is not set, and {needed[name]} needs it", REMEDY)
-    for problem in unknown:
+    for problem in (*unknown, *readable):
         yield warning(f"{problem.file}: {problem.what}", problem.remedy)
-    if not missing and not unknown:
+    if not missing and not unknown and not readable:
         yield ok(
             f"{count(len(needed), 'variable')} needed by sinks and alerts: set"
             if needed

@@ -2,15 +2,18 @@
 
 import contextlib
 import dataclasses
+import io
 import logging
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import cast
 
 import dagster as dg
 
 from ondatra_dagster.interruption import InterruptedRunError
+from ondatra_dagster.log_lines import RecordFormatter
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.dry_events import WITHOUT_MATERIALIZATIONS
 from ondatra_dagster.orchestration.engine import Engine
@@ -27,6 +30,7 @@ from ondatra_dagster.orchestration.run_tags import (
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.store.file_errors import explained, storage_error
+from ondatra_dagster.store.private_folder import make_private, open_private
 
 LOGGER = "file"
 OF_STORAGE = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # as SQLAlchemy tells of it
@@ -109,9 +113,9 @@ def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
 def logging_to(folder: Path) -> Iterator[None]:
     """What is logged or warned of goes to a file: the screen is for what came of it."""
     with explained(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
     handler = _LogFile(folder / "ondatra.log", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(RecordFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     for name in OURS:
@@ -127,7 +131,10 @@ def logging_to(folder: Path) -> Iterator[None]:
 
 
 class _LogFile(logging.FileHandler):
-    """A log that loses its lines on a full or read-only disk, in place of ending the run."""
+    """A log for its owner only. On a full or read-only disk it loses lines, in place of ending the run."""
+
+    def _open(self) -> io.TextIOWrapper:
+        return cast("io.TextIOWrapper", open_private(self.baseFilename, self.mode, self.encoding))
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):

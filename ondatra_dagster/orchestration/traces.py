@@ -2,14 +2,14 @@
 
 import contextlib
 import tempfile
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.log_lines import traceback_lines
 from ondatra_dagster.store.file_errors import disk_error
-from ondatra_dagster.store.private_folder import keep_private
+from ondatra_dagster.store.private_folder import keep_private, make_private, open_private
 
 
 def keep_trace(error: Exception, state: Path | None) -> str:
@@ -29,7 +29,7 @@ def _write_trace(error: Exception, state: Path | None) -> str:
     for open_log in ([_open_log(state)] if state else []) + [_open_temporary_file()]:
         try:
             with open_log as file:
-                file.writelines(traceback.format_exception(error))
+                file.write(traceback_lines(error))
         except (OSError, StateError) as problem:
             reason = str(problem)
         else:
@@ -41,8 +41,8 @@ def _write_trace(error: Exception, state: Path | None) -> str:
 def _open_log(state: Path) -> Iterator[IO[str]]:
     keep_private(state)
     path = state / "logs" / "errors.log"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
+    make_private(path.parent)
+    with open_private(path, "a", "utf-8") as file:
         yield file
 
 

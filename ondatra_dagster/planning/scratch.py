@@ -17,7 +17,7 @@ from ondatra_dagster.project.settings.addresses import Address, local_path
 from ondatra_dagster.project.settings.settings import Scratch, Settings
 from ondatra_dagster.store.file_errors import explained
 from ondatra_dagster.store.lock import FileLock
-from ondatra_dagster.store.private_folder import OWNERS_ONLY, keep_private
+from ondatra_dagster.store.private_folder import OWNERS_ONLY, keep_private, open_private
 
 FOLDER = "dry"
 BESIDE_THE_TABLES = ".ondatra_dry"  # where other machines have to see it, too
@@ -38,7 +38,8 @@ def open_scratch(settings: Settings) -> Iterator[Settings]:
                 folder.parent.mkdir(mode=OWNERS_ONLY, exist_ok=True)
                 folder.mkdir(mode=OWNERS_ONLY)
                 if local_path(tables) != folder / "tables":
-                    (folder / ELSEWHERE).write_text(tables)
+                    with open_private(folder / ELSEWHERE, "w", "utf-8") as file:
+                        file.write(tables)
             yield dataclasses.replace(settings, scratch=Scratch(folder=folder, below=tables))
         finally:
             _remove(settings, folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.store.file_errors import explained
+from ondatra_dagster.store.private_folder import make_private
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
@@ -120,7 +121,7 @@ def is_held(path: Path) -> bool:
 
 def open_lock(path: Path) -> int:
     """Open the lock file at `path`, made if need be, readable by its owner only."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 

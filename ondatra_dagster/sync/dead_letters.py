@@ -1,5 +1,6 @@
 """A sync's dead letters, for those who only look: what they are and how they go again is the queue's."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from ondatra_dagster.delivery.queue import letters
@@ -17,19 +18,17 @@ def dead_letters(
     since: datetime | None = None,
     offset: int = 0,
     most_rows: int | None = None,
-) -> list[DeadLetter]:
-    """All that died since then, oldest first; after the first `offset` of them, at most `limit`.
+) -> Iterator[DeadLetter]:
+    """Yield what died since then, the oldest first; after the first `offset` of them, at most `limit`.
 
     Each has at most `most_rows` of what it would send.
     """
     with looking_at(sync.queue) as store:
         shape = read_shape(store) if store else None
-        if store is None or shape is None:
-            return []
-        found = letters.dead_letters(
-            store, shape, limit=limit, since=since, offset=offset, most_rows=most_rows
-        )
-        return list(found)
+        if store and shape:
+            yield from letters.dead_letters(
+                store, shape, limit=limit, since=since, offset=offset, most_rows=most_rows
+            )
 
 
 def why_dead(sync: Sync, *, limit: int) -> tuple[Reason, ...]:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, local_path, s3_access, scheme_of
 from ondatra_dagster.store.file_errors import raise_explained
+from ondatra_dagster.store.private_folder import open_private
 
 LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
 PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is whole
@@ -71,8 +72,8 @@ class LocalFolder:
         _sweep(path)
         part = path.with_name(part_of(path.name))
         try:
-            with part.open("xb") as file:
-                yield file
+            with open_private(part, "xb") as file:
+                yield cast("BinaryIO", file)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
@@ -119,8 +120,8 @@ class LocalFolder:
         if folder.is_dir():
             return
         self._make(folder.parent)
-        # records hold people's data: a root that the user made keeps his permissions, one of ours is private
-        folder.mkdir(mode=0o700 if folder == self._root else 0o777, exist_ok=True)
+        # records hold people's data: a root that the user made keeps its permissions, ours are private
+        folder.mkdir(mode=0o700 if folder.is_relative_to(self._root) else 0o777, exist_ok=True)
         _sync(folder.parent)
 
 

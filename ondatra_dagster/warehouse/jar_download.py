@@ -83,8 +83,26 @@ def _open(address: str) -> IO[bytes]:
     if is_given:
         encoded = base64.b64encode(unquote(user).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {encoded}")
-    opened: IO[bytes] = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # noqa: S310
+    opener = urllib.request.build_opener(ProtectedRedirects)
+    opened: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
     return opened
+
+
+class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects that don't leave https."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.URLError(f"it redirects from https to {shown(newurl)}, and http isn't trusted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _copy(answer: IO[bytes], file: IO[bytes], received: Received) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from py4j.java_gateway import java_import
 
 from ondatra_dagster import interruption
 from ondatra_dagster.errors import SetUpError
+from ondatra_dagster.store.private_folder import make_private, open_private
 from ondatra_dagster.warehouse.java import Java
 
 START_SECONDS = 120
@@ -117,7 +118,7 @@ def pyspark_jars() -> list[Path]:
 
 def start_jvm(launch: Launch) -> Jvm:
     """A JVM in which a Spark context can be made; raises SetUpError when it doesn't come up."""
-    launch.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(launch.log.parent)
     with tempfile.TemporaryDirectory() as folder, _open_log(launch.log) as log:
         answer = Path(folder) / "connection"
         said_before = log.tell()  # before Java starts: it writes to the same place in the same file
@@ -155,7 +156,7 @@ def _command(launch: Launch, answer: Path) -> list[str]:
 def _open_log(log: Path) -> IO[bytes]:
     """The log to add to: several JVMs may share it."""
     is_long = log.exists() and log.stat().st_size > LOG_BYTES
-    stream = log.open("wb" if is_long else "ab")
+    stream = open_private(log, "wb" if is_long else "ab")
     stream.seek(0, os.SEEK_END)
     return stream
 

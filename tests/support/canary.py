@@ -12,6 +12,9 @@ WORD = "canary"
 
 def _forms() -> Iterator[str]:
     yield WORD
+    yield WORD.encode().hex()
+    yield "".join(f"%{ord(letter):02x}" for letter in WORD)
+    yield "".join(f"&#{ord(letter)};" for letter in WORD)
     for offset in range(3):
         padded = bytes(offset) + WORD.encode()
         yield base64.b64encode(padded).decode()[(offset * 8 + 5) // 6 : len(padded) * 8 // 6]
@@ -21,7 +24,11 @@ FORMS = tuple(_forms())
 
 
 def canaries_in(text: str) -> list[str]:
-    """What surrounds each secret in the text; nothing when there is none."""
+    """What surrounds each secret in the text; nothing when there is none.
+
+    Base64 is looked through without its line breaks, which are escaped in JSON.
+    """
+    text = text + text.replace("\\n", "").replace("\n", "")
     return [
         text[max(text.index(form) - 60, 0) : text.index(form) + 60]
         for form in FORMS

@@ -1,11 +1,12 @@
 """An API that tells everything that it was told, in its answers' bodies and headers; and a token server."""
 
+import base64
 import contextlib
 import http.server
 import json
 import threading
 from collections.abc import Iterator
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote_plus
 
 TOKEN = "access/canary+given-by-the-server"
 ROTATED = "refresh/canary+given-by-the-server"
@@ -20,7 +21,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             refresh = {"refresh_token": ROTATED} if "refresh_token" in parse_qs(body) else {}
             self._send(200, json.dumps({"access_token": TOKEN, "expires_in": 3600, **refresh}))
             return
-        said = json.dumps({"path": self.path, "headers": dict(self.headers.items()), "body": body})
+        request = {"path": self.path, "headers": dict(self.headers.items()), "body": body}
+        said = json.dumps({**request, "again": _spellings(json.dumps(request))})
         status = {"1": 422, "2": 200, "3": 401, "4": 503}.get(self.path.partition("?")[0].strip("/"), 200)
         self._send(status, said)
 
@@ -35,6 +37,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def _spellings(text: str) -> dict[str, str]:
+    """The same as gateways and debug pages write it."""
+    octets = text.encode()
+    return {
+        "text": text,
+        "twice": json.dumps(text),
+        "quoted": quote(quote(text, safe=""), safe=""),
+        "read": unquote_plus(text),
+        "letters": "".join(f"%{octet:02x}" for octet in octets),
+        "entities": "".join(f"&#{ord(letter)};" for letter in text),
+        "base64": base64.b64encode(octets).decode(),
+        "mail": base64.encodebytes(octets).decode(),
+        "hex": octets.hex(),
+    }
 
 
 @contextlib.contextmanager

@@ -102,6 +102,7 @@ def lay_down(root: Path, *, url: str, files: Mapping[str, str] | None = None) ->
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (root / ".env").touch(mode=0o600)
     (root / ".env").write_text("DEMO_API_KEY=shop-demo-key-0001\n")
     return root
 

@@ -35,7 +35,7 @@ def queue_page(asked: Asked) -> Page:
     sync = asked.sync
     lost = lost_notice(asked.workspace, sync)
     queue = asked.workspace.queue(sync.id) if lost is None else None
-    letters = dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1), most_rows=ROWS)
+    letters = list(dead_letters(sync, limit=SHOWN + 1, offset=SHOWN * (asked.page - 1), most_rows=ROWS))
     held = hold(sync, asked.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",

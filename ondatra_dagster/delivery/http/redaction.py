@@ -1,84 +1,123 @@
-"""Secrets never leave: every text on its way to a log, a message, a record or a page goes through here.
+"""The masking of secrets: every text on its way to a log, a message, a record or a page goes through here.
 
-By value, not by name: a secret is found wherever it stands, also in base64, quoted for an address, in JSON or
-in HTML.
+By value, not by name: a secret is found wherever it is, quoted up to four times, with lines broken or joined,
+in base64, in hex, and with its end cut off. docs/reliability.md lists what isn't found.
 """
 
-import base64
-import html
-import json
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote_plus
+
+from ondatra_dagster.delivery.http.decoded_text import DecodedText
+from ondatra_dagster.delivery.http.secret_spellings import (
+    DEPTH,
+    SHORTEST_BEGINNING,
+    Spelling,
+    secrets_in,
+    spellings,
+)
 
 MASK = "***"
-# what only some write otherwise: PHP its slashes, older XML its apostrophes
-_SOMETIMES = {"/": {r"\/"}, "'": {r"\'", "&apos;"}}
-
-SHORTEST = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
+# after what is left of a secret: an escape that is cut off, too, and then the text's end, dots or a quote
+_CUT = re.compile(
+    r"(?:%[0-9A-Fa-f]?|\\[uUx]?[0-9A-Fa-f]{0,7}|&[#A-Za-z0-9]{0,31}|\ufffd)?"
+    r"""(?:\s*(?:\Z|…|\.\.\.)|["'`”\r\n])"""
+)
 
 
 class Redactor:
-    """Knows the secrets of one sync."""
+    """Knows the secrets of one sync. Threads may share it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: dict[str, int] = {}  # patterns, and the length of what they find
         self._known: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+        self._long: tuple[Spelling, ...] = ()  # searched in texts without blanks
+        self._short: tuple[Spelling, ...] = ()
         for secret in secrets:
             self.learn(secret)
 
     def __repr__(self) -> str:
-        return f"Redactor({len(self._forms)} forms)"
+        return f"Redactor({len(self._known)} secrets)"
 
     def learn(self, secret: str) -> None:
-        """From now on this value is masked too, also without the line end that a file had after it."""
-        for value in {secret, secret.strip()} - self._known:
-            if len(value) >= SHORTEST:
-                self._known.add(value)
-                # a new dict and a new pattern, so that other threads never see one that is being changed
-                self._forms = self._forms | _forms(value)
-        longest_first = sorted(self._forms, key=self._forms.__getitem__, reverse=True)
-        self._pattern = re.compile("|".join(longest_first)) if self._forms else None
+        """Mask this value from now on, also without the line end that a file had after it."""
+        new = set(secrets_in(secret)) - self._known
+        if not new:
+            return
+        found = {spelling: None for value in new for spelling in spellings(value)}
+        # new tuples, so that other threads never see one that is being changed
+        self._long += tuple(each for each in found if len(each.text) >= SHORTEST_BEGINNING)
+        self._short += tuple(each for each in found if len(each.text) < SHORTEST_BEGINNING)
+        self._known |= new
 
     def redact(self, text: str) -> str:
-        """The text with each secret masked."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        """Return the text with each secret masked."""
+        return _masked(text, sorted(self._spans(text))) if self._long or self._short else text
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where in the text secrets are; the spans may overlap."""
+        layer = DecodedText(text)
+        for _ in range(DEPTH + 1):
+            plain = layer.text.replace("+", " ")
+            for secret in self._short:
+                if secret.seed in plain:
+                    yield from (layer.original_span(*place) for place in _places(plain, secret.text))
+            squeezed = layer.without_blanks()
+            for secret in self._long:
+                if secret.seed in squeezed.text:
+                    yield from (layer.original_span(*place) for place in _cut_places(squeezed, layer, secret))
+            decoded = layer.decoded()
+            if decoded.text == layer.text:
+                return
+            layer = decoded
 
 
-def _forms(secret: str) -> dict[str, int]:
-    """Patterns of the secret in whatever it may stand, and how long it is there."""
-    packed = {re.escape(form): len(form) for form in _base64_forms(secret.encode())}
-    return {**packed, "".join(map(_ways, secret)): len(secret), re.escape(secret): len(secret)}
+def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+    start = text.find(wanted)
+    while start >= 0:
+        yield start, start + len(wanted)
+        start = text.find(wanted, start + len(wanted))
 
 
-def _ways(letter: str) -> str:
-    """A letter as addresses, JSON, HTML and Python write it: a text may be of several of them at once."""
-    if letter.isascii() and letter.isalnum():
-        return letter
-    plain = {letter, quote_plus(letter), repr(letter)[1:-1], json.dumps(letter)[1:-1], html.escape(letter)}
-    plain |= _SOMETIMES.get(letter, set())
-    return "(?>" + "|".join([*_numbered(letter), *map(re.escape, sorted(plain, key=len, reverse=True))]) + ")"
+def _cut_places(squeezed: DecodedText, layer: DecodedText, secret: Spelling) -> Iterator[tuple[int, int]]:
+    """Yield where in the layer a secret is: whole, more than half of it, or cut off."""
+    found = squeezed.text.find(secret.seed)
+    while found >= 0:
+        length = _common_length(squeezed.text, found, secret)
+        start, end = squeezed.source_span(found, found + length)
+        if length == len(secret.text):
+            yield _with_edges(layer.text, start, end, secret)
+        elif length != secret.word and (2 * length >= len(secret.text) or _CUT.match(layer.text, end)):
+            yield start, end
+        else:
+            length = 1
+        found = squeezed.text.find(secret.seed, found + length)
 
 
-def _numbered(letter: str) -> Iterator[str]:
-    """By its number, in hexadecimal digits of either case."""
-    yield "(?i:" + "".join(f"%{byte:02x}" for byte in letter.encode()) + ")"
-    units = letter.encode("utf-16-be", errors="surrogatepass")
-    yield "(?i:" + "".join(rf"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)) + ")"
-    yield f"(?i:&#0*{ord(letter)};|&#x0*{ord(letter):x};)"
+def _with_edges(text: str, start: int, end: int, secret: Spelling) -> tuple[int, int]:
+    """Return the span with the plus signs and spaces at the secret's ends."""
+    first, last = max(start - secret.before, 0), end + secret.after
+    before, after = text[first:start], text[end:last]
+    return start - len(before) + len(before.rstrip("+ ")), end + len(after) - len(after.lstrip("+ "))
 
 
-def _base64_forms(secret: bytes) -> Iterable[str]:
-    """How the secret looks inside of the base64 of something longer, at each of its three offsets.
+def _common_length(text: str, start: int, secret: Spelling) -> int:
+    """Return how many characters of the secret are in the text from there on; the seed is."""
+    if text.startswith(secret.text, start):
+        return len(secret.text)
+    least, most = len(secret.seed), len(secret.text) - 1
+    while least < most:
+        middle = (least + most + 1) // 2
+        if text.startswith(secret.text[:middle], start):
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
-    Basic credentials are such: the base64 of user:password. The characters at its ends, which stand for its
-    neighbours too, are left out.
-    """
-    for offset in range(3):
-        padded = bytes(offset) + secret
-        inner = slice((offset * 8 + 5) // 6, len(padded) * 8 // 6)
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            form = encode(padded).decode()[inner]
-            if len(form) > SHORTEST:  # a shorter one may be part of any text
-                yield form
+
+def _masked(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return the text with the mask in place of each span, or of several that overlap."""
+    pieces, done, last = [], 0, -1
+    for start, end in spans:
+        if start >= last:
+            pieces += [text[done:start], MASK]
+        last = done = max(end, last)
+    return "".join([*pieces, text[done:]])

@@ -1,19 +1,26 @@
 """Dead letters: rows that won't be sent again by themselves, and the way back for them."""
 
 import dataclasses
+import json
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
 from ondatra_dagster.delivery.target import SentRow, Shape, Standing, to_send, weight_of
-from ondatra_dagster.store.database import Store
+from ondatra_dagster.store.database import Row, Store
 
-DEAD = f"""
-select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
-from unit
+DEAD = """
+select id from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
+LETTERS = f"""
+select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
+from unit not indexed
+where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
+"""
+READ_AT_ONCE = 500  # letters: between reads others may write, and nobody waits for a reader
 REVIVE = """
 update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
     message = null, died_at = null, rows = ?, since = ?
@@ -50,33 +57,40 @@ def dead_letters(
     offset: int = 0,
     most_rows: int | None = None,
 ) -> Iterator[DeadLetter]:
-    """Oldest first; looking at them changes nothing, so a read-only store will do.
+    """Yield the dead letters, the oldest first, some at a time; a read-only store will do.
 
-    Each has at most so many of its rows: a whole table may be one letter.
+    Each has at most `most_rows` of its rows: a whole table may be one letter. What is retried meanwhile is
+    left out.
     """
-    layouts = read_layouts(store)
     wanted = {
         "since": since.timestamp() if since else 0.0,
         "limit": ALL if limit is None else limit,
         "offset": offset,
     }
-    for unit, key, version, base, tried, target, attempts, refused_at, message, died_at in store.rows(
-        DEAD, wanted
-    ):
-        sent = to_send(Standing.load(base, target, tried), shape, layouts)
-        yield DeadLetter(
-            unit=int(unit),
-            key=str(key),
-            version=int(version),
-            attempts=int(attempts or refused_at or 1),
-            was_refused=not attempts,
-            error=str(message or ""),
-            died_at=datetime.fromtimestamp(float(died_at), UTC),
-            sends=tuple(_named(row, layouts) for row in sent[:most_rows]),
-            rows=len(sent),
-            change_type=sent[-1].change_type if sent else None,
-            weight=weight_of(sent, shape),
-        )
+    found = array("q", (unit for (unit,) in store.each(DEAD, wanted)))
+    for start in range(0, len(found), READ_AT_ONCE):
+        ids = json.dumps(found[start : start + READ_AT_ONCE].tolist())
+        rows = store.rows(LETTERS, {"ids": ids})
+        layouts = read_layouts(store)
+        yield from (_letter(row, shape, layouts, most_rows) for row in rows)
+
+
+def _letter(row: Row, shape: Shape, layouts: dict[int, Layout], most_rows: int | None) -> DeadLetter:
+    unit, key, version, base, tried, target, attempts, refused_at, message, died_at = row
+    sent = to_send(Standing.load(base, target, tried), shape, layouts)
+    return DeadLetter(
+        unit=int(unit),
+        key=str(key),
+        version=int(version),
+        attempts=int(attempts or refused_at or 1),
+        was_refused=not attempts,
+        error=str(message or ""),
+        died_at=datetime.fromtimestamp(float(died_at), UTC),
+        sends=tuple(_named(each, layouts) for each in sent[:most_rows]),
+        rows=len(sent),
+        change_type=sent[-1].change_type if sent else None,
+        weight=weight_of(sent, shape),
+    )
 
 
 def _named(sent: SentRow, layouts: dict[int, Layout]) -> tuple[ChangeType, dict[str, Json]]:
@@ -87,12 +101,10 @@ def _named(sent: SentRow, layouts: dict[int, Layout]) -> tuple[ChangeType, dict[
 def replay(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
     """Let dead letters go again, from what the API has to what the table has now; how many there were."""
     with queue.store.immediate():
-        letters = list(dead_letters(queue.store, queue.shape, limit=limit, since=since, most_rows=0))
-        for letter in letters:
-            if letter.weight:
-                queue.store.run(REVIVE, (letter.weight, now, letter.unit))
-            else:
-                queue.store.run(DROP, (letter.unit,))
+        found = dead_letters(queue.store, queue.shape, limit=limit, since=since, most_rows=0)
+        letters = [(letter.unit, letter.weight) for letter in found]
+        queue.store.run_many(REVIVE, ((weight, now, unit) for unit, weight in letters if weight))
+        queue.store.run_many(DROP, ((unit,) for unit, weight in letters if not weight))
     return len(letters)
 
 

@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 from ondatra_dagster.project.cron import read_cron
 from ondatra_dagster.project.header_values import BadHeaderError
 from ondatra_dagster.project.settings.alert_settings import OFF
+from ondatra_dagster.project.settings.maven_repository import is_repository
 from ondatra_dagster.project.suggestions import correction
 
 SINKS = ("on", "dry", "off")
+SWITCH = ("on", "off")
 UNKNOWN_FIELDS = ("keep", "refuse")
 FOREVER = "forever"
 ANY_ORIGIN = "*"
@@ -33,6 +35,25 @@ def read_sinks(value: object) -> str:
     if value not in SINKS:
         raise BadValueError(f"sinks can't be {value!r}; {correction(str(value), SINKS, plural='choices')}")
     return str(value)
+
+
+def read_switch(value: object) -> str:
+    """on or off; true or false in the file."""
+    text = {True: "on", False: OFF}.get(value, value) if isinstance(value, bool) else value
+    if text not in SWITCH:
+        raise BadValueError(f"{value!r} is neither on nor off; write 'on' or 'off'")
+    return str(text)
+
+
+def read_repository(value: object) -> str:
+    """A Maven repository's address. It may hold a password, so that no message shows it."""
+    text = read_text(value).strip()
+    try:
+        if is_repository(text):
+            return text
+    except ValueError:  # of an address that can't be taken apart
+        pass
+    raise BadValueError("maven_mirror is no repository's address; write it as https://host/path")
 
 
 def read_unknown_fields(value: object) -> str:
@@ -205,7 +226,8 @@ READERS: Mapping[str, Reader] = {
     "alerts.deviation": read_share,
     "alerts.no_success_hours": read_hours,
     "jars": read_text,
-    "maven_mirror": read_text,
+    "maven_http": read_switch,
+    "maven_mirror": read_repository,
     "java_home": read_text,
     "events.unknown_fields": read_unknown_fields,
     "events.max_bytes": read_count,

@@ -14,6 +14,7 @@ from ondatra_dagster.errors import BadSettingsError, Problem
 from ondatra_dagster.project.settings.addresses import S3_SCHEMES, scheme_of
 from ondatra_dagster.project.settings.alert_settings import OFF, AlertSettings, alert_settings
 from ondatra_dagster.project.settings.event_settings import TOKEN, EventSettings, read_event_settings
+from ondatra_dagster.project.settings.maven_repository import needs_permission
 from ondatra_dagster.project.settings.s3_access import S3Access, read_s3_access
 from ondatra_dagster.project.settings.setting_places import (
     PYPROJECT,
@@ -130,19 +131,21 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
     environ = os.environ if environ is None else environ
     variables = {**dot_env(root), **environ}
     chosen: Chosen = {}
-    files: dict[str, str] = {}  # setting → where it was read from
+    places: dict[str, Given] = {}  # setting → where it was read from
     problems: list[Problem] = []
     refused: set[str] = set()
     for given in (*from_file(root), *from_variables(variables)):
         try:
             _take(given, chosen)
-            files[given.name] = given.file
+            places[given.name] = given
         except BadValueError as bad:
             what, _, remedy = str(bad).partition("; ")
             problems.append(Problem(file=given.file, line=given.line, what=what, remedy=remedy))
             refused.add(given.name)
+    if needs_permission(chosen):
+        problems.append(_open_mirror(places["maven_mirror"]))
     settings = dataclasses.replace(
-        _settings(root, chosen, variables), java_home_setting=_java_home_setting(files)
+        _settings(root, chosen, variables), java_home_setting=_java_home_setting(places)
     )
     if problems:
         # without the sources nobody knows what models may read: each that reads one would seem to be wrong
@@ -204,9 +207,15 @@ def _settings(root: Path, chosen: Chosen, variables: Mapping[str, str]) -> Setti
     )
 
 
-def _java_home_setting(files: Mapping[str, str]) -> str:
+def _open_mirror(given: Given) -> Problem:
+    what = "maven_mirror is an http:// address: others can read its password, and put in what they like"
+    remedy = 'write https://…, or allow it by maven_http = "on"'
+    return Problem(file=given.file, line=given.line, what=what, remedy=remedy)
+
+
+def _java_home_setting(places: Mapping[str, Given]) -> str:
     """Return the variable, or the line of pyproject.toml, that says which Java to use."""
-    file = files.get("java_home", JAVA_HOME)
+    file = places["java_home"].file if "java_home" in places else JAVA_HOME
     return f"java_home in {file}" if file == PYPROJECT else file
 
 

@@ -203,3 +203,13 @@ def test_each_check_has_a_module_of_its_name() -> None:
     assert modules == {
         check.name.removesuffix("s") if check.name != "settings" else "settings" for check in CHECKS
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "level"), [(0o600, Level.OK), (0o640, Level.WARNING), (0o604, Level.WARNING)]
+)
+def test_an_env_file_that_others_may_read_is_a_warning(root: Path, mode: int, level: Level) -> None:
+    (root / ".env").chmod(mode)
+    result = only(variable_check.check(without_spark(root)))
+    assert level is result.level
+    assert level is Level.OK or str(result).endswith("; chmod 600 .env")

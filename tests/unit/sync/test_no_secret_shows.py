@@ -189,3 +189,29 @@ def test_a_variable_that_is_not_set_is_told_by_its_name(auth: str, echo: str, tm
     assert f"lib/api.star needs {missing}; set it in .env or the environment" == str(error.value)
     assert [] == canaries_in("".join(traceback.format_exception(error.value)))
     assert {} == canaries_below(tmp_path)
+
+
+def test_no_beginning_of_a_secret_shows_where_push_cuts_an_answer(
+    echo: str, tmp_path: Path, said: Callable[[], str]
+) -> None:
+    """Many authors put the first characters of an answer into the message."""
+    push = """
+API = {"base_url": "BASE", "auth": {"env": "KEY"}, "retry": 0}
+
+def push(rows):
+    text = http.post("/2").text
+    print(text[:60], text[:150])
+    return {
+        str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: "warn: " + text[:row["value"]]
+        for row in rows
+    }
+"""
+    sync, table = echoing_sync(tmp_path, push.replace("BASE", echo), values=range(1, 300))
+
+    ports = the_ports(sync, table, {"KEY": "live_canary_51H8xYzAb"}, now=1_800_000_000.0)
+    summary = run_sync(sync, ports, Occasion(trigger="test"))
+
+    shown = said() + repr(summary) + str(summary.to_json()) + repr(ports.history.runs("sync.api"))
+    assert "***" in shown
+    assert [] == canaries_in(shown)
+    assert {} == canaries_below(tmp_path)

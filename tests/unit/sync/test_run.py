@@ -281,7 +281,7 @@ def test_a_lost_queue_is_taken_over_once(desk):
     desk.run()
     (before,) = dead_letters(desk.sync)
     assert not desk.run().has_done_something
-    assert [before] == dead_letters(desk.sync)
+    assert [before] == list(dead_letters(desk.sync))
     with desk.sync.open_queue() as queue:
         replay(queue, now=desk.now)
     desk.api.take()

@@ -1,12 +1,16 @@
 """The jars that Spark needs: fetched once, whole and as pinned; else the message says what to do."""
 
 import base64
+import http.client
+import io
 import os
 import re
 import socket
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +19,7 @@ from support.maven_repository import MavenRepository, a_set, maven_repository
 
 from ondatra_dagster.errors import SetUpError
 from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
-from ondatra_dagster.warehouse.jar_download import default_repository
+from ondatra_dagster.warehouse.jar_download import ProtectedRedirects, default_repository
 from ondatra_dagster.warehouse.jars import (
     SILENT,
     FetchListener,
@@ -169,6 +173,16 @@ def test_without_a_network_the_message_says_what_to_fetch_and_where_to_put_it(tm
     assert said.endswith(f"and put them into {tmp_path / 'jars'}")
     assert "\n" not in said
     assert "s3cret" not in said
+
+
+@pytest.mark.parametrize("to", ["http://maven.example.com/x.jar", "ftp://maven.example.com/x.jar"])
+def test_a_redirect_from_https_to_http_is_refused(to: str) -> None:
+    """A mirror's own redirects could undo what `maven_mirror` asks for."""
+    asked = urllib.request.Request("https://maven.example.com/x.jar")
+    arguments = (asked, io.BytesIO(), 302, "Found", http.client.HTTPMessage())
+    with pytest.raises(urllib.error.URLError, match="it redirects from https to"):
+        ProtectedRedirects().redirect_request(*arguments, to)
+    assert ProtectedRedirects().redirect_request(*arguments, "https://cdn.example.com/x.jar")
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, repository: MavenRepository) -> None:
