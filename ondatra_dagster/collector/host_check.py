@@ -1,7 +1,7 @@
 """The check of a request's Host and Origin: web pages send events only if the settings allow it.
 
 The owner of any web page can make its name mean this machine (DNS rebinding). The browser then takes the
-collector for a part of that site, and asks for no permission. But the request still names the site as its Host.
+collector for a part of that site, and asks for no permission. But the request still names that site.
 """
 
 import functools

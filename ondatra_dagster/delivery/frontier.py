@@ -26,6 +26,7 @@ class FrontierUnit(NamedTuple):
     job_ref: str | None
     belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
     is_context: int = 0
+    set_at: float | None = None  # the moment at which due_at was set
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import dataclasses
 from ondatra_dagster.delivery.queue.claim import make_due
 from ondatra_dagster.delivery.queue.outlook import outlook
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.time_correction import correct_times
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.cross_check import cross_check
 from ondatra_dagster.sync.forecast import Forecast
@@ -47,6 +48,7 @@ class _DryRun:
     def go(self) -> Forecast:
         try:
             recovered = cross_check(self._queue, self._start.sync, self._ports, self._source)
+            correct_times(self._queue, self._ports.clock())
             make_due(self._queue, self._ports.clock())
             # a lost queue is only now as far as its frontier
             self._start = self._start.looked_again()

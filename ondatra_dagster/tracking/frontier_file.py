@@ -30,6 +30,7 @@ _SCHEMA = pa.schema(
         "job_ref": pa.string(),
         "belongs_to": pa.string(),
         "is_context": pa.int64(),
+        "set_at": pa.float64(),
     }
 )
 _REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context"})

@@ -53,8 +53,8 @@ NOW_OF = "select version, target, attempts, outages from unit where id = ?"
 DROP = "delete from unit where id = ?"
 MOVE = """
 update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, state = :state,
-    attempts = :attempts, outages = :outages, due_at = :due_at, message = :message, died_at = :died_at,
-    refused_at = :refused_at
+    attempts = :attempts, outages = :outages, due_at = :due_at, set_at = :set_at, message = :message,
+    died_at = :died_at, refused_at = :refused_at
 where id = :id
 """
 
@@ -324,6 +324,7 @@ class _Settlement:
                 "attempts": attempts,
                 "outages": outages,
                 "due_at": None if wait is None else self._attempt.ended_at + wait,
+                "set_at": None if wait is None else self._attempt.ended_at,
                 "message": message,
                 "died_at": self._attempt.ended_at if died else None,
                 "refused_at": refused_at,
