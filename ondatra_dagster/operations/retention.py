@@ -111,7 +111,7 @@ class _Pruning:
         return begun
 
     def _noted_begin(self, sync_id: str, run_id: str) -> datetime:
-        """Return a run's begin by its id, or by its notes if the id is ahead: ids go on from the newest one."""
+        """Return a run's begin by its id; by its metadata if the id is ahead, as ids after such a one are."""
         begun = begun_at(run_id) or self._now
         if not is_ahead(begun.timestamp(), self._now.timestamp()):
             return begun
