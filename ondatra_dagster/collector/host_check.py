@@ -24,15 +24,15 @@ class HostCheck:
     def __init__(self, settings: EventSettings, *, has_token: bool) -> None:
         self._hosts = frozenset(map(host_name, settings.hosts))
         self._allows_all = has_token and not self._hosts
-        self.is_allowed = functools.lru_cache(maxsize=256)(self._is_allowed)
+        self._is_allowed = functools.lru_cache(maxsize=256)(self._allows)
 
     def check(self, headers: RequestHeaders) -> None:
         """Refuse a request for another host."""
         host = headers.get(b"host", b"")
-        if not self.is_allowed(host):
+        if not self._is_allowed(host):
             raise RefusedError(_misdirected(host.decode("latin-1")))
 
-    def _is_allowed(self, host: bytes) -> bool:
+    def _allows(self, host: bytes) -> bool:
         name = host_name(host.decode("latin-1"))
         return self._allows_all or is_loopback(name) or name in self._hosts
 
