@@ -15,7 +15,7 @@ from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.guard import table_size
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.run import SyncRun, of_no_table
-from ondatra_dagster.sync.run_account import past_run
+from ondatra_dagster.sync.run_account import newest_known_run, past_run
 from ondatra_dagster.sync.run_id import new_run_id
 from ondatra_dagster.sync.start import Occasion, Start
 from ondatra_dagster.sync.summary import SAMPLES, RunSummary
@@ -43,7 +43,7 @@ class _DryRun:
         self._queue: Queue = start.queue
         self._source: SourceState = start.source
         self._ports: Ports = start.ports
-        self._run_id = new_run_id(start.at, after=None, random=start.ports.random)
+        self._run_id = new_run_id(start.at, after=newest_known_run(start), random=start.ports.random)
 
     def go(self) -> Forecast:
         try:

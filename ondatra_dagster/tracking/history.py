@@ -74,8 +74,9 @@ order by {order}
 limit :limit offset :offset
 """
 
-# a sync's run ids are in the order of its runs, also where the clock was set back between them
-OF_ONE, OF_ALL = "run_id desc", "started_at desc, run_id desc"
+# the times in a sync's run ids are in the order of its runs, also where the clock was set back between them
+OF_ONE = "substr(run_id, 1, 16) desc, started_at desc, run_id desc"
+OF_ALL = "started_at desc, run_id desc"
 
 NEWEST_OF_EACH = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
