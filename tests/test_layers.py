@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 ENGINE = "ondatra_dagster"
 # each layer may import those before it; those of one row are strangers
 LAYERS = (
-    ("errors", "wording", "prometheus", "interruption", "log_lines"),
+    ("errors", "wording", "prometheus", "interruption", "log_lines", "clock_jumps"),
     ("changes", "arrivals"),
     ("project",),
     ("store",),

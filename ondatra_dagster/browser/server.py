@@ -6,6 +6,7 @@ import threading
 import uvicorn
 
 from ondatra_dagster.browser.app import records_app
+from ondatra_dagster.browser.head_deadline import HeadDeadline
 from ondatra_dagster.browser.page_token import page_token
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.orchestration.records_page import HOST, page_address
@@ -27,7 +28,7 @@ class PageServer:
         self.address = f"{page_address(self.port)}?token={token}"  # whoever has it may look
         config = uvicorn.Config(
             records_app(project, port=self.port, token=token),
-            http="h11",
+            http=HeadDeadline,
             ws="none",
             lifespan="off",
             log_config=None,

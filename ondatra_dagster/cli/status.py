@@ -118,7 +118,7 @@ def _events(workspace: Workspace, model: Model) -> dict[str, Json]:
     if model.kind.has_query:
         return {}
     waiting = workspace.events_waiting(model.id)
-    age = round(workspace.clock() - waiting.oldest_at) if waiting.oldest_at else None
+    age = max(round(workspace.clock() - waiting.oldest_at), 0) if waiting.oldest_at else None
     return {"events_waiting": waiting.events, "oldest_event_seconds": age}
 
 

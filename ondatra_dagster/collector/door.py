@@ -12,6 +12,7 @@ import orjson
 from ondatra_dagster.collector.answers import JSON, TEXT, Answer, Headers, refused, taken, too_many, unfit
 from ondatra_dagster.collector.event_file import Intake, Taken
 from ondatra_dagster.collector.event_reader import Reading
+from ondatra_dagster.collector.host_check import HostCheck, check_origin
 from ondatra_dagster.collector.limits import LATER_SECONDS
 from ondatra_dagster.collector.metrics import Counts
 from ondatra_dagster.collector.requests import (
@@ -69,6 +70,7 @@ class Door:
         self._settings = settings
         self._counts = counts
         self._token = token
+        self._host_check = HostCheck(settings, has_token=token is not None)
         self._clock = clock
         self._pages = {"/health": self._health, "/metrics": self._metrics}
 
@@ -87,7 +89,9 @@ class Door:
     async def _answer(
         self, method: str, path: str, headers: RequestHeaders, receive: Receive
     ) -> Answer | None:
+        self._host_check.check(headers)
         if method == "POST":
+            check_origin(headers, self._settings)
             way = self._way(path, headers)
             return await self._collect(way, headers, receive)
         page = self._pages.get(path)

@@ -1,7 +1,6 @@
 """The collector behind a port, until it is told to end: then it commits and answers what is in hand first."""
 
 import asyncio
-import ipaddress
 import signal
 import socket
 import threading
@@ -13,6 +12,7 @@ import uvicorn
 from ondatra_dagster.collector.collector import Collector
 from ondatra_dagster.collector.connections import Connection
 from ondatra_dagster.collector.door import Door
+from ondatra_dagster.collector.host_check import is_loopback
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.event_settings import TOKEN
@@ -44,13 +44,6 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
 def token_of(settings: Settings) -> str | None:
     """What senders have to show; a secret that comes from a file may have the end of its line with it."""
     return (settings.secret(TOKEN) or "").strip() or None
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class CollectorServer:

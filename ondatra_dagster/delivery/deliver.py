@@ -328,7 +328,8 @@ class _Delivering:
             return keep_job(self._queue, batch, job._replace(masked=landed.pushed.masked_job))
         if jobs.is_over(batch.job):
             return None
-        return postpone(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job))
+        now = self._clock()
+        return postpone(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job, now), set_at=now)
 
     def _settle(self, batch: Batch, landed: Landed) -> Settled:
         pushed = landed.pushed

@@ -27,6 +27,7 @@ class FrontierUnit(NamedTuple):
     belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
     is_context: int = 0
     key_renewals: int = 0
+    set_at: float | None = None  # the moment at which due_at was set
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.outcome import Outcome
 from ondatra_dagster.delivery.push.push_port import Pushed
 from ondatra_dagster.delivery.queue.claim import Batch, Job
@@ -43,29 +44,31 @@ class OpenJobs:
     def begun(self, reference: str, *, submitted_at: float) -> Job:
         return Job(reference, submitted_at, self._next_poll_at(submitted_at, submitted_at))
 
-    def next_poll_at(self, job: Job) -> float:
+    def next_poll_at(self, job: Job, now: float) -> float:
         """When to ask again about a job that is still open now."""
-        return self._next_poll_at(job.submitted_at, self._clock())
+        return self._next_poll_at(_submitted_at(job, now), now)
 
     def _next_poll_at(self, submitted_at: float, now: float) -> float:
         return min(now + self._interval_seconds, max(submitted_at + self._timeout_seconds, now))
 
     def is_over(self, job: Job) -> bool:
         """Whether a job that is still open now has had its time."""
-        return self._clock() >= job.submitted_at + self._timeout_seconds
+        now = self._clock()
+        return now >= _submitted_at(job, now) + self._timeout_seconds
 
     def take_due(self) -> Sequence[Batch]:
         """Those to be asked about now, which the caller has from here on."""
         now = self._clock()
-        due = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_at <= now]
+        due = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_by(now) <= now]
         for batch in due:
             del self._batches[batch.id]
         return due
 
     def seconds_to_next(self) -> float | None:
         """Until one is to be asked about; None when there is none."""
-        times = [batch.job.next_poll_at for batch in self._batches.values() if batch.job]
-        return max(min(times) - self._clock(), 0.0) if times else None
+        now = self._clock()
+        times = [batch.job.next_poll_by(now) for batch in self._batches.values() if batch.job]
+        return max(min(times) - now, 0.0) if times else None
 
     def wait(self) -> bool:
         """Until one is to be asked about; False when this run doesn't wait that long."""
@@ -77,6 +80,10 @@ class OpenJobs:
             return False
         self._sleep(seconds)
         return True
+
+
+def _submitted_at(job: Job, now: float) -> float:
+    return time_that_counts(job.submitted_at, set_at=job.submitted_at, now=now)
 
 
 def timed_out(batch: Batch) -> Pushed:

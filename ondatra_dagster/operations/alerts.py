@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
+from ondatra_dagster.clock_jumps import is_ahead
 from ondatra_dagster.operations.alert_book import Reading, SubjectType
 from ondatra_dagster.project.settings.alert_settings import AlertSettings
 from ondatra_dagster.sync.summary import Cell, Grid, grid_of
@@ -150,7 +151,9 @@ def read_silence(
         return None
     hours = 0.0
     if waiting_since is not None:
-        hours = (now - max(waiting_since, last_success or 0.0)) / HOUR_SECONDS
+        if last_success is None or is_ahead(last_success, now):  # when it was isn't known
+            last_success = 0.0
+        hours = max(now - max(waiting_since, last_success), 0.0) / HOUR_SECONDS
     told = f"no run has succeeded for {hours:.1f} hours, and there is something to send"
     return Reading(
         subject=sync_id,

@@ -7,9 +7,10 @@ What killed processes left half written goes whatever the retention is.
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from ondatra_dagster.clock_jumps import is_ahead
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.operations.maintain import Done
 from ondatra_dagster.operations.sync_log import SyncLog
@@ -40,7 +41,7 @@ def prune(
     """Remove the runs that began more than so many days ago; with None no run goes."""
     pruned = _Pruned()
     if days is not None:
-        pruning = _Pruning(tracking, log.position(), now - timedelta(days=days), pruned)
+        pruning = _Pruning(tracking, log.position(), pruned, now=now, days=days)
         for sync_id in tracking.syncs():
             pruning.prune(sync_id, syncs.get(sync_id))
     swept = tracking.sweep(before=now - LEFT_BEHIND)
@@ -65,11 +66,14 @@ def _told(pruned: _Pruned, days: int | None) -> Done:
 class _Pruning:
     """One pass over the syncs."""
 
-    def __init__(self, tracking: TrackingStore, position: Position, since: datetime, pruned: _Pruned) -> None:
+    def __init__(
+        self, tracking: TrackingStore, position: Position, pruned: _Pruned, *, now: datetime, days: int
+    ) -> None:
         self.pruned = pruned
         self._tracking = tracking
         self._position = position
-        self._since = since
+        self._now = now
+        self._since = now - timedelta(days=days)
 
     def prune(self, sync_id: str, sync: Sync | None) -> None:
         """Remove a sync's old runs; of one that the project no longer has, nothing is kept in short."""
@@ -92,19 +96,32 @@ class _Pruning:
         if not frontiers:  # the records are all that is known of what the API holds
             return []
         runs = [run_id for run_id in self._tracking.runs(sync_id) if begun_at(run_id)]
+        begun = self._begun(sync_id, runs)
         before_newest = itertools.takewhile(lambda run_id: run_id < frontiers[-1], runs[:-1])
-        return list(itertools.takewhile(lambda run_id: self._may_go(sync_id, run_id), before_newest))
+        old = itertools.takewhile(lambda run_id: begun[run_id] < self._since, before_newest)
+        return list(itertools.takewhile(lambda run_id: self._may_go(sync_id, run_id), old))
+
+    def _begun(self, sync_id: str, runs: Sequence[str]) -> Mapping[str, datetime]:
+        """Return when each run began: before all that came after it, whatever the clock said meanwhile."""
+        begun: dict[str, datetime] = {}
+        before = self._now
+        for run_id in reversed(runs):
+            before = min(before, self._noted_begin(sync_id, run_id))
+            begun[run_id] = before
+        return begun
+
+    def _noted_begin(self, sync_id: str, run_id: str) -> datetime:
+        """Return a run's begin by its id; by its metadata if the id is ahead, as ids after such a one are."""
+        begun = begun_at(run_id) or self._now
+        if not is_ahead(begun.timestamp(), self._now.timestamp()):
+            return begun
+        noted = (self._tracking.metadata(sync_id, run_id) or {}).get("started_at")
+        return datetime.fromisoformat(noted) if isinstance(noted, str) else self._now
 
     def _may_go(self, sync_id: str, run_id: str) -> bool:
-        return (
-            self._is_old(run_id)
-            and self._tracking.is_ours(self._tracking.metadata(sync_id, run_id))
-            and not missing_of(self._tracking, sync_id, run_id, self._position)
+        return self._tracking.is_ours(self._tracking.metadata(sync_id, run_id)) and not missing_of(
+            self._tracking, sync_id, run_id, self._position
         )
-
-    def _is_old(self, run_id: str) -> bool:
-        begun = begun_at(run_id)
-        return begun is not None and begun < self._since
 
     def _remove(self, sync_id: str, runs: list[str]) -> None:
         for run_id in runs:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
+from ondatra_dagster.clock_jumps import is_ahead
 from ondatra_dagster.orchestration.naming import model_key
 from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
 from ondatra_dagster.orchestration.sensors import INTERVAL_SECONDS, dump_wakes, keys_on_their_way, load_wakes
@@ -54,12 +55,17 @@ def _wakes(
     oldest = workspace.settings.events.flush_seconds
     for model in models:
         waiting, last = workspace.events_waiting(model.id), before.get(model.id)
-        if waiting.oldest_at is None or workspace.clock() - waiting.oldest_at < oldest:
+        if waiting.oldest_at is None or not _is_old(waiting.oldest_at, now=workspace.clock(), age=oldest):
             continue
         is_busy = model_key(model) in busy
         wake = None if is_busy else next_wake(waiting.since, last, now=workspace.clock())
         if wake or last:
             yield model.id, wake or before[model.id]
+
+
+def _is_old(oldest_at: float, *, now: float, age: float) -> bool:
+    """Return whether events have waited for long enough, or came while the clock was ahead."""
+    return now - oldest_at >= age or is_ahead(oldest_at, now)
 
 
 def _request(workspace: Workspace, wakes: Mapping[str, Wake]) -> dg.RunRequest:

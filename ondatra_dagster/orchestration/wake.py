@@ -6,6 +6,7 @@ What a sensor asked for is in its cursor, so a run that fails at once isn't aske
 
 import dataclasses
 
+from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.backoff import wait_seconds
 
 GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
@@ -38,6 +39,6 @@ def next_wake(work: str, before: Wake | None, *, now: float, is_new: bool = Fals
     """
     if before is None or before.work != work:
         return Wake(work=work, tries=0 if is_new else 1, at=now)
-    if now < before.next_at:
+    if now < time_that_counts(before.next_at, set_at=before.at, now=now):
         return None
     return Wake(work=work, tries=before.tries + 1, at=now)

@@ -185,6 +185,8 @@ class Workspace:
         table, queue = look.tables(sync.model.id), self.queue_seen(sync.id).state
         version = table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
+        if queue and queue.is_clock_behind:  # what counts as now is another time at each look
+            due_at = -1
         name = f"{version}/{look.invalid_versions(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(is_there=step.will_run, reason=step.reason, name=name, is_new=step.reads_table)
 

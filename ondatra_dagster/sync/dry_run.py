@@ -8,13 +8,14 @@ import dataclasses
 from ondatra_dagster.delivery.queue.claim import make_due
 from ondatra_dagster.delivery.queue.outlook import outlook
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.time_correction import correct_times
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.cross_check import cross_check
 from ondatra_dagster.sync.forecast import Forecast
 from ondatra_dagster.sync.guard import table_size
 from ondatra_dagster.sync.ports import Ports, SourceState
 from ondatra_dagster.sync.run import SyncRun, of_no_table
-from ondatra_dagster.sync.run_account import past_run
+from ondatra_dagster.sync.run_account import newest_known_run, past_run
 from ondatra_dagster.sync.run_id import new_run_id
 from ondatra_dagster.sync.start import Occasion, Start
 from ondatra_dagster.sync.summary import SAMPLES, RunSummary
@@ -42,11 +43,12 @@ class _DryRun:
         self._queue: Queue = start.queue
         self._source: SourceState = start.source
         self._ports: Ports = start.ports
-        self._run_id = new_run_id(start.at, after=None, random=start.ports.random)
+        self._run_id = new_run_id(start.at, after=newest_known_run(start), random=start.ports.random)
 
     def go(self) -> Forecast:
         try:
             recovered = cross_check(self._queue, self._start.sync, self._ports, self._source)
+            correct_times(self._queue, self._ports.clock())
             make_due(self._queue, self._ports.clock())
             # a lost queue is only now as far as its frontier
             self._start = self._start.looked_again()

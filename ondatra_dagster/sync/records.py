@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import orjson
 
 from ondatra_dagster.changes import ChangeType, InvalidRow, Layout
+from ondatra_dagster.clock_jumps import is_ahead
 from ondatra_dagster.delivery.queue import publication
 from ondatra_dagster.delivery.queue.settled import DELETED, INVALID, Attempt, SettledRow, keep_settled
 from ondatra_dagster.delivery.queue.tables import ASIDE_TOLD_IN, Queue
@@ -52,7 +53,8 @@ class Publisher:
 
     def look(self, *, now: float) -> None:
         """Publish what is due by now, if anything is."""
-        if self._unpublished >= publication.FILE_ROWS or now >= self._due_at:
+        is_due = now >= self._due_at or is_ahead(self._due_at - self._publish_seconds, now)
+        if self._unpublished >= publication.FILE_ROWS or is_due:
             self.publish_due(now=now)
 
     def seconds_to_next(self, *, now: float) -> float:
@@ -64,7 +66,7 @@ class Publisher:
         due = {
             kind
             for kind, rows, oldest in publication.loose(self._queue, self._run_id)
-            if rows >= publication.FILE_ROWS or now - oldest >= self._publish_seconds
+            if rows >= publication.FILE_ROWS or now - oldest >= self._publish_seconds or is_ahead(oldest, now)
         }
         if due and (self._queue.replaces_rows or self._queue.shape is Shape.GROUP):
             # who finds rows recorded takes the deletes before them for done that no record says otherwise of

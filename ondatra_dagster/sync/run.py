@@ -5,7 +5,8 @@ What is counted on the way: tally. What is kept of the run: run_account. How row
 """
 
 import contextlib
-from datetime import datetime
+import logging
+from datetime import UTC, datetime
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.backlog import oldest
@@ -15,6 +16,8 @@ from ondatra_dagster.delivery.queue.recovered import Recovered
 from ondatra_dagster.delivery.queue.removals import Removals
 from ondatra_dagster.delivery.queue.settled import Attempt
 from ondatra_dagster.delivery.queue.states import look
+from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.delivery.queue.time_correction import correct_times
 from ondatra_dagster.delivery.queue.unit_counts import UnitCounter, count_units
 from ondatra_dagster.errors import BusyError, OndatraError, OtherStateError
 from ondatra_dagster.interruption import InterruptedRunError
@@ -31,6 +34,8 @@ from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.tally import Tally
 from ondatra_dagster.sync.verdicts import Severity, judge
 from ondatra_dagster.tracking.history import Result
+
+log = logging.getLogger(__name__)
 
 INTERRUPTED = "it was interrupted; the next run goes on from there"
 
@@ -58,8 +63,21 @@ def run_sync(sync: Sync, ports: Ports, occasion: Occasion) -> RunSummary:
             note_refusal(start, error)
             raise
         close_crashed_runs(queue, sync, ports)
+        note_corrected_times(queue, sync, ports.clock())
         make_due(queue, ports.clock())
         return SyncRun(start.looked_again()).go(recovered, others)
+
+
+def note_corrected_times(queue: Queue, sync: Sync, now: float) -> None:
+    """Correct times that a clock ahead has left, and say so."""
+    latest = correct_times(queue, now)
+    if latest is not None:
+        noted, clock = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
+        log.warning(
+            "%s: its queue has times up to %s, and the clock says %s. What waited counts as due now."
+            " If the clock is wrong now, set it right",
+            *(sync.id, noted, clock),
+        )
 
 
 def of_no_table(sync: Sync, at: datetime) -> RunSummary:

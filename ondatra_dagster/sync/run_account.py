@@ -60,7 +60,7 @@ def note_refusal(start: Start, error: OndatraError) -> None:
     ports = start.ports
     # one that asks for a resync knows of others that had begun
     has_begun = start.queue.meta("table_id") is not None or isinstance(error, ResyncNeededError)
-    run_id = new_run_id(start.at, after=_newest_run(start), random=ports.random)
+    run_id = new_run_id(start.at, after=newest_known_run(start), random=ports.random)
     refused = dataclasses.replace(
         past_run(start, run_id),
         ended_at=ports.now(),
@@ -72,7 +72,7 @@ def note_refusal(start: Start, error: OndatraError) -> None:
     ports.history.finish(refused)
 
 
-def _newest_run(start: Start) -> str | None:
+def newest_known_run(start: Start) -> str | None:
     """The newest one that anybody has left a trace of; a queue that was gone on from knows it itself."""
     known = max(start.queue.meta("last_run") or "", taken_over_upto(start.queue) or "")
     return known or newest_run(start.sync, start.ports) or None
@@ -91,7 +91,7 @@ class RunAccount:
     def begin(cls, start: Start, others: OtherStates) -> Self:
         """Name the run, and note everywhere that it goes on."""
         ports, sync, queue = start.ports, start.sync, start.queue
-        run_id = new_run_id(start.at, after=_newest_run(start), random=ports.random)
+        run_id = new_run_id(start.at, after=newest_known_run(start), random=ports.random)
         account = cls(start, run_id, others)
         others.begin(run_id)
         metadata = account._metadata()

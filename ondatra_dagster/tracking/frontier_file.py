@@ -40,6 +40,7 @@ _SCHEMA = pa.schema(
         "belongs_to": pa.string(),
         "is_context": pa.int64(),
         "key_renewals": pa.int64(),
+        "set_at": pa.float64(),
     }
 )
 _REPETITIVE = frozenset({"version", "state", "attempts", "message", "job_ref", "is_context", "key_renewals"})

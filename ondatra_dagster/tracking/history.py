@@ -74,9 +74,13 @@ select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mo
 from sync_runs
 where (:sync_id is null or sync_id = :sync_id) and (:with_dry or result <> 'dry')
     and (:run_id is null or run_id = :run_id)
-order by started_at desc, run_id desc
+order by {order}
 limit :limit offset :offset
 """
+
+# the times in a sync's run ids are in the order of its runs, also where the clock was set back between them
+OF_ONE = "substr(run_id, 1, 16) desc, started_at desc, run_id desc"
+OF_ALL = "started_at desc, run_id desc"
 
 NEWEST_OF_EACH = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
@@ -93,7 +97,7 @@ HAS_BEGUN = "select 1 from sync_runs where sync_id = ? and result <> 'dry' and r
 # all that a sync's runs did, and when one last went well; a dry run did nothing
 STANDINGS = """
 select sync_id, count(*), sum(result = 'failed' or result = 'crashed'), sum(result = 'interrupted'),
-       max(case when result = 'succeeded' then ended_at end)
+       max(case when result = 'succeeded' then run_id || ' ' || ended_at end)
 from sync_runs where result <> 'dry' group by sync_id
 """
 # these say that they go on, whether or not they do
@@ -213,7 +217,8 @@ class History:
             "offset": offset,
             "with_dry": with_dry,
         }
-        return tuple(map(self._as_it_is, self._read(NEWEST, wanted)))
+        query = NEWEST.format(order=OF_ONE if sync_id else OF_ALL)
+        return tuple(map(self._as_it_is, self._read(query, wanted)))
 
     def _read(self, query: str, wanted: Mapping[str, Value]) -> list[PastRun]:
         with self._looking() as store:
@@ -228,7 +233,7 @@ class History:
             return run
         wanted: dict[str, Value] = {"sync_id": run.sync_id, "run_id": run.run_id}
         wanted |= {"limit": 1, "offset": 0, "with_dry": True}
-        now = next(iter(self._read(NEWEST, wanted)), run)
+        now = next(iter(self._read(NEWEST.format(order=OF_ONE), wanted)), run)
         return dataclasses.replace(now, result=Result.CRASHED) if now.result is Result.RUNNING else now
 
     def has_begun(self, sync_id: str) -> bool:
@@ -254,7 +259,7 @@ class History:
                     runs=int(runs),
                     failed_runs=int(failed) + crashed[sync_id],
                     interrupted_runs=int(interrupted),
-                    last_success=datetime.fromisoformat(last) if last else None,
+                    last_success=datetime.fromisoformat(last.partition(" ")[2]) if last else None,
                     rows=rows.get(sync_id, {}),
                 )
                 for sync_id, runs, failed, interrupted, last in store.rows(STANDINGS)

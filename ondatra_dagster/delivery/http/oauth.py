@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.http.http_answer import Answer
 from ondatra_dagster.delivery.http.token_file import TokenFile
 from ondatra_dagster.delivery.http.token_grant import NoTokenError, Question, Tokens, question, read_tokens
@@ -39,7 +40,7 @@ class TokenSource:
         self._given = self._refresh = secret(auth.refresh_token) if auth.refresh_token else None
         self._file = TokenFile(folder, auth.token_url, self._given) if folder and self._given else None
         self._failure = ""
-        self._silent_until = 0.0
+        self._silent_since = self._silent_until = 0.0
 
     def __repr__(self) -> str:
         return f"TokenSource({self._auth.token_url!r})"
@@ -59,7 +60,8 @@ class TokenSource:
             return self._tokens.access
 
     def _renewed(self, refused: str | None) -> Tokens:
-        if self._clock() < self._silent_until:
+        now = self._clock()
+        if now < time_that_counts(self._silent_until, set_at=self._silent_since, now=now):
             raise NoTokenError(self._failure)
         if self._file is None:
             return self._asked()
@@ -97,7 +99,8 @@ class TokenSource:
             why += f"; look at {', '.join(self._variables())}"
         self._tokens = None
         self._failure = why
-        self._silent_until = self._clock() + SILENT_SECONDS if error.is_passing else float("inf")
+        self._silent_since = self._clock()
+        self._silent_until = self._silent_since + SILENT_SECONDS if error.is_passing else float("inf")
         return NoTokenError(why)
 
     def _variables(self) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
+from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.http.http_answer import Answer
 from ondatra_dagster.delivery.http.retry import NO_ANSWER, is_retryable
 from ondatra_dagster.delivery.push.push_config import OAuth2, Text, Variable
@@ -31,12 +32,15 @@ class Tokens(NamedTuple):
     access: str
     expires_at: float | None = None  # by the clock of the wall, less what is spared; None: it didn't say
     refresh: str | None = None  # to be used the next time
+    asked_at: float = 0.0  # by the same clock
 
     def __repr__(self) -> str:
         return f"Tokens(expires_at={self.expires_at})"
 
     def is_outdated(self, now: float) -> bool:
-        return self.expires_at is not None and self.expires_at <= now
+        if self.expires_at is None:
+            return False
+        return time_that_counts(self.expires_at, set_at=self.asked_at, now=now) <= now
 
 
 class Question(NamedTuple):
@@ -89,7 +93,7 @@ def read_tokens(answer: Answer, *, now: float) -> Tokens:
         raise NoTokenError("its answer has no access_token that could be sent")
     if isinstance(kind, str) and kind.casefold() != "bearer":
         raise NoTokenError(f"it gives tokens of the type {kind!r}, but only Bearer tokens can be used")
-    return Tokens(access, _end(said.get("expires_in"), now), str(refresh) if refresh else None)
+    return Tokens(access, _end(said.get("expires_in"), now), str(refresh) if refresh else None, now)
 
 
 def _refusal(answer: Answer) -> NoTokenError:

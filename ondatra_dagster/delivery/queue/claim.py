@@ -8,6 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
 from ondatra_dagster.delivery.queue.tables import GENERATION, Queue
 from ondatra_dagster.delivery.target import (
@@ -63,7 +64,7 @@ CLAIM = "update unit set state = 'claimed' where id in (select value from json_e
 FREEZE = "insert into batch (number, rows, seed, is_part, units) values (?, ?, ?, ?, ?) returning id"
 FROZEN = """
 select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at,
-    masked_job
+    masked_job, set_at
 from batch order by id
 """
 FROZEN_UNITS = """
@@ -126,6 +127,12 @@ class Job(NamedTuple):
     submitted_at: float
     next_poll_at: float
     masked: str | None = None  # the reference without secrets; None: there are none in it
+    set_at: float | None = None  # when next_poll_at was set; None: with submitted_at
+
+    def next_poll_by(self, now: float) -> float:
+        """When to ask about it, by that clock."""
+        set_at = self.submitted_at if self.set_at is None else self.set_at
+        return time_that_counts(self.next_poll_at, set_at=set_at, now=now)
 
     @property
     def outside(self) -> str:

@@ -15,8 +15,10 @@ from ondatra_dagster.delivery.queue.tables import IMAGE_ROWS, Queue, units_of_li
 from ondatra_dagster.delivery.queue.unit_counts import HAD, CountedUnit, Counts, UnitCounter
 from ondatra_dagster.delivery.target import Shape, dump_tried, in_doubt
 
-KEEP_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ? where id = ?"
-POSTPONE = "update batch set next_poll_at = ? where id = ?"
+KEEP_JOB = (
+    "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
+)
+POSTPONE = "update batch set next_poll_at = ?, set_at = ? where id = ?"
 JOB_ROWS = "select rows from batch where job is not null"
 # what an API works on isn't sent again, whatever became of its rows since
 IN_JOBS = "create temp table if not exists in_job (unit integer primary key)"
@@ -28,8 +30,8 @@ where id in (select unit from in_job) order by phase, id
 """
 ANY_JOB = "select 1 from batch where job is not null limit 1"
 RESTORE = """
-insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at)
-values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at)
+insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at, set_at)
+values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at, :set_at)
 """
 TAKE_OUT = "update unit set state = 'pending', tried = ? where id = ?"
 WORK_ON = "update batch set rows = ?, units = ? where id = ?"
@@ -42,10 +44,10 @@ def keep_job(queue: Queue, batch: Batch, job: Job) -> Batch:
     return dataclasses.replace(batch, job=job)
 
 
-def postpone(queue: Queue, batch: Batch, *, next_poll_at: float) -> Batch:
+def postpone(queue: Queue, batch: Batch, *, next_poll_at: float, set_at: float) -> Batch:
     """The batch, its job still open."""
-    queue.store.run(POSTPONE, (next_poll_at, batch.id))
-    job = batch.job and batch.job._replace(next_poll_at=next_poll_at)
+    queue.store.run(POSTPONE, (next_poll_at, set_at, batch.id))
+    job = batch.job and batch.job._replace(next_poll_at=next_poll_at, set_at=set_at)
     return dataclasses.replace(batch, job=job)
 
 
@@ -61,6 +63,7 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
                 "job": batch.job.outside,
                 "submitted_at": batch.job.submitted_at,
                 "next_poll_at": batch.job.next_poll_at,
+                "set_at": batch.job.set_at,
                 "lines": [line.partition(" ")[2] for line in frozen_lines([unit])],
             }
         ).decode()

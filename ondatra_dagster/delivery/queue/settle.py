@@ -54,7 +54,7 @@ DROP = "delete from unit where id = ?"
 MOVE = """
 update unit set base = :base, tried = :tried, rows = :rows, phase = :phase, state = :state,
     attempts = :attempts, outages = :outages, key_renewals = key_renewals + :is_answered, due_at = :due_at,
-    message = :message, died_at = :died_at, refused_at = :refused_at
+    set_at = :set_at, message = :message, died_at = :died_at, refused_at = :refused_at
 where id = :id
 """
 
@@ -325,6 +325,7 @@ class _Settlement:
                 "outages": outages,
                 "is_answered": self._attempt.is_answered,
                 "due_at": None if wait is None else self._attempt.ended_at + wait,
+                "set_at": None if wait is None else self._attempt.ended_at,
                 "message": message,
                 "died_at": self._attempt.ended_at if died else None,
                 "refused_at": refused_at,

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from ondatra_dagster.clock_jumps import is_ahead, is_ahead_sql, time_that_counts_sql
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.tables import (
     FORGOTTEN,
@@ -16,6 +17,7 @@ from ondatra_dagster.delivery.queue.tables import (
     read_shape,
     units_of_lines,
 )
+from ondatra_dagster.delivery.queue.time_correction import POLL_SET_AT
 from ondatra_dagster.delivery.queue.unit_counts import HAD, HAS
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.store.database import Store
@@ -23,10 +25,11 @@ from ondatra_dagster.store.shared_file import open_existing
 
 META = "select name, value from meta"
 # of the table itself, with the number of units that the index on states has: claims go by the index
-COUNTS = """
-select state, sum({weight}), min(since), min(due_at), min(died_at), count(*), (
-    select count(*) from unit as same indexed by unit_next where same.state = unit.state
-)
+COUNTS = f"""
+select state, sum({{weight}}), min(since), min({time_that_counts_sql("due_at", set_at="set_at")}),
+    min(died_at), max(set_at), count(*), (
+        select count(*) from unit as same indexed by unit_next where same.state = unit.state
+    )
 from unit not indexed group by state
 """
 STATES = frozenset({"pending", "claimed", "waiting", "dead"})
@@ -49,11 +52,15 @@ select coalesce(sum(min(old, new)), 0) from (
 ALIVE = "state in ('pending', 'claimed', 'waiting')"
 JOB_ROWS = "select rows from batch where job is not null"
 JOB_WEIGHT = "select coalesce(sum({weight}), 0) from unit where id in (select value from json_each(?))"
-JOBS = """
-select count(*), coalesce(sum(units), 0), sum(next_poll_at <= ?), min(next_poll_at)
+NEXT_POLL_AT = time_that_counts_sql("next_poll_at", set_at=POLL_SET_AT)
+JOBS = f"""
+select count(*), coalesce(sum(units), 0), sum({NEXT_POLL_AT} <= :now), min({NEXT_POLL_AT}), max({POLL_SET_AT})
 from batch where job is not null
 """
-DUE = "select coalesce(sum({weight}), 0) from unit where state = 'waiting' and due_at <= ?"
+DUE = f"""
+select coalesce(sum({{weight}}), 0) from unit
+where state = 'waiting' and (due_at <= :now or {is_ahead_sql("set_at")})
+"""
 # new rows that may not go yet: old ones that they replace are on their way, or wait for their next try
 HELD_BACK = """
 select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 1 and exists (
@@ -82,6 +89,7 @@ class QueueState:
     polls_due: int = 0  # jobs to be asked about
     oldest_since: float | None = None  # of pending and waiting, and of those in jobs
     next_due_at: float | None = None  # a retry, or a job to be asked about
+    is_clock_behind: bool = False  # a wait was set while the clock was ahead, and counts as over
     is_finalize_owed: bool = False
     has_open_run: bool = False  # a run ended without publishing all its records
     is_paused: bool = False  # somebody holds the sync
@@ -143,14 +151,17 @@ def lock_of(queue: Path) -> Path:
 def look(store: Store, *, now: float) -> QueueState:
     """How an open queue stands."""
     meta: dict[str, Any] = dict(store.rows(META))
+    at = {"now": now}
     is_mirror = read_shape(store) is Shape.MIRROR
     weight = MIRROR_WEIGHT if is_mirror else WEIGHT
-    counts = _counts(store, weight)
-    jobs, in_jobs, polls_due, next_poll_at = store.rows(JOBS, (now,))[0]
+    counts = _counts(store, weight, at)
+    jobs, in_jobs, polls_due, next_poll_at, poll_set_at = store.rows(JOBS, at)[0]
     if is_mirror and jobs:
         in_jobs = _mirrors_in_jobs(store)
     replaced = 0 if is_mirror else _replaced(store)
     alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
+
+    waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
 
     def count(*states: str) -> int:
         return sum([int(counts[state][0]) for state in states if state in counts])
@@ -164,23 +175,24 @@ def look(store: Store, *, now: float) -> QueueState:
         held_back=int(store.rows(HELD_BACK.format(weight=weight))[0][0]) - replaced,
         waiting=count("waiting"),
         dead=count("dead"),
-        dead_since=counts["dead"][3] if "dead" in counts else None,
-        due=int(store.rows(DUE.format(weight=weight), (now,))[0][0]),
-        oldest_since=min((float(since) for _, since, *_ in alive), default=None),
+        dead_since=min(counts["dead"][3], now) if "dead" in counts else None,
+        due=int(store.rows(DUE.format(weight=weight), at)[0][0]),
+        oldest_since=min((min(float(since), now) for _, since, *_ in alive), default=None),
         open_jobs=int(jobs),
         in_jobs=int(in_jobs),
         polls_due=int(polls_due or 0),
         next_due_at=_earliest(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
+        is_clock_behind=any(set_at is not None and is_ahead(set_at, now) for set_at in waits_set_at),
         is_finalize_owed=bool(meta.get(OWED)),
         has_open_run=bool(store.rows(OPEN_RUNS)[0][0]),
         is_forgotten="table_id" not in meta and FORGOTTEN in meta,
     )
 
 
-def _counts(store: Store, weight: str) -> dict[str, list[Any]]:
+def _counts(store: Store, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
     """Return the units by state; raise StateError where the table's index hides some of them."""
     counts: dict[str, list[Any]] = {}
-    for state, units, *times, in_table, in_index in store.rows(COUNTS.format(weight=weight)):
+    for state, units, *times, in_table, in_index in store.rows(COUNTS.format(weight=weight), at):
         if state not in STATES:
             raise store.damage(f"{in_table} of its rows are in no known state")
         if in_table != in_index:

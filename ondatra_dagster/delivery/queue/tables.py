@@ -55,6 +55,7 @@ SCHEMA = Schema(
                 -- how often its idempotency keys were renewed, after an answered try or by a replay
                 key_renewals integer not null default 0,
                 due_at real,
+                set_at real,  -- the moment at which due_at was set
                 message text,
                 died_at real,
                 refused_at integer  -- the try at which a dead unit was refused, null when it ran out of tries
@@ -77,7 +78,8 @@ SCHEMA = Schema(
                 job text,
                 submitted_at real,
                 next_poll_at real,
-                masked_job text  -- the reference without secrets, null when it has none
+                masked_job text,  -- the reference without secrets, null when it has none
+                set_at real  -- the moment at which next_poll_at was set, null: with submitted_at
             );
             -- rows that ended, until they are in a published file
             create table settled (

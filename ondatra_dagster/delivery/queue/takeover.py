@@ -33,16 +33,16 @@ TAKING_OVER = "taking_over"
 FORGET_META = "delete from meta where name not in ('queue_id', 'shape')"
 UNITS = """
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context,
-    key_renewals
+    key_renewals, set_at
 from unit order by id
 """
 ADD_LAYOUT = "insert into layout values (?, ?)"
 ADD_UNIT = """
 insert into unit (
     key, belongs_to, is_context, version, base, tried, target, rows, phase, state, since, attempts, due_at,
-    message, died_at, key_renewals
+    set_at, message, died_at, key_renewals
 )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # what is claimed in a queue that is made of a frontier is in a job
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
@@ -183,6 +183,7 @@ def _unit(
         now,
         unit.attempts,
         unit.due_at,
+        unit.set_at,
         unit.message,
         died_at,
         unit.key_renewals,

@@ -21,6 +21,7 @@ class EventSettings:
     max_waiting: int = 10_000_000  # events that no run has taken yet
     free_bytes: int = 100_000_000  # what is left to others on the disk
     flush_seconds: int = 60  # so old the oldest gets before Dagster's sensor asks for a run
+    hosts: tuple[str, ...] = ()  # under which requests may come, besides this machine's own names
     origins: tuple[str, ...] = ()  # of pages whose scripts may send: https://shop.example.com, or *
 
     @property
@@ -32,6 +33,6 @@ def read_event_settings(texts: Mapping[str, str]) -> EventSettings:
     """What was said, as far as anything was; the rest is as it is by itself."""
     said = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
     numbers = {name: int(text) for name, text in said.items() if re.fullmatch(r"[0-9]+", text)}
-    origins = tuple(said.get("origins", "").split())
+    origins, hosts = (tuple(said.get(name, "").split()) for name in ("origins", "hosts"))
     unknown = said.get("unknown_fields", KEEP)
-    return EventSettings(origins=origins, unknown_fields=unknown, **numbers)
+    return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown, **numbers)

@@ -83,6 +83,16 @@ def read_origins(value: object) -> str:
     return " ".join(origins)
 
 
+def read_hosts(value: object) -> str:
+    """Names or addresses of hosts, in a list, or in one text with spaces or commas between."""
+    hosts = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
+    for host in hosts:
+        if not isinstance(host, str) or not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host, re.ASCII):
+            how = "write events.example.com or [fd00::1], without http:// and without a port"
+            raise BadValueError(f"{host!r} is no name of a host; {how}")
+    return " ".join(hosts)
+
+
 def read_folder_name(value: object) -> str:
     """A name that becomes a folder of the tracking store; a number is one too."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -235,6 +245,7 @@ READERS: Mapping[str, Reader] = {
     "events.max_waiting": read_count,
     "events.free_bytes": read_count,
     "events.flush_seconds": read_count,
+    "events.hosts": read_hosts,
     "events.origins": read_origins,
 }
 PREFIX = "ONDATRA_"

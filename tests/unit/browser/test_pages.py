@@ -88,7 +88,7 @@ def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api
     (past,) = shop.workspace.history.runs("sync.crm")
     for place in range(12):
         later = past.started_at + timedelta(days=place + 1)
-        shop.workspace.history.finish(dataclasses.replace(past, run_id=f"r{place}", started_at=later))
+        shop.workspace.history.finish(dataclasses.replace(past, run_id=f"r{place:02}", started_at=later))
     told = Reader(ProjectReader(shop.root))(SYNC)
     assert {"class": "span"} in told.all("div")
     assert f" {moment(past.started_at)} {moment(past.started_at + timedelta(days=12))} " in told.text

@@ -1,6 +1,8 @@
 """The page over a real connection: what a browser does to it, and what is left when something breaks."""
 
+import contextlib
 import http.client
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ import pytest
 from support.record_stores import a_record
 from support.shop import Shop
 
+from ondatra_dagster.browser import head_deadline
 from ondatra_dagster.browser.server import PageServer, listen
 from ondatra_dagster.orchestration.project_reader import ProjectReader
 from ondatra_dagster.testing.demo_api import DemoApi
@@ -39,6 +42,10 @@ def server(shop: Shop) -> Iterator[PageServer]:
     server.stop()
 
 
+def connected(server: PageServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
+
+
 def ask(server: PageServer, path: str) -> http.client.HTTPResponse:
     parts = urlsplit(server.address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_SECONDS)
@@ -58,6 +65,57 @@ def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) ->
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"location:" not in answer.lower()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+        b"GET /page.css HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n",
+    ],
+)
+def test_half_a_request_is_not_waited_for(
+    server: PageServer, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a thousand of them open the page would answer nobody."""
+    monkeypatch.setattr(head_deadline, "HEAD_SECONDS", 0.2)
+    with contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(connected(server)) for _ in range(50)]
+        for connection in silent:
+            connection.sendall(begun)
+        for connection in silent:
+            connection.makefile("rb").read()  # until it is closed
+    with ask(server, "/") as answer:
+        assert 200 == answer.status
+
+
+def test_a_head_that_comes_in_drops_has_one_deadline(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a line now and then would keep the connection."""
+    monkeypatch.setattr(head_deadline, "HEAD_SECONDS", 0.2)
+    with connected(server) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(PATIENCE_SECONDS):
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(b"a: b\r\n")
+            readable, _, _ = select.select([connection], [], [], 0.1)
+            if readable:
+                break
+        with contextlib.suppress(ConnectionResetError):  # a drop was on its way when it was closed
+            assert b"" == connection.recv(100)
+        assert readable
+
+
+def test_an_answer_may_take_longer_than_a_head(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ask(server, CSV) as answer:
+        assert answer.read(1000)
+        monkeypatch.setattr(head_deadline, "HEAD_SECONDS", 0.2)
+        with connected(server) as later:
+            assert b"" == later.recv(100)
+        assert answer.read().endswith(b"\n")
 
 
 def test_a_download_comes_whole(server: PageServer) -> None:

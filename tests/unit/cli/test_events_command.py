@@ -78,7 +78,7 @@ def test_it_ends_in_the_middle_of_a_request_with_an_answer(tmp_path: Path) -> No
 HALF = f"""
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as raw:
-    raw.sendall(b'POST {PATH} HTTP/1.1\\r\\nhost: x\\r\\ncontent-type: application/json\\r\\n')
+    raw.sendall(b'POST {PATH} HTTP/1.1\\r\\nhost: localhost\\r\\ncontent-type: application/json\\r\\n')
     raw.sendall(b'content-length: 13\\r\\n\\r\\n{{"page"')
     print("sent half", flush=True)
     sys.stdin.readline()

@@ -9,7 +9,8 @@ from support.collecting import PATH, EventProject, Serving
 
 from ondatra_dagster.collector import connections
 
-HEAD = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 13\r\n".encode()
+TO = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\n".encode()
+HEAD = TO + b"content-type: application/json\r\ncontent-length: 13\r\n"
 BODY = b'{"page":"/a"}'
 OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
 

@@ -49,7 +49,7 @@ def test_who_sends_too_slowly_for_an_end_is_told_to_send_again(
     """It is no fault of the collector's, and none to be looked for in a trace."""
     monkeypatch.setattr(server, "ENDING_SECONDS", 0)
     with project.serving() as serving, socket.create_connection((LOOPBACK, serving.port), timeout=30) as raw:
-        raw.sendall(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % PATH.encode())
+        raw.sendall(b"POST %s HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\n" % PATH.encode())
         raw.sendall(b'content-length: 100\r\n\r\n{"page"')
         serving.send("GET", "/health")  # it has been there by now
         serving.server.stop()

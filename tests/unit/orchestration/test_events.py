@@ -112,6 +112,15 @@ def test_events_that_have_waited_long_enough_ask_for_one_run(
     assert [(f"{MODEL}:{numbering}@1#2@1120", [VIEWS])] == asked(second)
 
 
+def test_events_that_came_while_the_clock_was_ahead_are_old_enough(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    """Nobody knows for how long they wait; four minutes are no jump."""
+    take(shop, "/a", at=1000 + 240)
+    assert [] == asked(ticks(shop, instance, now=1000))
+    assert 1 == len(asked(ticks(shop, instance, now=900)))
+
+
 def test_a_run_that_is_on_its_way_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
     take(shop, "/a")
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()

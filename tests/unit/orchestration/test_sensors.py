@@ -145,14 +145,28 @@ def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg
     api.fail(status=400, times=1, path="/crm/*")
     run_models(shop, instance)
     push(shop, instance)
-    answer = ticks(shop, instance)
-    assert ([], "nothing is due") == (keys_of(answer), answer.skip_reason.skip_message)  # type: ignore[union-attr]
     queue = shop.workspace.queue("sync.crm")
     assert queue
     assert queue.next_due_at
+    answer = ticks(shop, instance, now=queue.next_due_at - 1)
+    assert ([], "nothing is due") == (keys_of(answer), answer.skip_reason.skip_message)  # type: ignore[union-attr]
     answer = ticks(shop, instance, now=queue.next_due_at + 1)
     (request,) = answer.run_requests or ()
     assert [PUSH] == request.asset_selection
+
+
+def test_rows_of_a_clock_that_was_ahead_wake_the_sync_once(
+    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+) -> None:
+    """They are due at each tick, but a run that comes to nothing isn't asked for again at each."""
+    api.fail(status=400, times=1, path="/crm/*")
+    run_models(shop, instance)
+    push(shop, instance)
+    first = ticks(shop, instance, now=1000)
+    (request,) = first.run_requests or ()
+    assert [PUSH] == request.asset_selection
+    assert [] == keys_of(ticks(shop, instance, now=1030, cursor=first.cursor))
+    assert 1 == len(keys_of(ticks(shop, instance, now=1060, cursor=first.cursor)))
 
 
 JOBS = """

@@ -42,3 +42,10 @@ def test_what_is_new_is_left_to_the_sensor_that_hears_of_it() -> None:
     assert Wake(work="t@1", tries=0, at=0) == seen
     assert next_wake("t@1", seen, now=59, is_new=True) is None
     assert Wake(work="t@1", tries=1, at=60) == next_wake("t@1", seen, now=60, is_new=True)
+
+
+def test_a_clock_that_was_ahead_keeps_no_work_waiting() -> None:
+    """What was asked for by that clock is asked for again; four minutes are no jump."""
+    ahead = Wake(work="t@1", tries=9, at=1_000_000)
+    assert Wake(work="t@1", tries=10, at=7) == next_wake("t@1", ahead, now=7)
+    assert next_wake("t@1", ahead, now=1_000_000 - 240) is None

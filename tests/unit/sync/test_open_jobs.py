@@ -18,6 +18,7 @@ from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.sync.verdicts import Severity, judge
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi, running_demo_api
 
+MINUTE, HOUR, DAY = 60, 3600, 86_400
 LIBRARY = """
 API = {
     "base_url": "BASE", "auth": {"env": "API_KEY"}, "retry": 0,
@@ -177,3 +178,43 @@ def test_a_lost_queue_submits_no_job_that_is_open_again(desk):
     assert 0 == summary.queue.depth
     assert {"a", "b", "c"} == set(desk.api.contacts())
     assert ("J-1", "J-2") == desk.api.jobs()
+
+
+@pytest.mark.parametrize("days", [0, 1, 30])
+def test_a_job_of_a_clock_that_was_ahead_is_asked_about(desk, days):
+    """At once, and its time to end begins with the right clock."""
+    desk.now += 3650 * DAY
+    desk.run()
+    desk.now -= (3650 - days) * DAY
+    calls = len(desk.api.calls)
+    summary = desk.run()
+    assert (1, 2) == (summary.queue.open_jobs, summary.queue.in_jobs)
+    assert len(desk.api.calls) > calls
+    desk.now += 3 * HOUR
+    assert 0 == desk.run().queue.open_jobs
+    assert ("J-1",) == desk.api.jobs()
+    desk.api.delay_jobs(0)
+    desk.now += HOUR
+    assert 0 == desk.run().queue.depth
+    assert {"a", "b"} == set(desk.api.contacts())
+
+
+@pytest.mark.parametrize("back", [4 * MINUTE, 3650 * DAY])
+def test_a_clock_that_is_set_back_while_a_job_is_open_ends_no_job(desk, back):
+    """Four minutes are no jump: the time between two polls is the API's."""
+    desk.run()
+    calls = len(desk.api.calls)
+    desk.now -= back
+    assert 1 == desk.run().queue.open_jobs
+    assert (len(desk.api.calls) > calls) == (back > HOUR)
+
+
+def test_a_lost_queue_asks_about_a_job_of_a_clock_that_was_ahead(desk):
+    """The frontier has the moments at which its times were set."""
+    desk.now += 3650 * DAY
+    desk.run()
+    desk.now -= 3650 * DAY
+    shutil.rmtree(desk.state / "queue")
+    desk.api.delay_jobs(0)
+    assert 0 == desk.run().queue.depth
+    assert ("J-1",) == desk.api.jobs()

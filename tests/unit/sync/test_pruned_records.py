@@ -245,3 +245,26 @@ def test_pruning_each_day_changes_nothing_of_what_is_known(desk, batch_size):
         names = {str(key): name for key, (_, name) in desk.contacts.rows.items()}
         assert names == {key: orjson.loads(payload)["name"] for key, payload in newest.items()}
     assert 1 == len(desk.tracking.runs(SYNC))
+
+
+def test_records_of_a_clock_that_was_ahead_go_in_their_time(desk):
+    """Ids of later runs go on from there; when they began says their metadata."""
+    desk.contacts.write(a1="Ada")
+    desk.now += 3650 * DAY
+    desk.run()
+    desk.now -= 3650 * DAY
+    for name in ("Ann", "Amy", "Ava"):
+        desk.contacts.write(a1=name)
+        desk.run()
+        desk.now += 10 * DAY
+    runs = desk.tracking.runs(SYNC)
+    assert 2 == prune(desk, days=25).counts["runs"]
+    assert 1 == prune(desk).counts["runs"]
+    assert runs[3:] == desk.tracking.runs(SYNC)
+
+
+def test_a_clock_that_is_behind_makes_no_record_older(desk):
+    """Those of the right clock are ahead of it then."""
+    a_life(desk)
+    desk.now -= 3650 * DAY
+    assert 0 == prune(desk).counts["runs"]

@@ -158,6 +158,19 @@ def test_a_token_is_renewed_before_it_expires(
     assert [200, 200, 200] == [status for _, _, status in server.calls]
 
 
+@pytest.mark.parametrize(("back", "expected"), [(240, 1), (86_400, 2)])
+def test_a_token_of_a_clock_that_was_ahead_is_renewed(
+    server: TokenServer, open_api: Callable[..., HttpApi], back: int, expected: int
+) -> None:
+    """By the right clock it would be taken for good for days after its end."""
+    clock = Clock()
+    calls = open_api(clock).begin()
+    assert 200 == a_post(calls)
+    clock.now -= back
+    assert 200 == a_post(calls)
+    assert expected == len(server.asked)
+
+
 def test_a_refused_token_is_renewed_once(server: TokenServer, open_api: Callable[..., HttpApi]) -> None:
     """push() doesn't see the 401; the call that was answered with it gets a new Idempotency-Key."""
     calls = open_api().begin()

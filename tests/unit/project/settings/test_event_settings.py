@@ -44,7 +44,9 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         "events.flush_seconds = 5",
         ONDATRA_EVENTS_FLUSH_SECONDS="90",
         ONDATRA_EVENTS_ORIGINS="https://a.example, *",
+        ONDATRA_EVENTS_HOSTS="a.example, [fd00::1]",
     )
+    assert ("a.example", "[fd00::1]") == told.hosts
     assert (90, ("https://a.example", "*"), True) == (told.flush_seconds, told.origins, told.takes_any_origin)
 
 
@@ -57,6 +59,11 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         ('events.unknown_fields = "drop"', "events.unknown_fields can't be 'drop'"),
         ('events.origins = "shop.example.com"', "'shop.example.com' is no origin of a page"),
         ('events.origins = ["https://a.example/path"]', "'https://a.example/path' is no origin of a page"),
+        (
+            'events.hosts = "http://a.example"',
+            "'http://a.example' is no name of a host; write",
+        ),
+        ('events.hosts = ["a.example:80"]', "'a.example:80' is no name of a host"),
         ('events.token = "x"', "'events.token' is not a setting"),
     ],
 )

@@ -1,0 +1,27 @@
+"""The rule for times that were noted while the clock was ahead.
+
+Each time is kept with the moment it was set. If the clock is more than 5 minutes before that moment, it was
+wrong then or is wrong now, and the time counts as now. A wait that was asked for stays.
+"""
+
+TOLERANCE_SECONDS = 300.0  # by which clocks of machines that share files may differ
+
+
+def is_ahead(set_at: float, now: float) -> bool:
+    """Return whether the clock is before the moment at which a time was set."""
+    return set_at > now + TOLERANCE_SECONDS
+
+
+def time_that_counts(time: float, *, set_at: float, now: float) -> float:
+    """Return the time, or now if the clock was ahead when it was set."""
+    return now if is_ahead(set_at, now) else time
+
+
+def is_ahead_sql(set_at: str) -> str:
+    """Return the SQL condition that a time was set while the clock was ahead of the parameter :now."""
+    return f"{set_at} > :now + {TOLERANCE_SECONDS}"
+
+
+def time_that_counts_sql(time: str, *, set_at: str) -> str:
+    """Return the SQL expression for the time, or for :now if the clock was ahead when it was set."""
+    return f"iif({is_ahead_sql(set_at)}, :now, {time})"
