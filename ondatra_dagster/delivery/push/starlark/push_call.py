@@ -114,10 +114,15 @@ def _json(text: str) -> tuple[int, Json]:
 
 
 def _is_deeper(value: Json, levels: int) -> bool:
-    if not isinstance(value, list | dict):
-        return False
-    members = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(member, levels - 1) for member in members)
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            member
+            for each in level
+            if isinstance(each, list | dict)
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
 
 
 def _checked_json(text: object) -> tuple[int, Json]:
