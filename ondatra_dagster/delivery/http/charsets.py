@@ -1,6 +1,6 @@
 """The charsets in which an answer is read; any other name means UTF-8.
 
-Python has codecs that aren't for answers: punycode takes hours for 50 MB, utf-7 makes texts that aren't Unicode.
+Other codecs of Python aren't for answers: punycode takes hours for 50 MB, utf-7 makes half characters.
 """
 
 import codecs
@@ -22,7 +22,10 @@ _NAMES = {
     **{alias: codec for alias, codec in aliases.items() if codec in _CODECS},
     **{codec: codec for codec in _CODECS},
     # names that servers use and Python lacks
-    **{"iso_8859_8_i": "iso8859_8", "windows_31j": "cp932", "windows_949": "cp949", "cn_big5": "big5"},
+    "iso_8859_8_i": "iso8859_8",
+    "windows_31j": "cp932",
+    "windows_949": "cp949",
+    "cn_big5": "big5",
 }
 # their decoders raise without a byte order mark
 _MARKS = {

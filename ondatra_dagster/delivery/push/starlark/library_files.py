@@ -58,7 +58,7 @@ def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tup
 
 
 def _place_of(wanted: str, name: str, text: str) -> Place:
-    """Return the line that loads this file. Starlark doesn't tell it, and the name may be written with escapes."""
+    """Return the line that loads this file. Its name may be written with escapes there."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if wanted in line or wanted in map(_value, _LITERAL.findall(line)):
