@@ -26,7 +26,6 @@ def test_only_what_may_pass_is_tried_again(status: int, *, expected: bool) -> No
         ("Sun, 18 Oct 2026 11:59:00 GMT", 0.0),
         ("Sun, 18 Oct 2026 13:00:00 GMT", 60.0),
         ("Sun, 18 Oct 2026 12:00:09 -0000", 9.0),
-        ("Fri, 31 Dec 0000 23:59:59 GMT", None),
         ("Sun, 99 Zzz 2026 99:99:99 GMT", None),
         ("5, 7", None),
         ("1e999", None),
