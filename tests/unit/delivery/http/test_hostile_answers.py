@@ -5,73 +5,18 @@ import gzip
 import http.server
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.raw_answers import HEAD, PUSH, chunked, head, plain, push
 
 from ondatra_dagster.delivery.http.http_answer import read_text
-from ondatra_dagster.delivery.http.http_api import BatchCalls, HttpApi
-from ondatra_dagster.delivery.push.starlark.push_library import PushLibrary, load_library
+from ondatra_dagster.delivery.http.http_api import HttpApi
+from ondatra_dagster.delivery.push.starlark.push_library import load_library
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
 LONG = "12345678901234567890"
-PUSH = """
-API = {"base_url": "%s", "retry": 0, "timeout": 20}
-def push(rows):
-    answer = http.post("/x", json = {"a": 1})
-    return [answer.status_code, answer.text, answer.json, answer.headers]
-"""
-
-
-def plain(body: bytes | str, *headers: str, status: int = 200) -> bytes:
-    """An answer with a Content-Length."""
-    content = body.encode() if isinstance(body, str) else body
-    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(content)}", *headers]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
-
-
-def head(*lines: bytes, body: bytes = b"") -> bytes:
-    return HEAD + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
-
-
-def chunked(body: bytes) -> bytes:
-    return head(b"Transfer-Encoding: chunked", body=body)
-
-
-def as_text(body: bytes, charset: str) -> bytes:
-    return plain(body, f"Content-Type: text/plain; charset={charset}")
-
-
-@pytest.fixture
-def answer_with(loopback: Any, lib: Callable[..., Path]) -> Iterator[Callable[..., Any]]:
-    """What push() sees of an answer of these bytes."""
-    library = load_library(lib(crm=PUSH % loopback.url))
-    with HttpApi(library.config, secrets={}.get) as api:
-
-        def call(raw: bytes | Iterable[bytes]) -> Any:
-            def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
-                handler.close_connection = True
-                for piece in [raw] if isinstance(raw, bytes) else raw:
-                    handler.wfile.write(piece)
-
-            loopback.reply = reply
-            return push(library, api.begin())
-
-        yield call
-
-
-def push(library: PushLibrary, calls: BatchCalls) -> Any:
-    return library.push(
-        '{"columns":[],"rows":[]}',
-        http=calls,
-        batch_number=1,
-        kind="append",
-        key_columns=[],
-        columns=[],
-        arguments=[],
-    )
 
 
 # --- JSON
@@ -129,82 +74,6 @@ def test_json_may_be_as_deep_as_starlark_reads_it(answer_with: Callable[..., Any
     deep = "[" * 119 + inner + "]" * 119
 
     assert json.loads(deep) == answer_with(plain(deep))[2]
-
-
-# --- charsets
-
-
-@pytest.mark.parametrize(
-    ("charset", "codec"),
-    [
-        ("UTF8", "utf-8"),
-        ('"UTF-16"', "utf-16"),
-        ("utf-16", "utf-16-le"),
-        ("utf-16BE", "utf-16-be"),
-        ("utf-32", "utf-32"),
-        ("utf-32", "utf-32-le"),
-        ("ISO8859-1", "latin-1"),
-        ("iso-8859-15", "iso-8859-15"),
-        ("'Windows-1252'", "cp1252"),
-        ("win-1251", "cp1251"),
-        ("us-ascii", "utf-8"),
-        ("x-sjis", "shift_jis"),
-        ("windows-31j", "cp932"),
-        ("GB2312", "gb2312"),
-        ("gb18030", "gb18030"),
-        ("EUC_JP", "euc-jp"),
-        ("ks_c_5601-1987", "euc-kr"),
-        ("Big5-HKSCS", "big5hkscs"),
-        ("koi8-r", "koi8-r"),
-        ("iso-8859-2; charset=utf-16", "iso-8859-2"),
-    ],
-)
-def test_a_charset_is_known_as_servers_spell_it(
-    answer_with: Callable[..., Any], charset: str, codec: str
-) -> None:
-    """A body is read as it was written."""
-    letters = "aä漢Я한€"
-    body = letters.encode(codec, errors="ignore")
-
-    assert body.decode(codec) == answer_with(as_text(body, charset))[1]
-
-
-@pytest.mark.parametrize(
-    "charset",
-    [
-        *("utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna", "rot13", "zlib", "base64"),
-        *("undefined", "mbcs", "aliases", "../../os", "x" * 10_000, "", '"', "a\x01b", "ä"),
-    ],
-)
-def test_any_other_charset_is_utf_8(answer_with: Callable[..., Any], charset: str) -> None:
-    """Some of Python's codecs make half characters, which no text of ours can hold, or take hours."""
-    body = rb"+2AA- \ud800 " + "ä".encode() + b"\xed\xa0\x80\xff"
-
-    assert [200, "+2AA- \\ud800 ä\ufffd\ufffd\ufffd\ufffd", None] == answer_with(as_text(body, charset))[:3]
-
-
-@pytest.mark.parametrize(
-    ("charset", "body"),
-    [
-        ("utf-16", b"\xff\xfe\x00\xd8\x00"),
-        ("utf-16", b"\x00\xd8" * 10_000),
-        ("utf-32", b"\xfe\xff\x00a\x00b"),
-        ("utf-32", b"\xff\xff\xff\x7f" * 10_000),
-        ("utf-8", b"\xed\xa0\xbd\xed\xb8\x80"),
-        ("gb18030", b"\x81\x30\x81\x30\xff\x84\x31\xa4\x37"),
-        ("cp1253", b"\x98\x8d\xff\x1b" * 10_000),
-        ("iso-2022-jp", b"\x1b$B\xff\xff"),
-    ],
-)
-def test_bytes_that_are_no_text_become_one(
-    answer_with: Callable[..., Any], charset: str, body: bytes
-) -> None:
-    """Cut off, or half of a pair: each is a replacement character."""
-    status, text, _, _ = answer_with(as_text(body, charset))
-
-    assert 200 == status
-    assert "\ufffd" in text
-    assert text == text.encode().decode()
 
 
 # --- heads, sizes, packing
