@@ -2,13 +2,13 @@
 
 import dataclasses
 import itertools
-import re
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+
+from ondatra_dagster.delivery.http.charsets import new_decoder
 
 MAX_BYTES = 50_000_000
 _PIECE_BYTES = 1_000_000
-_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
 _GZIPS_FIRST_BYTE = 0x1F
 
@@ -38,15 +38,23 @@ class UnreadableError(Exception):
     """The answer came, but can't be taken."""
 
 
-def read_text(chunks: Iterable[bytes], headers: Mapping[str, str]) -> str:
-    """The body of an answer, or UnreadableError."""
+def read_text(
+    chunks: Iterable[bytes], headers: Mapping[str, str], *, check_time: Callable[[], None] = lambda: None
+) -> str:
+    """Return the body of an answer, or raise UnreadableError. `check_time` raises when the time is up."""
     body = bytearray()
     for piece in _unpacked(chunks, headers.get("content-encoding", "identity").strip().lower()):
         body += piece
         if len(body) > MAX_BYTES:
             raise UnreadableError(f"the answer has more than {MAX_BYTES // 1_000_000} MB and was not read")
+        check_time()
+    decoder = new_decoder(headers.get("content-type", ""), bytes(body[:4]))
+    texts = []
+    for start in range(0, len(body), _PIECE_BYTES):
+        texts.append(decoder.decode(bytes(body[start : start + _PIECE_BYTES])))
+        check_time()
     # a byte order mark is no part of the text, and JSON has none
-    return _decoded(bytes(body), headers.get("content-type", "")).removeprefix("\ufeff")
+    return "".join([*texts, decoder.decode(b"", final=True)]).removeprefix("\ufeff")
 
 
 def _unpacked(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -85,11 +93,3 @@ def _inflated(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
     except zlib.error as error:
         raise UnreadableError(f"the answer can't be unpacked: {error}") from error
     return unpack.eof
-
-
-def _decoded(body: bytes, content_type: str) -> str:
-    charset = _CHARSET.search(content_type)
-    try:
-        return body.decode(charset[1] if charset else "utf-8", errors="replace")
-    except (LookupError, UnicodeError):  # the server names a charset that isn't one
-        return body.decode("utf-8", errors="replace")

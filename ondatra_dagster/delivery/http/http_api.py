@@ -260,4 +260,7 @@ def _values(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[st
     if missing := sorted(name for name, value in values.items() if not value):
         names = ", ".join(missing)
         raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
+    for name, value in values.items():
+        if any("\ud800" <= letter <= "\udfff" for letter in value or ""):  # bytes of the environment
+            raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it anew")
     return {name: value for name, value in values.items() if value}

@@ -10,7 +10,12 @@ import httpx
 
 from ondatra_dagster.delivery.http.http_answer import Answer, UnreadableError, read_text
 from ondatra_dagster.delivery.http.http_request import Prepared
-from ondatra_dagster.delivery.http.http_transport import Connecting, DeadlineTransport, answer_within
+from ondatra_dagster.delivery.http.http_transport import (
+    Connecting,
+    DeadlineTransport,
+    answer_within,
+    check_deadline,
+)
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.http.retry import NO_ANSWER
 from ondatra_dagster.delivery.push.push_config import CONNECTIONS
@@ -63,7 +68,8 @@ class Exchange:
         try:
             # not iter_raw(), which refuses the answers of a MockTransport: they are read already
             chunks = cast("httpx.SyncByteStream", response.stream)
-            return Answer(response.status_code, read_text(chunks, headers), headers)
+            text = read_text(chunks, headers, check_time=check_deadline)
+            return Answer(response.status_code, text, headers)
         except UnreadableError as error:
             return Answer(response.status_code, self._shown(str(error)), headers, refused=True)
         finally:

@@ -5,6 +5,7 @@ climb out of what the sink's author wrote, whatever a row's value holds.
 """
 
 import re
+import unicodedata
 from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -13,8 +14,13 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 # a name that was quoted twice is unquoted as often as servers may do it
 _UNQUOTE_ROUNDS = 4
 # what some servers cut off a segment before they look at it
-_TAIL = re.compile(r"[;?#].*", re.DOTALL)
+_TAIL = re.compile(r"[;?#\x00].*", re.DOTALL)
+# a character as IIS wrote it, and one below 128 in more bytes of UTF-8 than it needs
+_IIS = re.compile(r"%u([0-9a-f]{4})", re.IGNORECASE)
+_OVERLONG = re.compile(r"%(?:c|e0%8|f0%80%8|f8%80%80%8|fc%80%80%80%8)([01])%([0-9a-f]{2})", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|\\")
+# what Windows makes slashes of, next to the full-width ones that NFKC knows
+_SLASHES = str.maketrans("\u2044\u2215\u2216", "//\\")
 
 
 class Origin(NamedTuple):
@@ -42,13 +48,25 @@ def join(base_url: str, path: str) -> str:
 
 
 def has_dot_segments(url: str) -> bool:
-    """Whether a part of the path is `.` or `..`, plain or encoded in any way a server may undo."""
+    """Return whether a part of the path is `.` or `..`, plain or in any spelling that a server may undo."""
     path = url.split("?", 1)[0].split("#", 1)[0]
     for _ in range(_UNQUOTE_ROUNDS):
-        if any(_TAIL.sub("", segment) in {".", ".."} for segment in re.split(r"[/\\]", path)):
+        path = unicodedata.normalize("NFKC", path).translate(_SLASHES)
+        if any(_without_tail(segment) in {".", ".."} for segment in re.split(r"[/\\]", path)):
             return True
-        path = unquote(path)
+        if "%" not in path:
+            return False
+        path = unquote(_OVERLONG.sub(_overlong, _IIS.sub(lambda found: chr(int(found[1], 16)), path)))
     return False
+
+
+def _without_tail(segment: str) -> str:
+    """Return what a careless server looks at: nothing invisible, and nothing from a delimiter on."""
+    return "".join(filter(str.isprintable, _TAIL.sub("", segment))).replace(" ", "")
+
+
+def _overlong(found: re.Match[str]) -> str:
+    return chr(int(found[1]) << 6 | int(found[2], 16) & 0x3F)
 
 
 def is_allowed(origin: Origin, allow_hosts: Collection[str]) -> bool:

@@ -39,7 +39,8 @@ ADDRESSES_KEPT = 256
 # only what http_api unpacks itself, under its own limit
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
 _HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(rb"[^\x00\r\n]*")
+# control characters but the tab, and the line ends of Unicode: some servers split lines at these too
+_NOT_IN_HEADERS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _LONGEST_SECONDS = 86_400
 # what frames the message is the client's business: a wrong one would smuggle a second request
 _OWN_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
@@ -191,12 +192,14 @@ def _encoded(headers: Mapping[str, object]) -> Headers:
     for name, value in headers.items():
         if value is None:
             continue
-        key, text = str(name).lower().encode(), str(value).strip().encode()
+        key, text = str(name).lower().encode(), str(value).strip(" \t\r\n")
         if not _HEADER_NAME.fullmatch(key) or key in _OWN_HEADERS:
             raise RefusedError(f"{name!r} can't be set as a header")
-        if not _HEADER_VALUE.fullmatch(text):
-            raise RefusedError(f"the value of the header {name!r} has a line break in it")
-        encoded[key] = text
+        if _NOT_IN_HEADERS.search(text):
+            raise RefusedError(
+                f"the value of the header {name!r} has a line break or another control character in it"
+            )
+        encoded[key] = text.encode()
     return encoded
 
 
@@ -227,7 +230,7 @@ def _seconds(timeout: object, default: float) -> float:
         return default
     if isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < _LONGEST_SECONDS:
         return float(timeout)
-    raise RefusedError(f"timeout= takes a number of seconds, not {timeout!r}")
+    raise RefusedError(f"timeout= takes a number of seconds below {_LONGEST_SECONDS:,}, not {timeout!r}")
 
 
 def _query(params: Mapping[str, object]) -> str:

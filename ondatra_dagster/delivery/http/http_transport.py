@@ -36,6 +36,12 @@ def answer_within(seconds: float, connecting: Connecting = contextlib.nullcontex
         _deadline.reset(deadline)
 
 
+def check_deadline() -> None:
+    """Raise ReadTimeout when the answer should have been there by now."""
+    if time.monotonic() > _deadline.get():
+        raise httpx.ReadTimeout("timed out")
+
+
 def _left(timeout: float | None, late: type[Exception]) -> float:
     left = _deadline.get() - time.monotonic()
     if left <= 0:

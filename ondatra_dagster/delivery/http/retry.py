@@ -6,6 +6,7 @@ from datetime import UTC
 
 RETRY_AFTER_CAP_SECONDS = 60.0
 NO_ANSWER = 0
+_MOST_DOUBLINGS = 1_000  # a float has no room for more
 
 
 def is_retryable(status_code: int) -> bool:
@@ -28,7 +29,8 @@ def wait_seconds(
     asked = retry_after_seconds(retry_after, now=now)
     if asked is not None:
         return asked
-    return min(backoff_seconds * 2.0 ** (tries - 1), RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
+    doubled = backoff_seconds * 2.0 ** min(tries - 1, _MOST_DOUBLINGS)
+    return min(doubled, RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
 
 
 def retry_after_seconds(header: str | None, *, now: float) -> float | None:

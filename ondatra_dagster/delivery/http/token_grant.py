@@ -1,11 +1,13 @@
 """What a token server is asked, and what its answer says. Nothing is sent or kept here."""
 
 import base64
-import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote_plus
+
+import orjson
 
 from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.http.http_answer import Answer
@@ -106,17 +108,22 @@ def _refusal(answer: Answer) -> NoTokenError:
 
 
 def _object(text: str) -> Mapping[str, object]:
+    """Return the JSON object that the text is; an empty one for all else, such as numbers without an end."""
     try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def _end(expires_in: object, now: float) -> float | None:
-    """When to ask for the next token; some servers write the seconds as a text."""
-    if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit():
-        expires_in = float(expires_in)
-    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float):
+    """Return when to ask for the next token; None: use this one until it is refused."""
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float | str):
         return None
-    return now + expires_in - min(SPARE_SECONDS, expires_in * SPARE_SHARE)
+    try:
+        seconds = float(expires_in)  # some servers write them as a text
+    except (ValueError, OverflowError):
+        return None
+    if not 0 < seconds < math.inf:
+        return None
+    return now + seconds - min(SPARE_SECONDS, seconds * SPARE_SHARE)

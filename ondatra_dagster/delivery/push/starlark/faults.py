@@ -49,7 +49,10 @@ class Fault(NamedTuple):
 
 def is_starlarks(error: BaseException) -> bool:
     """Whether the .star file is to blame: a panic and a result that Python can't hold are its doing too."""
-    return isinstance(error, starlark.StarlarkError | TypeError) or type(error).__module__ == "pyo3_runtime"
+    return (
+        isinstance(error, starlark.StarlarkError | TypeError | ValueError)
+        or type(error).__module__ == "pyo3_runtime"
+    )
 
 
 def refused_by_starlark(error: BaseException, name: str) -> ProjectError:

@@ -1,5 +1,7 @@
 """The files of lib/ that make up one push function: it, and all that it loads. Parsed here, and not run."""
 
+import ast
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +12,8 @@ from ondatra_dagster.delivery.push.push_source import unreadable
 from ondatra_dagster.delivery.push.starlark.dialect import PREFIX, PRELUDE, parse
 from ondatra_dagster.delivery.push.starlark.faults import Place, refused_by_starlark
 from ondatra_dagster.errors import ProjectError
+
+_LITERAL = re.compile(r"""r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*'""")
 
 
 class LibraryFile(NamedTuple):
@@ -54,14 +58,31 @@ def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tup
 
 
 def _place_of(wanted: str, name: str, text: str) -> Place:
-    return Place(name, next(number for number, line in enumerate(text.splitlines(), 1) if wanted in line))
+    """Return the line that loads this file. Its name may be written with escapes there."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if wanted in line or wanted in map(_value, _LITERAL.findall(line)):
+            return Place(name, number)
+    return Place(name, next((number for number, line in enumerate(lines, 1) if "load(" in line), 1))
+
+
+def _value(literal: str) -> str:
+    try:
+        return str(ast.literal_eval(literal))
+    except (SyntaxError, ValueError):  # an escape that Python doesn't have
+        return ""
 
 
 def _found(lib: Path, wanted: str, place: Place, open_files: tuple[str, ...]) -> str:
-    path = (lib / wanted).resolve()
+    refusal = place.refuse(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
+    try:
+        path = (lib / wanted).resolve()
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:  # it is too long, or has a NUL in it
+        raise refusal from error
     if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
-        raise place.refuse(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
-    if not path.is_file():
+        raise refusal
+    if not is_file:
         raise place.refuse(f"there is no {wanted!r} in {lib.name}/", "mend the name in load()")
     relative = path.relative_to(lib.resolve()).as_posix()
     if name_of(lib, relative) in open_files:

@@ -26,6 +26,7 @@ _NO_JSON, _EASY_JSON, _READ_JSON = 0, 1, 2
 # Starlark's decoder makes floats of integers of more than 64 bits, and gives up at 128 levels
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
 _DEEPEST = 120
+_MOST_BRACKETS = 2_000_000  # 50 MB of them would take a minute and gigabytes
 # what a value can make of Python's functions; a full disk or Ctrl-C isn't the .star file's doing
 _OF_VALUES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -102,11 +103,14 @@ class PushCall:
 
 def _json(text: str) -> tuple[int, Json]:
     """How the answer's JSON gets into Starlark: the short way wherever it loses nothing."""
+    brackets = text.count("[") + text.count("{")
+    if brackets > _MOST_BRACKETS:
+        return _NO_JSON, None
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return _NO_JSON, None
-    if text.count("[") + text.count("{") > _DEEPEST and _is_deeper(value, _DEEPEST):
+    if brackets > _DEEPEST and _is_deeper(value, _DEEPEST):
         return _NO_JSON, None
     if _LONG_INTEGER.search(text):
         return _READ_JSON, json.loads(text)
@@ -114,10 +118,15 @@ def _json(text: str) -> tuple[int, Json]:
 
 
 def _is_deeper(value: Json, levels: int) -> bool:
-    if not isinstance(value, list | dict):
-        return False
-    members = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(member, levels - 1) for member in members)
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            member
+            for each in level
+            if isinstance(each, list | dict)
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
 
 
 def _checked_json(text: object) -> tuple[int, Json]:

@@ -133,8 +133,13 @@ class PushLibrary:
         if call.is_late:
             limit = self.config.push.time_limit_seconds
             what = f"{function}() computed longer than its time_limit of {limit:g} s and was ended"
-        text = f"{fault.file or self.config.file}:{fault.line}: {what}"
-        return PushContractError(cut(call.http.redactor.redact(text)))
+        file, line = (fault.file, fault.line) if fault.file else (self.config.file, self._line_of(function))
+        return PushContractError(cut(call.http.redactor.redact(f"{file}:{line}: {what}")))
+
+    def _line_of(self, function: str) -> int:
+        """Return where a function begins, for what is wrong with its result."""
+        before, found, _ = f"\n{self._source.text}".rpartition(f"\ndef {function}(")
+        return before.count("\n") + 1 if found else 1
 
 
 def load_library(path: Path) -> PushLibrary:

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+LONGEST_QUOTED = 1_000_000  # no address is longer, and 100 MB would take a minute
+LONGEST_PATTERN = 1_000
+
 
 class WrongUseError(Exception):
     """The .star file uses a word as it can't be used."""
@@ -59,7 +62,9 @@ def base64_decode(text: object) -> str:
 
 
 def url_quote(text: str, safe: object) -> str:
-    """The text as a part of an address, its slashes quoted too."""
+    """Return the text as a part of an address, its slashes quoted too."""
+    if len(text) > LONGEST_QUOTED:
+        raise WrongUseError(f"url_quote takes a text of at most {LONGEST_QUOTED:,} characters")
     return quote(text, safe=_text(safe, "url_quote"))
 
 
@@ -84,8 +89,10 @@ def format_time(seconds: object, pattern: object = "%Y-%m-%dT%H:%M:%SZ") -> str:
     """Seconds since 1970 as text, in UTC."""
     if not isinstance(seconds, int | float):
         raise WrongUseError(f"time.format takes seconds since 1970, not {named(seconds)}")
+    if len(_text(pattern, "time.format")) > LONGEST_PATTERN:
+        raise WrongUseError(f"time.format takes a pattern of at most {LONGEST_PATTERN:,} characters")
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime(_text(pattern, "time.format"))
+        return datetime.fromtimestamp(seconds, UTC).strftime(str(pattern))
     except (ValueError, OverflowError, OSError) as error:
         raise WrongUseError(f"time.format: {error}") from error
 

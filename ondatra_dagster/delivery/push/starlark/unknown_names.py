@@ -13,7 +13,7 @@ from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.suggestions import correction
 
 # all names of a file are looked up before its first statement runs: this one, which ends it
-_NAMES_ONLY = f'fail("every name is known"); {PREFIX}'
+_NAMES_ONLY = f'{{}}["every name is known"]; {PREFIX}'
 _UNKNOWN_NAME = re.compile(r"Variable `(.+?)` not found")
 
 

@@ -492,6 +492,13 @@ def test_a_secret_that_can_not_be_a_header_is_told_without_being_shown() -> None
     assert "def" not in str(error.value)
 
 
+def test_a_secret_that_is_no_text_is_told_without_being_shown() -> None:
+    """The environment may hold any bytes."""
+    with pytest.raises(SettingsError, match=r"lib/crm.star needs KEY, which is not UTF-8") as error:
+        HttpApi(a_config(auth=BearerAuth(Variable("KEY"))), secrets={"KEY": "abc\udcffdef"}.get)
+    assert "abc" not in str(error.value)
+
+
 def test_nothing_shows_a_secret() -> None:
     """Values stand in tracebacks and logs by their repr."""
     api = an_api(Server(), auth=BearerAuth(Variable("KEY")), env=("OTHER",))

@@ -19,6 +19,12 @@ from ondatra_dagster.delivery.http.http_guards import Origin, has_dot_segments, 
         "/a\\..\\b",
         "/a/..;x=1/b",
         "/a/%2e%2e%3fx",
+        *("/a/..%00/b", "/a/..%00.jpg", "/a/..%20/b", "/a/.. /b", "/a/..%09/b", "/a/.%0d./b", "/a/..%7f"),
+        *("/a/%c0%ae%c0%ae/b", "/a%c0%af..%c0%afb", "/a%C1%9c..%c1%9Cb", "/a/%e0%80%ae./b"),
+        *("/a/%25c0%25ae%25c0%25ae/b", "/a/%f0%80%80%ae%f0%80%80%ae", "/a/%c0%2e%c0%2e/b"),
+        *("/a/%u002e%u002e/b", "/a%u002f..%u002fb", "/a/%uff0e%uff0e/b", "/a/%25u002e./b"),
+        *("/a/\uff0e\uff0e/b", "/a/%ef%bc%8e%ef%bc%8e/b", "/a/\u2025/b", "/a/\uff052e\uff052e/b"),
+        *("/a\uff0f..\uff0fb", "/a\u2215..\u2044b", "/a\uff3c..\u2216b", "/a/.%e2%80%8b./b", "/a/..%c2%a0/b"),
     ],
 )
 def test_a_path_can_not_climb(path: str) -> None:
@@ -27,7 +33,11 @@ def test_a_path_can_not_climb(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a/b.c", "/a/...", "/a/..b", "/a?x=../y", "/v1.0/.well-known", "/a%20b", ""]
+    "path",
+    [
+        *("/a/b.c", "/a/...", "/a/...//b", "/a/..b", "/a?x=../y", "/v1.0/.well-known", "/a%20b", ""),
+        *("/a/\u2026/b", "/a/. .b", "/\xc0\xae\xc0\xae", "/a/%00/b", "/a/ /b", "/a/%c0%ae%c0%aeb"),
+    ],
 )
 def test_other_dots_are_fine(path: str) -> None:
     """Names and queries may hold them."""

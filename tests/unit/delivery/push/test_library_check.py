@@ -55,6 +55,27 @@ def test_a_check_knows_what_starlark_lacks(lib: Lib, files: dict[str, str]) -> N
     assert (None, 1) == (check.config, len(check.problems))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        (r'"..\\out.star"', "there is no '..\\\\out.star' in lib/"),
+        (r'"\x2e./out.star"', "'../out.star' can't be loaded"),
+        (r"'\u002e./out.star'", "'../out.star' can't be loaded"),
+        ('"""../out.star"""', "'../out.star' can't be loaded"),
+        (r'"a\x00.star"', r"'a\x00.star' can't be loaded"),
+        ('"%s.star"' % ("a" * 5_000), "can't be loaded"),
+        (r'"cr\x6d.star"', "loading 'crm.star' leads back here"),
+    ],
+)
+def test_a_load_that_can_not_be_is_told_with_its_line(lib: Lib, wanted: str, what: str) -> None:
+    """However the name is written."""
+    text = f'load("b.star", "g")\nload(\n    {wanted},\n    "f")\ndef push(rows):\n    pass'
+    (problem,) = check_library(lib(crm=text, b="def g():\n    pass"), secrets={}.get).problems
+
+    assert ("lib/crm.star", 3) == (problem.file, problem.line)
+    assert what in problem.what
+
+
 def test_a_variable_that_is_not_set_is_a_warning(lib: Lib) -> None:
     """It may be set where the sync runs."""
     api = """API = {
