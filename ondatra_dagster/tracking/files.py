@@ -28,7 +28,7 @@ class Folder(Protocol):
         """What to tell people and other programs to open."""
 
     def writing(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file that is seen under its name when it is whole and kept, or never."""
+        """A file, empty and open to read and write, that is seen under its name when it is kept, or never."""
 
     def reading(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A file that may be read from anywhere in it; raises OSError."""
@@ -70,7 +70,7 @@ class LocalFolder:
         _sweep(path)
         part = path.with_name(part_of(path.name))
         try:
-            with part.open("xb") as file:
+            with part.open("x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
