@@ -1,7 +1,7 @@
-"""The digest of a whole Parquet file, kept in its own footer, so that no changed byte is read as other data.
+"""The digest of a whole Parquet file, kept in its footer: no changed byte is read as other data.
 
-Page checksums leave the footer and the pages' headers out. The digest is one more of the file's key-value pairs,
-which all readers of Parquet pass over: it is of all bytes of the file, its own place taken as zeros.
+Page checksums leave out the footer and the pages' headers. The digest is of all bytes of the file, its own
+place taken as zeros. It is one more of the key-value pairs, which all readers of Parquet pass over.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def sign(file: BinaryIO) -> None:
 
 
 def verify(file: BinaryIO) -> None:
-    """Raise DigestError unless all bytes of the file are as they were written; it is then at its beginning."""
+    """Raise DigestError unless all bytes are as they were written; the file is then at its beginning."""
     place, digest = _compute(file)
     file.seek(place)
     if file.read(_LENGTH) != digest:

@@ -42,7 +42,7 @@ def write(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """A Parquet file of the batches, a row group each, the same bytes for the same rows, signed by its digest.
+    """A Parquet file of the batches, a row group each, with its digest; the same bytes for the same rows.
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
