@@ -168,7 +168,8 @@ def key_of(sync: Sync, end: Delivered) -> str:
 
 
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:
-    if ports.history.has_begun(sync.id) or ports.tracking.runs(sync.id):
+    # with no records, only the history can tell a sync whose state is lost from one that has never run
+    if ports.tracking.runs(sync.id) or ports.history.required().has_begun(sync.id):
         raise ResyncNeededError(
             f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
             " so nobody knows what the API holds; bring one of them back, or run"
