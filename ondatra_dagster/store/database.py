@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -122,6 +122,14 @@ class Store:
 
     def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None:
         self._connection.executemany(statement, parameters)
+
+    def add_function(self, name: str, function: Callable[..., Value]) -> None:
+        """Let statements of this connection call a function that always gives the same for the same."""
+        self._connection.create_function(name, -1, function, deterministic=True)
+
+    def damage(self, what: str) -> StateError:
+        """Return the error of a file whose content can't be trusted, and why."""
+        return StateError(f"{self.path} is damaged ({what}); move it away to start it anew")
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log into the file, as far as readers let it; StateError is the disk's."""

@@ -17,7 +17,7 @@ import orjson
 
 from ondatra_dagster.changes import Json
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.store.database import Schema, Store, Value
+from ondatra_dagster.store.database import Row, Schema, Store, Value
 from ondatra_dagster.store.shared_file import open_existing, transaction
 
 log = logging.getLogger(__name__)
@@ -253,7 +253,8 @@ class History:
 
     def crashed(self) -> collections.Counter[str]:
         """How many runs of each sync have crashed, and no run has come since that would have noted it."""
-        running = self._look(lambda store: store.rows(RUNNING), [])
+        none: list[Row] = []
+        running = self._look(lambda store: store.rows(RUNNING), none)
         runs = [self.run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is Result.CRASHED)
 

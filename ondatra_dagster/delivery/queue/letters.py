@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
+from ondatra_dagster.delivery.queue.digests import UNIT_COLUMNS, check_unit
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
 from ondatra_dagster.delivery.target import SentRow, Shape, Standing, to_send, weight_of
 from ondatra_dagster.store.database import Store
 
 DEAD = f"""
-select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
+select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at, digest,
+    {", ".join(UNIT_COLUMNS)}
 from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
@@ -60,9 +62,9 @@ def dead_letters(
         "limit": ALL if limit is None else limit,
         "offset": offset,
     }
-    for unit, key, version, base, tried, target, attempts, refused_at, message, died_at in store.rows(
-        DEAD, wanted
-    ):
+    for row in store.rows(DEAD, wanted):
+        unit, key, version, base, tried, target, attempts, refused_at, message, died_at, digest = row[:11]
+        check_unit(store, unit, row[11:], digest)
         sent = to_send(Standing.load(base, target, tried), shape, layouts)
         yield DeadLetter(
             unit=int(unit),

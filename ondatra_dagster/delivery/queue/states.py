@@ -1,13 +1,15 @@
 """How a queue stands, for those who only look: the plan, the status, the sensors."""
 
+import contextlib
 import dataclasses
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.digests import STATES, check_seals
 from ondatra_dagster.delivery.queue.tables import (
     FORGOTTEN,
     IMAGE_ROWS,
@@ -107,9 +109,13 @@ class QueueState:
         return self.pending > self.held_back or self.due > 0 or self.polls_due > 0
 
 
-def looking_at(path: Path) -> AbstractContextManager[Store | None]:
+@contextlib.contextmanager
+def looking_at(path: Path) -> Iterator[Store | None]:
     """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
-    return open_existing(path, SCHEMA)
+    with open_existing(path, SCHEMA) as store:
+        if store is not None:
+            check_seals(store)
+        yield store
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:
@@ -141,6 +147,8 @@ def look(store: Store, *, now: float) -> QueueState:
     is_mirror = read_shape(store) is Shape.MIRROR
     weight = MIRROR_WEIGHT if is_mirror else WEIGHT
     counts = {state: rest for state, *rest in store.rows(COUNTS.format(weight=weight))}
+    if not STATES.issuperset(counts):
+        raise store.damage("the state of a unit isn't as it was written")
     jobs, in_jobs, polls_due, next_poll_at = store.rows(JOBS, (now,))[0]
     if is_mirror and jobs:
         in_jobs = _mirrors_in_jobs(store)
