@@ -129,7 +129,7 @@ class Store:
 
     def damage(self, what: str) -> StateError:
         """Return the error of a file whose content can't be trusted, and why."""
-        return StateError(f"{self.path} is damaged ({what}); move it away to start it anew")
+        return StateError(f"{self.path} is damaged ({what}); bring it back from a backup, or move it away")
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log into the file, as far as readers let it; StateError is the disk's."""
