@@ -142,7 +142,14 @@ def lock_of(queue: Path) -> Path:
 
 
 def look(store: Store, *, now: float) -> QueueState:
-    """How an open queue stands."""
+    """How an open queue stands; raises StateError where that can't be read."""
+    try:
+        return _look(store, now=now)
+    except (TypeError, ValueError) as error:  # a value has become one of another type
+        raise store.damage(str(error)) from error
+
+
+def _look(store: Store, *, now: float) -> QueueState:
     meta: dict[str, Any] = dict(store.rows(META))
     is_mirror = read_shape(store) is Shape.MIRROR
     weight = MIRROR_WEIGHT if is_mirror else WEIGHT
