@@ -202,7 +202,9 @@ class TrackingStore:
         remedy = "bring it back from a backup, or delete it"
         try:
             with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                fields: Mapping[str, Json] = orjson.loads(file.read())
+                fields = orjson.loads(file.read())
+                if not isinstance(fields, dict):
+                    raise orjson.JSONDecodeError("it isn't an object", "", 0)
                 return fields
         except FileNotFoundError:
             return None

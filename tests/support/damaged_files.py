@@ -80,7 +80,7 @@ def judge(
     for damaged in damages(content, random.Random(seed), count):
         for leftover in ("-wal", "-shm"):
             file.path.with_name(file.path.name + leftover).unlink(missing_ok=True)
-        file.path.write_bytes(damaged)
+        _replace(file.path, damaged)
         try:
             found = file.read()
         except (StateError, *others) as error:
@@ -92,8 +92,15 @@ def judge(
         else:
             is_known = found == written or file.is_less(written, found)
             verdicts[Verdict.AS_BEFORE if is_known else Verdict.OTHER_DATA].append(str(found))
-    file.path.write_bytes(content)
+    _replace(file.path, content)
     return verdicts
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put another file in the place of the one that was read: SQLite shares what it knows of one file."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def a_frontier(folder: Path) -> WrittenFile:
