@@ -36,7 +36,7 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
     """Show the newest runs of SYNC, or of all syncs."""
     workspace = open_workspace()
     sync_id = None if sync is None else workspace.sync(sync).id
-    runs = workspace.history.runs(sync_id, limit=limit, with_dry=True)
+    runs = workspace.history.required().runs(sync_id, limit=limit, with_dry=True)
     if as_json:
         for run in runs:
             put_json(_object(run))

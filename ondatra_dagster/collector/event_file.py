@@ -7,6 +7,8 @@ A number is never given twice, also when what had it is gone: a table knows by i
 import contextlib
 import enum
 import hashlib
+import itertools
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import NamedTuple
 from ondatra_dagster.collector.packing import packed, unpacked
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.store.database import Schema, Store, connect
+from ondatra_dagster.store.database import Row, Schema, Store, Value, connect
 from ondatra_dagster.store.lock import FileLock
 from ondatra_dagster.store.shared_file import open_existing
 
@@ -35,7 +37,8 @@ SCHEMA = Schema(
                 model text not null,
                 received_at integer not null,
                 events integer not null,
-                body blob not null
+                body blob not null,
+                digest integer not null  -- of all others
             );
             create index intake_of_model on intake (model, number, events);
             create table seen (
@@ -46,8 +49,8 @@ SCHEMA = Schema(
                 primary key (model, key)
             ) without rowid;
             create index seen_at on seen (at);
-            create table identity (id text not null);
-            insert into identity select lower(hex(randomblob(16)))
+            create table identity (id text not null, again text not null);  -- twice, so that damage shows
+            insert into identity select id, id from (select lower(hex(randomblob(16))) as id)
             """,
         ),
     ),
@@ -59,8 +62,8 @@ SCHEMA = Schema(
     page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
 )
 SELDOM_EMPTIED = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
-IDENTITY = "select id from identity"
-TAKE = "insert into intake (model, received_at, events, body) values (?, ?, ?, ?)"
+IDENTITY = "select id, again from identity"
+TAKE = "insert into intake (number, model, received_at, events, body, digest) values (?, ?, ?, ?, ?, ?)"
 SEEN = "select digest from seen where model = ? and key = ?"
 KEEP_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
 DROP_KEYS = "delete from seen where at < ?"
@@ -75,10 +78,21 @@ OLDEST = "select received_at from intake where model = ? order by number limit 1
 WAITING_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
 RECEIVED_AT = "select received_at from intake where number = ?"
 PAGE = """
-select number, received_at, events, body from intake
+select number, model, received_at, events, body, digest from intake not indexed
+where model = :model and number > :after order by number limit :most
+"""
+# the same in the index: damage to one of the two hides no intake
+PAGE_NUMBERS = """
+select number from intake indexed by intake_of_model
 where model = :model and number > :after order by number limit :most
 """
 LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
+NEXT_NUMBER = """
+select 1 + max(
+    coalesce((select seq from sqlite_sequence where name = 'intake'), 0),
+    coalesce((select max(number) from intake), 0)
+)
+"""
 FIRST_NUMBER = "insert into sqlite_sequence (name, seq) values ('intake', ?)"
 LATER_NUMBER = "update sqlite_sequence set seq = ? where name = 'intake'"
 
@@ -126,16 +140,18 @@ class EventFile:
         """Keep all of them in one transaction: when it returns, they survive a crash."""
         kept = [packed(intake.body) for intake in intakes]
         with self._store.immediate():
-            return [self._take(*each) for each in zip(intakes, kept, strict=True)]
+            numbers = itertools.count(self._store.rows(NEXT_NUMBER)[0][0])
+            return [self._take(intake, body, numbers) for intake, body in zip(intakes, kept, strict=True)]
 
-    def _take(self, intake: Intake, kept: bytes) -> Taken:
+    def _take(self, intake: Intake, kept: bytes, numbers: Iterator[int]) -> Taken:
         if intake.key is not None:
             digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
             seen = self._store.rows(SEEN, (intake.model, intake.key))
             if seen:
                 return Taken.REPEATED if seen[0][0] == digest else Taken.OTHER_BODY
             self._store.run(KEEP_KEY, (intake.model, intake.key, digest, intake.received_at))
-        self._store.run(TAKE, (*intake[:3], kept))
+        row = (next(numbers), *intake[:3], kept)
+        self._store.run(TAKE, (*row, _digest(*row)))
         return Taken.NEW
 
     def forget(self, model: str, upto: int) -> int:
@@ -232,12 +248,31 @@ def page_after(path: Path, model: str, number: int, *, most: int) -> list[Number
     with looking_at(path) as store:
         if store is None:
             return []
-        rows = store.rows(PAGE, {"model": model, "after": number, "most": most})
-        return [
-            NumberedIntake(number, received_at, events, unpacked(kept))
-            for number, received_at, events, kept in rows
-        ]
+        wanted: dict[str, Value] = {"model": model, "after": number, "most": most}
+        with store.snapshot():
+            rows, numbers = store.rows(PAGE, wanted), store.rows(PAGE_NUMBERS, wanted)
+        if [row[:1] for row in rows] != numbers:
+            raise store.damage(f"its requests for {model} and their index disagree")
+        return [_numbered(store, row) for row in rows]
+
+
+def _numbered(store: Store, row: Row) -> NumberedIntake:
+    number, _, received_at, events, kept, digest = row
+    if _digest(*row[:-1]) != digest:
+        raise store.damage(f"request {number} isn't as it came")
+    return NumberedIntake(number, received_at, events, unpacked(kept))
+
+
+def _digest(number: int, model: str, received_at: int, events: int, kept: bytes) -> int | None:
+    """Return the digest of an intake; None where a value has become one of another type."""
+    try:
+        return zlib.crc32(kept, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
+    except (TypeError, ValueError):
+        return None
 
 
 def _numbering(store: Store) -> str:
-    return f"{NUMBERING}{store.rows(IDENTITY)[0][0]}"
+    match store.rows(IDENTITY):
+        case [(str(identity), again)] if identity == again:
+            return f"{NUMBERING}{identity}"
+    raise store.damage("it no longer tells which file it is")

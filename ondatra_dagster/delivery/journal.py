@@ -1,7 +1,8 @@
 """The journal of a frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
 
 A line is one write to an append-only file, which outlives the process without an fsync. A crash amid a write
-leaves a torn last line, which counts for nothing. A re-run of the same batch makes the same calls in the same
+leaves a torn last line, which counts for nothing; nor does a line whose checksum, its last word, shows that
+it is damaged, with all that follow it. A re-run of the same batch makes the same calls in the same
 order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
 sent again under the same idempotency key.
 
@@ -10,6 +11,7 @@ When the machine itself goes down, lines may be lost: then a call is sent twice,
 
 import hashlib
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,7 +160,7 @@ class Journal:
     def _write(self, *lines: list[object]) -> None:
         if self._path is None or self._file is None:
             return
-        text = b"".join([orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE) for fields in lines])
+        text = b"".join([_line(fields) for fields in lines])
         with explained(self._path):
             while text:
                 text = text[os.write(self._file, text) :]
@@ -190,18 +192,20 @@ class Journal:
                 self._answers[Slot(request, occurrence)] = Answered(*answered)
 
 
+def _line(fields: list[object]) -> bytes:
+    text = orjson.dumps(fields)
+    return b"%b %08x\n" % (text, zlib.crc32(text))
+
+
 def _lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
-    """Each whole line with the offset of its end, up to the first that can't be read."""
+    """Each whole line with the offset of its end, up to the first that isn't as it was written."""
     end = 0
     for line in content.splitlines(keepends=True):
         end += len(line)
-        try:
-            fields = orjson.loads(line)
-        except orjson.JSONDecodeError:
+        text = line.rpartition(b" ")[0]
+        if line != b"%b %08x\n" % (text, zlib.crc32(text)):
             return
-        if not line.endswith(b"\n") or not isinstance(fields, list):
-            return
-        yield end, fields
+        yield end, orjson.loads(text)
 
 
 def seed_at(path: Path) -> str | None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -139,6 +139,10 @@ class Store:
             self._connection.executemany(statement, parameters)
         except FILE_ERRORS as error:
             self._raise(error)
+
+    def add_function(self, name: str, function: Callable[..., Value]) -> None:
+        """Let statements of this connection call a function that always gives the same for the same."""
+        self._connection.create_function(name, -1, function, deterministic=True)
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log into the file, as far as readers let it."""

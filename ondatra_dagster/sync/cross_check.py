@@ -169,7 +169,9 @@ def key_of(sync: Sync, end: Delivered) -> str:
 
 
 def _refuse_if_known(sync: Sync, ports: Ports) -> None:
-    if ports.history.has_begun(sync.id) or ports.tracking.runs(sync.id) or ports.is_logged():
+    # with no records, only the history can tell a sync whose state is lost from one that has never run
+    records = ports.tracking.runs(sync.id) or ports.is_logged()
+    if records or ports.history.required().has_begun(sync.id):
         raise ResyncNeededError(
             f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
             " so it isn't known what the API holds; bring one of them back, or run"

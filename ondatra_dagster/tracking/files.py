@@ -30,7 +30,7 @@ class Folder(Protocol):
         """What to tell people and other programs to open."""
 
     def writing(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file that is seen under its name when it is whole and kept, or never."""
+        """A file, empty and open to read and write, that is seen under its name when it is kept, or never."""
 
     def reading(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A file that may be read from anywhere in it; raises OSError."""
@@ -72,7 +72,7 @@ class LocalFolder:
         _sweep(path)
         part = path.with_name(part_of(path.name))
         try:
-            with open_private(part, "xb") as file:
+            with open_private(part, "x+b") as file:
                 yield cast("BinaryIO", file)
                 file.flush()
                 os.fsync(file.fileno())

@@ -4,19 +4,26 @@ What a run did to single records is in the tracking store; what is still to be s
 """
 
 import collections
+import copy
 import dataclasses
 import enum
+import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import orjson
 
 from ondatra_dagster.changes import Json
-from ondatra_dagster.store.database import Schema, Store, Value
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.store.database import Row, Schema, Store, Value
+from ondatra_dagster.store.file_errors import damage
 from ondatra_dagster.store.shared_file import open_existing, transaction
+
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 SCHEMA = Schema(
     "history",
@@ -162,31 +169,37 @@ class History:
     """All sync runs of a project. Any number of processes may use it at once.
 
     `is_at_work` tells whether a process holds a sync: else a run of it that never told its end has crashed.
+    No delivery needs the history: where its file can't be read or written, a warning says so, and it passes
+    for empty. The history that required() gives raises StateError.
     """
 
     def __init__(self, path: Path, *, is_at_work: Callable[[str], bool] = lambda _sync_id: True) -> None:
         self._path = path
         self._is_at_work = is_at_work
+        self._is_required = False
+        self._has_warned = False
+
+    def required(self) -> Self:
+        """Return the same history for a caller that has nothing to tell without it."""
+        other = copy.copy(self)
+        other._is_required = True  # noqa: SLF001 - of the same class
+        return other
 
     def begin(self, run: PastRun) -> None:
         """Note that a run has begun, and that no earlier one of its sync is running any more.
 
         To be called by who holds the sync's queue; a dry run doesn't, and is only finished.
         """
-        with self._writing() as store:
-            store.run(CLOSE_CRASHED, {"sync_id": run.sync_id})
-            store.run(PUT, _to_row(run))
+        self._write((CLOSE_CRASHED, {"sync_id": run.sync_id}), (PUT, _to_row(run)))
 
     def finish(self, run: PastRun) -> None:
         """Note how a run ended, in place of what was noted when it began."""
-        with self._writing() as store:
-            store.run(PUT, _to_row(run))
+        self._write((PUT, _to_row(run)))
 
     def close_crashed(self, sync_id: str, run_id: str, counts: Mapping[str, Json]) -> None:
         """Note of a run that still says it goes on that it doesn't, and what became of its rows."""
         text = orjson.dumps(dict(counts)).decode()
-        with self._writing() as store:
-            store.run(CLOSE, {"sync_id": sync_id, "run_id": run_id, "counts": text})
+        self._write((CLOSE, {"sync_id": sync_id, "run_id": run_id, "counts": text}))
 
     def runs(
         self, sync_id: str | None = None, *, limit: int = 20, offset: int = 0, with_dry: bool = False
@@ -221,8 +234,7 @@ class History:
         return tuple(map(self._as_it_is, self._read(query, wanted)))
 
     def _read(self, query: str, wanted: Mapping[str, Value]) -> list[PastRun]:
-        with self._looking() as store:
-            return [_from_row(row) for row in store.rows(query, wanted)] if store else []
+        return self._look(lambda store: [_from_row(row) for row in store.rows(query, wanted)], [])
 
     def _as_it_is(self, run: PastRun) -> PastRun:
         """The run, crashed when it says that it goes on and its process is gone.
@@ -238,8 +250,7 @@ class History:
 
     def has_begun(self, sync_id: str) -> bool:
         """Whether any of its runs may have sent something."""
-        with self._looking() as store:
-            return store is not None and bool(store.rows(HAS_BEGUN, (sync_id, NEVER_BEGUN)))
+        return self._look(lambda store: bool(store.rows(HAS_BEGUN, (sync_id, NEVER_BEGUN))), otherwise=False)
 
     def newest(self) -> dict[str, PastRun]:
         """Of each sync its newest run that wasn't dry."""
@@ -248,35 +259,56 @@ class History:
     def totals(self) -> dict[str, Totals]:
         """Of each sync that has ever run."""
         crashed = self.crashed()
-        with self._looking() as store:
-            if store is None:
-                return {}
-            rows: dict[str, dict[str, int]] = {}
-            for sync_id, cell, number in store.rows(TOTALS):
-                rows.setdefault(sync_id, {})[cell] = int(number)
-            return {
-                sync_id: Totals(
-                    runs=int(runs),
-                    failed_runs=int(failed) + crashed[sync_id],
-                    interrupted_runs=int(interrupted),
-                    last_success=datetime.fromisoformat(last.partition(" ")[2]) if last else None,
-                    rows=rows.get(sync_id, {}),
-                )
-                for sync_id, runs, failed, interrupted, last in store.rows(STANDINGS)
-            }
+        return self._look(lambda store: _read_totals(store, crashed), {})
 
     def crashed(self) -> collections.Counter[str]:
         """How many runs of each sync have crashed, and no run has come since that would have noted it."""
-        with self._looking() as store:
-            running = store.rows(RUNNING) if store else []
+        none: list[Row] = []
+        running = self._look(lambda store: store.rows(RUNNING), none)
         runs = [self.run(sync_id, run_id) for sync_id, run_id in running]
         return collections.Counter(run.sync_id for run in runs if run and run.result is Result.CRASHED)
 
-    def _looking(self) -> AbstractContextManager[Store | None]:
-        return open_existing(self._path, SCHEMA)
+    def _look(self, read: Callable[[Store], Found], otherwise: Found) -> Found:
+        """Return what is read from the file; `otherwise` where there is none, or it can't be read."""
+        try:
+            with open_existing(self._path, SCHEMA) as store:
+                return read(store) if store else otherwise
+        except StateError as error:
+            self._go_without(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self._go_without(damage(self._path, str(error), SCHEMA.if_damaged))
+        return otherwise
 
-    def _writing(self) -> AbstractContextManager[Store]:
-        return transaction(self._path, SCHEMA, purpose="writing history")
+    def _write(self, *statements: tuple[str, Mapping[str, Value]]) -> None:
+        try:
+            with transaction(self._path, SCHEMA, purpose="writing history") as store:
+                for statement, values in statements:
+                    store.run(statement, values)
+        except StateError as error:
+            self._go_without(error)
+
+    def _go_without(self, error: StateError) -> None:
+        if self._is_required:
+            raise error
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("%s; nothing else needs it", error)
+
+
+def _read_totals(store: Store, crashed: Mapping[str, int]) -> dict[str, Totals]:
+    rows: dict[str, dict[str, int]] = {}
+    for sync_id, cell, number in store.rows(TOTALS):
+        rows.setdefault(sync_id, {})[cell] = int(number)
+    return {
+        sync_id: Totals(
+            runs=int(runs),
+            failed_runs=int(failed) + crashed.get(sync_id, 0),
+            interrupted_runs=int(interrupted),
+            last_success=datetime.fromisoformat(last.partition(" ")[2]) if last else None,
+            rows=rows.get(sync_id, {}),
+        )
+        for sync_id, runs, failed, interrupted, last in store.rows(STANDINGS)
+    }
 
 
 def _to_row(run: PastRun) -> dict[str, Value]:

@@ -6,6 +6,8 @@ from typing import Any, BinaryIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ondatra_dagster.tracking import file_digest
+
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 ROWS_IN_MEMORY = 10_000
@@ -40,12 +42,14 @@ def write(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """A Parquet file of the batches, a row group each, the same bytes for the same rows.
+    """A Parquet file of the batches, a row group each, with its digest; the same bytes for the same rows.
 
     `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
     """
-    for _ in writing(file, schema, batches, repetitive=repetitive, notes=notes):
+    signed = {**(notes or {}), file_digest.KEY: file_digest.UNSIGNED}
+    for _ in writing(file, schema, batches, repetitive=repetitive, notes=signed):
         pass
+    file_digest.sign(file)
 
 
 def writing(
@@ -56,7 +60,7 @@ def writing(
     repetitive: Collection[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """The same, stopping after each batch: what is written by then may be taken away."""
+    """The same without a digest, stopping after each batch: what is written by then may be taken away."""
     # without Arrow's own copy of the schema in it the file is as any other program would write it
     options = {"compression": "zstd", "use_dictionary": list(repetitive), "store_schema": False}
     with pq.ParquetWriter(file, schema, **options) as writer:

@@ -19,9 +19,10 @@ import pyarrow as pa
 from ondatra_dagster.changes import Json
 from ondatra_dagster.delivery.frontier import Frontier
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.project.settings.addresses import local_path
 from ondatra_dagster.store.file_errors import disk_error
 from ondatra_dagster.store.state_id import UNKNOWN, StateId
-from ondatra_dagster.tracking import addresses, parquet_files
+from ondatra_dagster.tracking import addresses, file_digest, parquet_files
 from ondatra_dagster.tracking.addresses import BatchType, NumberedFile
 from ondatra_dagster.tracking.facts import FACT_TABLES, FactRow, Facts, read_fact_table, write_fact_table
 from ondatra_dagster.tracking.files import Folder, Forgetful, open_folder
@@ -63,6 +64,8 @@ class TrackingStore:
         self._files: Folder = open_folder(address)
         self._organization = organization
         self._workspace = workspace
+        self._is_local = local_path(address) is not None
+        self._verified: dict[str, tuple[int, bytes]] = {}  # files of records elsewhere, by name
 
     @functools.cached_property
     def state(self) -> StateId:
@@ -234,7 +237,9 @@ class TrackingStore:
         remedy = "bring it back from a backup, or delete it"
         try:
             with self._reading(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                fields: Mapping[str, Json] = orjson.loads(file.read())
+                fields = orjson.loads(file.read())
+                if not isinstance(fields, dict):
+                    raise orjson.JSONDecodeError("it isn't an object", "", 0)
                 return fields
         except FileNotFoundError:
             return None
@@ -345,6 +350,8 @@ class TrackingStore:
     ) -> Iterator[BinaryIO]:
         try:
             with self._files.reading(name) as file:
+                if name.endswith(_PARQUET):
+                    self._verify(name, file)
                 yield file
         except let_pass:
             raise
@@ -353,6 +360,19 @@ class TrackingStore:
                 raise fault from error
             reason = str(error).strip()
             raise StateError(f"{self._files.address(name)} can't be read ({reason}); {remedy}") from error
+
+    def _verify(self, name: str, file: BinaryIO) -> None:
+        """Raise DigestError for a damaged file.
+
+        A bucket's records are searched a row group at a time: each file is verified once in a process.
+        """
+        if self._is_local or not addresses.batch_of(name.rpartition("/")[2]):
+            file_digest.verify(file)
+            return
+        digest = file_digest.identify(file)
+        if self._verified.get(name) != digest:
+            file_digest.verify(file)
+            self._verified[name] = digest
 
     def _run_folder(self, sync_id: str, run_id: str) -> str:
         return addresses.run_folder(self._organization, sync_id, run_id)

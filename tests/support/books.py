@@ -11,7 +11,7 @@ from support.destinations import COMES, KilledError
 
 from ondatra_dagster.changes import Change, ChangeType, FeedPage, InvalidRow, Segment
 from ondatra_dagster.delivery.queue import publication
-from ondatra_dagster.delivery.queue.settled import Attempt
+from ondatra_dagster.delivery.queue.settled import Attempt, read_settled
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.sync.records import Publisher, keep_invalid
 from ondatra_dagster.tracking.addresses import BatchType
@@ -150,7 +150,7 @@ class Books:
         kept = "select run_id, type, file, rows from settled"
         for run_id, kind, number, rows in queue.store.rows(kept):
             if (run_id, f"{kind}.{number}.parquet") not in there:
-                for row in publication.read_settled(rows):
+                for row in read_settled(rows):
                     yield {
                         "sync_run_id": run_id,
                         "identifier": row.key,

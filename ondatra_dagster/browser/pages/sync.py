@@ -67,7 +67,7 @@ RUNS = (
 
 def sync_page(asked: Asked) -> Page:
     """The sync that the path names."""
-    sync, history = asked.sync, asked.workspace.history
+    sync, history = asked.sync, asked.workspace.history.required()
     of = standing(asked.workspace, sync, runs=CHARTED)
     offset = SHOWN * (asked.page - 1)
     found = history.runs(sync.id, limit=SHOWN + 1, offset=offset, with_dry=True)

@@ -10,6 +10,7 @@ import orjson
 from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.clock_jumps import time_that_counts
 from ondatra_dagster.delivery.outcome import NO_ROW, ResultKey
+from ondatra_dagster.delivery.queue.digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row, check_unit
 from ondatra_dagster.delivery.queue.tables import GENERATION, Queue
 from ondatra_dagster.delivery.target import (
     Image,
@@ -25,7 +26,10 @@ from ondatra_dagster.store.database import Row
 
 # units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
 MAKE_DUE = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
-_CLAIMED = "unit.id, key, version, base, tried, target, unit.belongs_to, is_context, unit.rows, key_renewals"
+_CLAIMED = (
+    "unit.id, key, version, base, tried, target, unit.belongs_to, is_context, unit.rows, unit.phase,"
+    " unit.digest, key_renewals"
+)
 # What may go next. Where new rows replace old ones, no insert goes while a delete is on its way or waits for
 # its next try.
 NEXT = f"""
@@ -61,16 +65,20 @@ where (total <= :size or total = key.rows) and state = 'pending' and version <= 
 order by unit.outages, unit.id
 """
 CLAIM = "update unit set state = 'claimed' where id in (select value from json_each(?))"
-FREEZE = "insert into batch (number, rows, seed, is_part, units) values (?, ?, ?, ?, ?) returning id"
-FROZEN = """
+FREEZE = """
+insert into batch (number, rows, seed, is_part, units, digest)
+values (?1, ?2, ?3, ?4, ?5, row_digest(?1, ?2, ?3, ?4, ?5, null, null, null)) returning id
+"""
+FROZEN = f"""
 select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at,
-    masked_job, set_at
+    masked_job, set_at, digest, {", ".join(BATCH_COLUMNS)}
 from batch order by id
 """
-FROZEN_UNITS = """
-select id, key, belongs_to, is_context, base, tried
+FROZEN_UNITS = f"""
+select id, digest, {", ".join(UNIT_COLUMNS)}
 from unit where state = 'claimed' and id in (select value from json_each(?))
 """
+CLAIMED_UNITS = "select count(*) from unit where state = 'claimed'"
 # the next run counts a crash for each beginning that it doesn't know of: this one was no crash
 FORGIVE = "update batch set begun = ? where id = ?"
 NOTE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
@@ -233,7 +241,9 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
-    unit, key, version, base, tried, target, belongs_to, is_context, *_ = row
+    unit, key, version, base, tried, target, belongs_to, is_context, rows, place, digest, _ = row
+    values = (key, belongs_to, is_context, version, base, tried, target, rows, place)
+    check_unit(queue.store, unit, values, digest)
     sent = _to_send(queue, base, tried, target)
     together = _together(queue, belongs_to)
     return BatchUnit(unit, key, version, base, tried, sent, together, bool(is_context), belongs_to)
@@ -277,6 +287,8 @@ def melt(queue: Queue, batch: Batch) -> None:
 def frozen_batches(queue: Queue) -> list[Batch]:
     """What dead owners left claimed, as it was handed to push; open jobs among them."""
     batches = [_frozen_batch(queue, row) for row in queue.store.rows(FROZEN)]
+    if queue.store.rows(CLAIMED_UNITS) != [(sum(len(batch.units) for batch in batches),)]:
+        raise queue.store.damage("units are claimed by no batch")
     for batch in batches:
         if not batch.units:
             melt(queue, batch)
@@ -284,7 +296,8 @@ def frozen_batches(queue: Queue) -> list[Batch]:
 
 
 def _frozen_batch(queue: Queue, row: Row) -> Batch:
-    batch, number, rows, seed, is_part, begun, crashes, answered, *job = row
+    batch, number, rows, seed, is_part, begun, crashes, answered, *job = row[:13]
+    check_row(queue.store, "batch", batch, row[14:], row[13])
     return Batch(
         id=int(batch),
         number=int(number),
@@ -319,7 +332,9 @@ def _thaw(queue: Queue, text: str) -> list[BatchUnit]:
 
 
 def _thawed(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: Row) -> BatchUnit:
-    _, key, belongs_to, is_context, base, tried = known
+    _, digest, *values = known
+    check_unit(queue.store, unit, values, digest)
+    key, belongs_to, is_context, _, base, tried, *_ = values
     together = _together(queue, belongs_to)
     return BatchUnit(unit, key, version, base, tried, rows, together, bool(is_context), belongs_to)
 

@@ -11,10 +11,18 @@ from typing import TypeAlias
 import orjson
 
 from ondatra_dagster.changes import Segment
+from ondatra_dagster.delivery.queue.digests import (
+    UNIT_COLUMNS,
+    check_row,
+    check_unit,
+    row_digest,
+    unit_digest,
+)
 from ondatra_dagster.delivery.queue.fold import Folded, fold
 from ondatra_dagster.delivery.queue.tables import Queue
 from ondatra_dagster.delivery.rare_collections import rare_collections
 from ondatra_dagster.delivery.target import Shape, Standing, weight
+from ondatra_dagster.store.database import Value
 
 CHUNK_KEYS = 5_000
 ONE_ROW = frozenset({Shape.ROW, Shape.VERSION})
@@ -24,19 +32,24 @@ NewUnit: TypeAlias = tuple[str, str, int, str, str | None, str, int, int, float]
 # what a crash in the middle of an enqueue left behind
 FORGET_STAGED = "delete from staged"
 FORGET_UNSEEN = "delete from unit where version > :watermark and state = 'pending'"
+UNSEEN = (
+    f"select id, digest, {', '.join(UNIT_COLUMNS)} from unit where version > :watermark and state = 'pending'"
+)
 KNOWN_KEYS = "select key from unit where key in (select value from json_each(?))"
 ANY_UNIT = "select 1 from unit limit 1"
 ADD_UNIT = """
-insert into unit (key, belongs_to, version, base, tried, target, rows, phase, state, since)
-values (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)
+insert into unit (key, belongs_to, version, base, tried, target, rows, phase, state, since, digest)
+values (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)
 """
 STAGE = """
-insert into staged values (?, ?, ?)
-on conflict (key) do update set version = excluded.version, target = excluded.target
+insert into staged values (?, ?, ?, ?)
+on conflict (key) do update
+set version = excluded.version, target = excluded.target, digest = excluded.digest
 """
-STAGED = """
-select key, unit.id, staged.version, unit.base, unit.tried, staged.target, unit.state
-from staged join unit using (key) order by key limit ?
+STAGED = f"""
+select staged.key, staged.version, staged.target, staged.digest, unit.id, unit.state, unit.digest,
+    {", ".join(f"unit.{name}" for name in UNIT_COLUMNS)}
+from staged join unit on unit.key = staged.key order by staged.key limit ?
 """
 UNSTAGE = "delete from staged where key <= ?"
 # a newer change takes the key over, whatever was to become of it; a frozen batch is left to end by itself
@@ -103,6 +116,8 @@ def _gather(queue: Queue) -> None:
 def _forget_leftovers(queue: Queue) -> None:
     with queue.store.immediate():
         queue.store.run(FORGET_STAGED)
+        for unit, digest, *values in queue.store.each(UNSEEN, {"watermark": queue.watermark}):
+            check_unit(queue.store, unit, values, digest)  # a damaged version may hide a unit
         queue.store.run(FORGET_UNSEEN, {"watermark": queue.watermark})
 
 
@@ -122,10 +137,25 @@ def chunks(keys: Iterator[Folded], size: int) -> Iterator[list[Folded]]:
 def _stage(queue: Queue, chunk: list[Folded], now: float, is_held: Callable[[Folded], bool] | None) -> None:
     known = known_keys(queue, [each.key for each in chunk])
     new = (each for each in chunk if each.key not in known)
-    queue.store.run_many(ADD_UNIT, _new_units(queue, new, now, is_held))
-    again = [(each.key, each.version, each.target) for each in chunk if each.key in known]
+    add_units(queue, _new_units(queue, new, now, is_held))
+    again = [
+        (each.key, each.version, each.target, row_digest(each.key, each.version, each.target))
+        for each in chunk
+        if each.key in known
+    ]
     if again:
         queue.store.run_many(STAGE, again)
+
+
+def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
+    """Put new units into the queue; the caller has the transaction."""
+    queue.store.run_many(ADD_UNIT, _with_digests(units))
+
+
+def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[Value, ...]]:
+    for unit in units:
+        key, belongs_to, version, base, tried, target, rows, place, _ = unit
+        yield *unit, unit_digest((key, belongs_to, 0, version, base, tried, target, rows, place))
 
 
 def known_keys(queue: Queue, keys: Collection[str]) -> set[str]:
@@ -178,8 +208,11 @@ def phase(queue: Queue, target: str) -> int:
 
 def _apply_staged(queue: Queue, now: float) -> None:
     while staged := queue.store.rows(STAGED, (CHUNK_KEYS,)):
-        for _, unit, version, base, tried, target, state in staged:
-            rows = weight_of(queue, str(base), None if tried is None else str(tried), str(target))
+        for key, version, target, staged_digest, unit, state, digest, *values in staged:
+            check_row(queue.store, "staged", key, (key, version, target), staged_digest)
+            check_unit(queue.store, unit, values, digest)
+            _, _, _, _, base, tried, *_ = values
+            rows = weight_of(queue, base, tried, target)
             if rows == 0 and state != "claimed":
                 queue.store.run(DROP, (unit,))
             else:

@@ -30,8 +30,9 @@ where id in (select unit from in_job) order by phase, id
 """
 ANY_JOB = "select 1 from batch where job is not null limit 1"
 RESTORE = """
-insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at, set_at)
-values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at, :set_at)
+insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at, set_at, digest)
+values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at, :set_at,
+    row_digest(:number, :rows, :seed, 0, :units, :job, :submitted_at, null))
 """
 TAKE_OUT = "update unit set state = 'pending', tried = ? where id = ?"
 WORK_ON = "update batch set rows = ?, units = ? where id = ?"

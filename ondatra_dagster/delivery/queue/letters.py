@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ondatra_dagster.changes import ChangeType, Json, Layout
+from ondatra_dagster.delivery.queue.digests import UNIT_COLUMNS, check_unit
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, Queue, read_layouts
 from ondatra_dagster.delivery.target import SentRow, Shape, Standing, to_send, weight_of
 from ondatra_dagster.store.database import Row, Store
@@ -16,7 +17,8 @@ select id from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
 LETTERS = f"""
-select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at
+select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at, digest,
+    {", ".join(UNIT_COLUMNS)}
 from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
@@ -72,7 +74,9 @@ def dead_letters(
         ids = json.dumps(found[start : start + READ_AT_ONCE].tolist())
         rows = store.rows(LETTERS, {"ids": ids})
         layouts = read_layouts(store)
-        yield from (_letter(row, shape, layouts, most_rows) for row in rows)
+        for row in rows:
+            check_unit(store, row[0], row[11:], row[10])
+            yield _letter(row[:10], shape, layouts, most_rows)
 
 
 def _letter(row: Row, shape: Shape, layouts: dict[int, Layout], most_rows: int | None) -> DeadLetter:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.queue.digests import DAMAGED
 from ondatra_dagster.delivery.queue.run_counts import forget_counts
-from ondatra_dagster.delivery.queue.settled import SettledRow, read_settled
+from ondatra_dagster.delivery.queue.settled import SETTLED, SettledRow, read_pack
 from ondatra_dagster.delivery.queue.tables import Queue
 
 FILE_ROWS = 50_000  # a file is closed when it has this many
@@ -23,10 +24,15 @@ WRITE_FILES = "update run set files = ? where run_id = ?"
 FORGET_RUN = "delete from run where run_id = ?"
 LOOSE = "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
 LOOSE_BLOBS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
-CHOOSE = "update settled set file = ? where run_id = ? and type = ? and file is null and id <= ?"
+_DIGEST = "row_digest(run_id, type, count, started_at, ended_at, rows, {file})"
+CHOOSE = f"""
+update settled
+set file = ?1, digest = iif(digest = {_DIGEST.format(file="file")}, {_DIGEST.format(file="?1")}, {DAMAGED})
+where run_id = ?2 and type = ?3 and file is null and id <= ?4
+"""
 CHOSEN = "select distinct type, file from settled where run_id = ? and file is not null order by type, file"
-BLOBS = """
-select started_at, ended_at, rows from settled where run_id = ? and type = ? and file = ? order by id
+BLOBS = f"""
+select started_at, ended_at, {SETTLED} from settled where run_id = ? and type = ? and file = ? order by id
 """
 FORGET_BLOBS = "delete from settled where run_id = ? and type = ? and file = ?"
 
@@ -112,8 +118,8 @@ def chosen(queue: Queue, run_id: str) -> list[RunFile]:
 
 def settled_rows(queue: Queue, file: RunFile) -> Iterator[tuple[float, float, SettledRow]]:
     """A file's rows, each with the time at which its batch began and ended."""
-    for started_at, ended_at, text in queue.store.each(BLOBS, file):
-        for row in read_settled(text):
+    for started_at, ended_at, *kept in queue.store.each(BLOBS, file):
+        for row in read_pack(queue.store, kept):
             yield float(started_at), float(ended_at), row
 
 

@@ -6,9 +6,9 @@ import orjson
 
 from ondatra_dagster.changes import Segment
 from ondatra_dagster.delivery.queue.enqueue import (
-    ADD_UNIT,
     CHUNK_KEYS,
     NewUnit,
+    add_units,
     chunks,
     folded,
     held_unit,
@@ -54,7 +54,7 @@ def _add(queue: Queue, segment: Segment, of: Callable[[Folded], NewUnit], *, ren
         with queue.store.immediate():
             known = known_keys(queue, [each.key for each in chunk])
             new = [of(each) for each in chunk if each.key not in known]
-            queue.store.run_many(ADD_UNIT, new)
+            add_units(queue, new)
             if renews:
                 queue.store.run(RENEW, (orjson.dumps(sorted(known)).decode(),))
             keys += len(chunk) if renews else len(new)

@@ -1,16 +1,21 @@
 """What is kept of a row that ended, from its settling to its file, and of the attempt in which it did."""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.queue.digests import SETTLED_COLUMNS, check_row
 from ondatra_dagster.delivery.queue.tables import Queue
+from ondatra_dagster.store.database import Store
 
 ADD_SETTLED = """
-insert into settled (run_id, type, count, started_at, ended_at, rows) values (?, ?, ?, ?, ?, ?)
+insert into settled (run_id, type, count, started_at, ended_at, rows, digest)
+values (?1, ?2, ?3, ?4, ?5, ?6, row_digest(?1, ?2, ?3, ?4, ?5, ?6, null))
 """
+
+SETTLED = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # what read_pack() reads
 
 UPDATED = "records_updated"
 DELETED = "records_deleted"
@@ -56,6 +61,14 @@ def keep_settled(queue: Queue, kind: str, rows: list[SettledRow], attempt: Attem
         text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
         values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
         queue.store.run(ADD_SETTLED, values)
+
+
+def read_pack(store: Store, row: Sequence[Any]) -> Iterator[SettledRow]:
+    """Return the rows of a pack that SETTLED selects; StateError unless they are as they were kept."""
+    number, digest, *values = row
+    check_row(store, "settled", number, values, digest)
+    *_, text, _ = values
+    yield from read_settled(text)
 
 
 def read_settled(text: bytes) -> Iterator[SettledRow]:

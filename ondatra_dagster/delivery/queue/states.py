@@ -1,7 +1,8 @@
 """How a queue stands, for those who only look: the plan, the status, the sensors."""
 
+import contextlib
 import dataclasses
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import orjson
 
 from ondatra_dagster.clock_jumps import is_ahead, is_ahead_sql, time_that_counts_sql
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.digests import STATES, check_seals
 from ondatra_dagster.delivery.queue.tables import (
     FORGOTTEN,
     IMAGE_ROWS,
@@ -32,7 +34,6 @@ select state, sum({{weight}}), min(since), min({time_that_counts_sql("due_at", s
     )
 from unit not indexed group by state
 """
-STATES = frozenset({"pending", "claimed", "waiting", "dead"})
 # as how many a unit counts: of a mirror the rows that it had or has
 WEIGHT = "1"
 MIRROR_WEIGHT = f"""
@@ -120,9 +121,13 @@ class QueueState:
         return self.pending > self.held_back or self.due > 0 or self.polls_due > 0
 
 
-def looking_at(path: Path) -> AbstractContextManager[Store | None]:
+@contextlib.contextmanager
+def looking_at(path: Path) -> Iterator[Store | None]:
     """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
-    return open_existing(path, SCHEMA)
+    with open_existing(path, SCHEMA) as store:
+        if store is not None:
+            check_seals(store)
+        yield store
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:
@@ -149,7 +154,14 @@ def lock_of(queue: Path) -> Path:
 
 
 def look(store: Store, *, now: float) -> QueueState:
-    """How an open queue stands."""
+    """How an open queue stands; raises StateError where that can't be read."""
+    try:
+        return _look(store, now=now)
+    except (TypeError, ValueError) as error:  # a value has become one of another type
+        raise store.damage(str(error)) from error
+
+
+def _look(store: Store, *, now: float) -> QueueState:
     meta: dict[str, Any] = dict(store.rows(META))
     at = {"now": now}
     is_mirror = read_shape(store) is Shape.MIRROR

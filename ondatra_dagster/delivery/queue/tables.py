@@ -17,6 +17,7 @@ import orjson
 
 from ondatra_dagster.changes import Column, Layout
 from ondatra_dagster.delivery.frontier import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.digests import check_seals, follow_changes
 from ondatra_dagster.delivery.target import Shape
 from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.store.database import Schema, Store, connect
@@ -58,11 +59,13 @@ SCHEMA = Schema(
                 set_at real,  -- the moment at which due_at was set
                 message text,
                 died_at real,
-                refused_at integer  -- the try at which a dead unit was refused, null when it ran out of tries
+                refused_at integer,  -- the try at which a dead one was refused, null when it ran out of tries
+                digest integer not null  -- see digests
             );
             create index unit_next on unit (state, phase, outages, id);
             -- the newest target of keys that have a unit already, until its version becomes visible
-            create table staged (key text primary key, version integer not null, target text not null);
+            create table staged (key text primary key, version integer not null, target text not null,
+                digest integer not null);
             -- what was handed to push, just as it was: a crash sends exactly this again
             create table batch (
                 id integer primary key,
@@ -79,7 +82,8 @@ SCHEMA = Schema(
                 submitted_at real,
                 next_poll_at real,
                 masked_job text,  -- the reference without secrets, null when it has none
-                set_at real  -- the moment at which next_poll_at was set, null: with submitted_at
+                set_at real,  -- the moment at which next_poll_at was set, null: with submitted_at
+                digest integer not null
             );
             -- rows that ended, until they are in a published file
             create table settled (
@@ -90,7 +94,8 @@ SCHEMA = Schema(
                 started_at real not null,
                 ended_at real not null,
                 rows blob not null,
-                file integer
+                file integer,
+                digest integer not null
             );
             create index settled_file on settled (run_id, type, file);
             create table run (run_id text primary key, about text not null, files text not null default '{}');
@@ -103,7 +108,10 @@ SCHEMA = Schema(
                 primary key (run_id, cell, operation)
             ) without rowid;
             -- how many rows the API has of each mirror, whose base isn't kept
-            create table content (key text primary key, rows integer not null) without rowid
+            create table content (key text primary key, rows integer not null) without rowid;
+            -- the digest of all rows of a small table
+            create table seal (name text primary key, digest integer) without rowid;
+            insert into seal (name) values ('meta'), ('layout'), ('run')
             """,
         ),
     ),
@@ -139,6 +147,8 @@ class Queue:
         self.shape = shape
         self.replaces_rows = replaces_rows
         self.is_whole_table = is_whole_table
+        check_seals(store)
+        follow_changes(store)
         self.reload_layouts()
         if shape is Shape.VERSION:
             store.run(INDEX_KEYS)
@@ -217,6 +227,7 @@ def _connect(path: Path) -> Store:
 def leave_forgotten(path: Path) -> None:
     """Put a queue at `path` that knows just that it was forgotten; the caller holds its lock."""
     with connect(path, SCHEMA) as store:
+        follow_changes(store)
         store.run(WRITE_META, (FORGOTTEN, 1))
         store.checkpoint()
 

@@ -10,6 +10,7 @@ import orjson
 
 from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.delivery.queue.claim import frozen_batches
+from ondatra_dagster.delivery.queue.digests import STATES, UNIT_COLUMNS, check_unit, unit_digest
 from ondatra_dagster.delivery.queue.enqueue import CHUNK_KEYS, phase, weight_of
 from ondatra_dagster.delivery.queue.form import FORM, NAMED_SINCE
 from ondatra_dagster.delivery.queue.jobs import dump_jobs, restore_jobs
@@ -31,18 +32,19 @@ CONTENTS = "contents"  # and, as one note more, how much the API has of each mir
 TAKING_OVER = "taking_over"
 
 FORGET_META = "delete from meta where name not in ('queue_id', 'shape')"
-UNITS = """
+UNITS = f"""
 select id, key, version, state, base, tried, target, attempts, due_at, message, null, belongs_to, is_context,
-    key_renewals, set_at
-from unit order by id
+    key_renewals, set_at, digest, {", ".join(UNIT_COLUMNS)}
+from unit not indexed order by id
 """
+COUNT_UNITS = "select count(*) from unit indexed by unit_next"
 ADD_LAYOUT = "insert into layout values (?, ?)"
 ADD_UNIT = """
 insert into unit (
     key, belongs_to, is_context, version, base, tried, target, rows, phase, state, since, attempts, due_at,
-    set_at, message, died_at, key_renewals
+    set_at, message, died_at, key_renewals, digest
 )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # what is claimed in a queue that is made of a frontier is in a job
 FREE = "select id, base, tried, target from unit where id > ? and state != 'claimed' order by id limit ?"
@@ -76,9 +78,16 @@ def _notes(queue: Queue) -> dict[str, str]:
 
 def _units(queue: Queue) -> Iterator[FrontierUnit]:
     jobs, tried = dump_jobs(queue), _tried_by_dead_owners(queue)
+    units = 0
     for unit, *fields in queue.store.each(UNITS):
-        left = FrontierUnit._make(fields)
+        left = FrontierUnit._make(fields[: len(FrontierUnit._fields)])
+        check_unit(queue.store, unit, fields[-len(UNIT_COLUMNS) :], fields[len(FrontierUnit._fields)])
+        if left.state not in STATES:
+            raise queue.store.damage(f"the state of unit {unit} isn't as it was written")
+        units += 1
         yield left._replace(job_ref=jobs.get(unit), tried=tried.get(unit, left.tried))
+    if queue.store.rows(COUNT_UNITS) != [(units,)]:
+        raise queue.store.damage("its units and their index disagree")
 
 
 def _tried_by_dead_owners(queue: Queue) -> Mapping[int, str | None]:
@@ -169,16 +178,10 @@ def _unit(
     # of a batch only the job is gone on with
     state = "pending" if unit.state == "claimed" and not unit.job_ref else unit.state
     died_at = now if state == "dead" else None
+    rows, place = weight_of(queue, base, tried, target), phase(queue, target)
+    values = (unit.key, unit.belongs_to, unit.is_context, unit.version, base, tried, target, rows, place)
     return (
-        unit.key,
-        unit.belongs_to,
-        unit.is_context,
-        unit.version,
-        base,
-        tried,
-        target,
-        weight_of(queue, base, tried, target),
-        phase(queue, target),
+        *values,
         state,
         now,
         unit.attempts,
@@ -187,6 +190,7 @@ def _unit(
         unit.message,
         died_at,
         unit.key_renewals,
+        unit_digest(values),
     )
 
 

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 import orjson
 
-from ondatra_dagster.delivery.queue.settled import SettledRow, read_settled
+from ondatra_dagster.delivery.queue.settled import SETTLED, SettledRow, read_pack
 from ondatra_dagster.store.database import Store
 
 RUNS = "select run_id, files from run order by run_id desc"
-ENDED = """
-select started_at, ended_at, rows from settled
+ENDED = f"""
+select started_at, ended_at, {SETTLED} from settled
 where run_id = :run_id and type = :type
     and (file is null or file not in (select value from json_each(:published)))
 order by id desc
@@ -33,8 +33,8 @@ def ended_beside(
     store: Store, run_id: str, kind: str, published: Collection[int]
 ) -> Iterator[tuple[float, float, SettledRow]]:
     """The rows of a type that aren't in these files, the newest first, each with its batch's times."""
-    for started_at, ended_at, text in store.each(ENDED, _wanted(run_id, kind, published)):
-        for row in reversed(list(read_settled(text))):
+    for started_at, ended_at, *kept in store.each(ENDED, _wanted(run_id, kind, published)):
+        for row in reversed(list(read_pack(store, kept))):
             yield float(started_at), float(ended_at), row
 
 

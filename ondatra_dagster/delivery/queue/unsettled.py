@@ -10,6 +10,7 @@ import orjson
 from ondatra_dagster.changes import ChangeType, Layout
 from ondatra_dagster.delivery.queue.claim import frozen_rows
 from ondatra_dagster.delivery.queue.context_rows import untold
+from ondatra_dagster.delivery.queue.digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row, check_unit
 from ondatra_dagster.delivery.queue.tables import IDENTIFIER, read_layouts
 from ondatra_dagster.delivery.target import ImageRow, SentRow, Shape, Standing, to_send
 from ondatra_dagster.store.database import Store
@@ -21,13 +22,15 @@ IN_A_JOB = "the API works on it"
 _TOLD = f"{IDENTIFIER}, is_context, version, attempts, message"
 # by id, which is by the time of coming: to sort a million rows would keep the first one waiting
 FREE = f"""
-select {_TOLD}, base, tried, target, state, due_at from unit not indexed
+select {_TOLD}, state, due_at, id, digest, {", ".join(UNIT_COLUMNS)} from unit not indexed
 where state in (select value from json_each(:states))
     and version <= (select value from meta where name = 'watermark')
     and substr({IDENTIFIER}, 1, :length) = :prefix
 order by id desc
 """
-BATCHES = "select rows, job is not null, next_poll_at from batch order by id desc"
+BATCHES = f"""
+select rows, job is not null, next_poll_at, id, digest, {", ".join(BATCH_COLUMNS)} from batch order by id desc
+"""
 CLAIMED = f"select id, {_TOLD} from unit where id in (select value from json_each(?)) order by id desc"
 
 
@@ -71,7 +74,8 @@ class QueueLook:
                 yield row
 
     def _claimed(self) -> Iterator[UnsettledRow]:
-        for text, is_job, next_poll_at in self.store.each(BATCHES):
+        for text, is_job, next_poll_at, batch, digest, *values in self.store.each(BATCHES):
+            check_row(self.store, "batch", batch, values, digest)
             frozen = frozen_rows(str(text))
             stage = WAITING if is_job else PENDING
             for number, *told in self.store.rows(CLAIMED, (orjson.dumps(list(frozen)).decode(),)):
@@ -89,7 +93,13 @@ class QueueLook:
             "prefix": "" if self.is_whole_table else prefix,
             "length": 0 if self.is_whole_table else len(prefix),
         }
-        for *told, base, tried, target, state, due_at in self.store.each(FREE, wanted):
+        for row in self.store.each(FREE, wanted):
+            told, (state, due_at, unit, digest, *values) = (
+                row[: len(_Unit._fields)],
+                row[len(_Unit._fields) :],
+            )
+            check_unit(self.store, unit, values, digest)
+            _, _, _, _, base, tried, target, *_ = values
             yield from self._told(state, _Unit(*told), self._to_send(base, tried, target, layouts), due_at)
 
     def _to_send(

@@ -139,6 +139,25 @@ def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> No
             assert max(content[:size].count(b"\n") - 1, 0) == journal.answered
 
 
+def test_a_changed_bit_ends_what_is_believed(path: Path) -> None:
+    """A line that isn't as it was written counts for nothing, nor do those after it."""
+    written = [Answered(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
+    with journal_of(path) as journal:
+        for answered in written:
+            journal.note_answer(journal.next_slot("a"), answered)
+    content = path.read_bytes()
+
+    for place in range(len(content)):
+        for bit in range(8):
+            changed = bytearray(content)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            with journal_of(path) as journal:
+                read = [journal.answer(journal.next_slot("a")) for _ in written]
+            whole = max(content[:place].count(b"\n") - 1, 0)
+            assert [*written[:whole], *[None] * (3 - whole)] == read
+
+
 def test_what_is_settled_is_not_answered_again(path: Path) -> None:
     """A batch may be settled in parts: an equal call of the next part is another call."""
     with journal_of(path) as journal:

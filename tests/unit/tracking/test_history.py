@@ -2,13 +2,16 @@
 
 import collections
 import dataclasses
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from ondatra_dagster.errors import StateError
 from ondatra_dagster.tracking.history import History, Mode, PastRun, Result
 
 STARTED = datetime(2026, 11, 18, 12, 1, 2, tzinfo=UTC)
@@ -197,3 +200,35 @@ def test_a_run_is_found_by_its_name(history: History) -> None:
     assert ended(a_run(1), Result.DRY) == history.run("sync.hubspot", "run-1")
     assert history.run("sync.other", "run-1") is None
     assert history.run("sync.hubspot", "run-") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"\xff" * len(content),
+        lambda content: content.replace(b"succeeded", b"succeedex"),
+        lambda content: content.replace(b'{"delivered":3}', b'{"delivered":3]'),
+    ],
+)
+def test_a_damaged_history_is_a_warning_and_for_who_needs_it_a_sentence(
+    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Deliveries go on: nothing of them depends on it."""
+    path = tmp_path / "history.sqlite"
+    History(path).finish(ended(a_run(), counts={"delivered": 3}))
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma journal_mode = delete")
+    content = path.read_bytes()
+    damaged = damage(content)
+    assert content != damaged
+    path.write_bytes(damaged)
+    history = History(path)
+
+    assert ((), {}) == (history.runs(), history.newest())
+    history.close_crashed("sync.hubspot", "another", {})
+    (warning,) = caplog.messages
+    assert "history.sqlite can't be" in warning
+    with pytest.raises(
+        StateError, match=r"history\.sqlite can't be read .*; .*move it away to start it anew"
+    ):
+        history.required().runs()

@@ -20,6 +20,7 @@ from ondatra_dagster.delivery.frontier import Frontier, FrontierUnit
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.settings.addresses import Address
 from ondatra_dagster.project.settings.s3_access import read_s3_access
+from ondatra_dagster.tracking import parquet_files
 from ondatra_dagster.tracking.addresses import BatchType
 from ondatra_dagster.tracking.facts import SyncEnds, facts_of
 from ondatra_dagster.tracking.metadata import Endpoint, RunMetadata
@@ -387,7 +388,8 @@ def test_a_frontier_of_a_later_format_is_not_guessed_at(store: TrackingStore, at
     """Half of what is unsettled would be worse than none."""
     store.write_frontier(a_frontier())
     file = io.BytesIO()
-    pq.write_table(pa.table({"key": ["1"]}), file)
+    table = pa.table({"key": ["1"]})
+    parquet_files.write(file, table.schema, table.to_batches())
     at.write(FRONTIER, file.getvalue())
 
     with pytest.raises(StateError, match="isn't a frontier that this ondatra knows"):

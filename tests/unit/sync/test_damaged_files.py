@@ -1,0 +1,98 @@
+"""Single damaged bytes in each file of ours: a sentence that names the file, or all is read as before."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.damaged_files import KINDS, Verdict, judge
+from support.kind_desk import KindDesk
+
+from ondatra_dagster.delivery.queue.claim import claim
+from ondatra_dagster.delivery.queue.tables import open_queue
+from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.sync.summary import Cell
+
+OF_SQLITE = (sqlite3.Error, UnicodeDecodeError)  # what SQLite notices itself
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_changed_byte_is_read_as_other_data(kind: str, tmp_path: Path) -> None:
+    """Some hundred damages of each kind of file, of a fixed seed."""
+    verdicts = judge(KINDS[kind](tmp_path), count=300, seed=17, others=OF_SQLITE)
+
+    assert ([], []) == (verdicts[Verdict.OTHER_DATA], verdicts[Verdict.EXCEPTION])
+    assert 300 == sum(map(len, verdicts.values()))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("update unit set target = replace(target, 'v1', 'v9') where state = 'pending'", "unit .*"),
+        ("update unit set key = 'c-999' where key = 'c-50'", "unit .*"),
+        ("update unit set version = 999 where state = 'pending'", "unit .*"),
+        ("update unit set state = 'pendinx' where key = 'c-50'", "the state of a unit"),
+        ("update batch set rows = replace(rows, 'v1', 'v9')", "row .* of its table batch"),
+        ("update settled set rows = cast(replace(rows, 'v1', 'v9') as blob)", "row .* of its table settled"),
+        ("update meta set value = 0 where name = 'watermark'", "its table meta"),
+        ("delete from meta where name = 'watermark'", "its table meta"),
+        ("update layout set columns = replace(columns, 'name', 'mail')", "its table layout"),
+    ],
+)
+def test_what_a_queue_will_send_or_write_is_as_it_was_written(change: str, what: str, tmp_path: Path) -> None:
+    """Each column in which a change would be sent, published or gone on from."""
+    queue = KINDS["queue"](tmp_path)
+    with sqlite3.connect(queue.path) as connection:
+        assert connection.execute(change).rowcount > 0
+
+    with pytest.raises(StateError, match=rf"queue\.sqlite is damaged \({what} isn't as it was written\)"):
+        queue.read()
+
+
+def test_a_damaged_unit_stays_damaged_when_it_changes(tmp_path: Path) -> None:
+    """What comes later doesn't make other data of it."""
+    queue = KINDS["queue"](tmp_path)
+    with sqlite3.connect(queue.path) as connection:
+        connection.execute("update unit set base = '7 1 [7]' where key = 'c-50'")
+    with open_queue(queue.path, shape=Shape.ROW) as opened:
+        opened.store.run("update unit set is_context = 1")
+        with pytest.raises(StateError, match="is damaged"):
+            list(iter(lambda: claim(opened, size=1, number=1), None))
+
+
+def test_an_event_that_changed_in_the_file_is_not_written(tmp_path: Path) -> None:
+    """Nor one of another model, time or number."""
+    for change in ("body = cast('{}' as blob)", "received_at = 1", "events = 2"):
+        file = KINDS["events"](tmp_path / change[:4])
+        with sqlite3.connect(file.path) as connection:
+            connection.execute(f"update intake set {change} where number = 8")
+
+        with pytest.raises(StateError, match=r"events\.sqlite is damaged \(request 8 isn't as it came\)"):
+            file.read()
+
+
+def test_a_sync_delivers_without_its_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that nothing is sent by stops no delivery."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.deliver(a=[1])
+    history = desk.state / "history.sqlite"
+    history.write_bytes(b"\xff" * history.stat().st_size)
+    desk.write(b=[5])
+
+    summary = desk.run()
+
+    assert 1 == summary.grid.known(Cell.SUCCEEDED)
+    assert any("history.sqlite can't be" in message for message in caplog.messages)
+
+
+def test_a_sync_of_which_nothing_is_left_needs_the_history(tmp_path: Path) -> None:
+    """Only it can tell a sync that is new from one whose queue, frontier and records are gone."""
+    desk = KindDesk(tmp_path, "merge")
+    desk.write(a=[1])
+    history = desk.state / "history.sqlite"
+    history.parent.mkdir(parents=True, exist_ok=True)
+    history.write_bytes(b"\xff" * 4096)
+
+    with pytest.raises(StateError, match=r"history\.sqlite can't be .*; .*move it away"):
+        desk.run()
+    assert [] == desk.api.calls
