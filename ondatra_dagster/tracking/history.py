@@ -292,7 +292,7 @@ class History:
             raise error
         if not self._has_warned:
             self._has_warned = True
-            log.warning("%s; nothing else needs it", error)
+            log.warning("the history is left out, and the run goes on: %s", error)
 
 
 def _read_totals(store: Store, crashed: Mapping[str, int]) -> dict[str, Totals]:

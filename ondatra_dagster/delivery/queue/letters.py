@@ -17,8 +17,7 @@ select id from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
 LETTERS = f"""
-select id, {IDENTIFIER}, version, base, tried, target, attempts, refused_at, message, died_at, digest,
-    {", ".join(UNIT_COLUMNS)}
+select id, {IDENTIFIER}, attempts, refused_at, message, died_at, digest, {", ".join(UNIT_COLUMNS)}
 from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
@@ -74,13 +73,15 @@ def dead_letters(
         ids = json.dumps(found[start : start + READ_AT_ONCE].tolist())
         rows = store.rows(LETTERS, {"ids": ids})
         layouts = read_layouts(store)
-        for row in rows:
-            check_unit(store, row[0], row[11:], row[10])
-            yield _letter(row[:10], shape, layouts, most_rows)
+        yield from (_letter(store, row, shape, layouts, most_rows) for row in rows)
 
 
-def _letter(row: Row, shape: Shape, layouts: dict[int, Layout], most_rows: int | None) -> DeadLetter:
-    unit, key, version, base, tried, target, attempts, refused_at, message, died_at = row
+def _letter(
+    store: Store, row: Row, shape: Shape, layouts: dict[int, Layout], most_rows: int | None
+) -> DeadLetter:
+    unit, key, attempts, refused_at, message, died_at, digest, *values = row
+    check_unit(store, unit, values, digest)
+    _, _, _, version, base, tried, target, _, _ = values  # the UNIT_COLUMNS
     sent = to_send(Standing.load(base, target, tried), shape, layouts)
     return DeadLetter(
         unit=int(unit),

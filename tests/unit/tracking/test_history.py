@@ -227,8 +227,6 @@ def test_a_damaged_history_is_a_warning_and_for_who_needs_it_a_sentence(
     assert ((), {}) == (history.runs(), history.newest())
     history.close_crashed("sync.hubspot", "another", {})
     (warning,) = caplog.messages
-    assert "history.sqlite can't be" in warning
-    with pytest.raises(
-        StateError, match=r"history\.sqlite can't be read .*; .*move it away to start it anew"
-    ):
+    assert "history.sqlite is damaged" in warning
+    with pytest.raises(StateError, match=r"history\.sqlite is damaged .*; move it away"):
         history.required().runs()

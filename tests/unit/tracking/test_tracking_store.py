@@ -221,6 +221,7 @@ def test_metadata_says_what_the_contract_lists(store: TrackingStore, at: Place) 
         "started_at": "2026-11-18T12:01:02.345678Z",
         "record_payload_schema": {"id": "number", "email": "string"},
         "dagster_run_id": "d-1",
+        "state_id": "",
         "versions": {"from": 1, "to": 3},
         "counts": {"succeeded": {"insert": 2}},
     } == at.json(f"{FOLDER}/{FIRST}/metadata.json")
