@@ -6,6 +6,7 @@ What a file holds, and every statement on it, belongs to the module that owns it
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import shutil
 import sqlite3
@@ -36,6 +37,8 @@ Value: TypeAlias = str | bytes | int | float | None
 Parameters: TypeAlias = Mapping[str, Value] | Sequence[Value]
 Row: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
 
+OBJECTS = "select name, sql from sqlite_master where sql is not null"
+WRONG_SCHEMA = "its schema isn't as it was written"
 HAS_STEPS = "select 1 from sqlite_master where name = '_sqlite_migrations'"
 STEPS = "select name from _sqlite_migrations where migration_set = ?"
 # which ondatra took the newest step: what an older one says to use in its place
@@ -139,6 +142,21 @@ class Store:
             self._connection.executemany(statement, parameters)
         except FILE_ERRORS as error:
             self._raise(error)
+
+    @contextlib.contextmanager
+    def explaining_damage(self) -> Iterator[None]:
+        """Raise StateError for an unforeseen error inside where SQLite finds the file damaged.
+
+        A damaged page may give a value of another type, or none, at any place that reads one.
+        """
+        try:
+            yield
+        except (TypeError, ValueError, LookupError) as error:
+            with explained(self.path, self._if_damaged):
+                wrong = integrity_errors(self._connection)
+            if wrong:
+                raise self.damage("; ".join(wrong)) from error
+            raise
 
     def add_function(self, name: str, function: Callable[..., Value]) -> None:
         """Let statements of this connection call a function that always gives the same for the same."""
@@ -362,8 +380,14 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None
 
 
 def _applied(connection: sqlite3.Connection, schema: Schema, path: Path) -> set[str]:
-    """The steps that have led to the file as it is; raises StateError where there are some of the future."""
+    """Return the steps that have led to the file as it is.
+
+    Raise StateError where there are some of the future, or where the tables aren't those of the steps.
+    """
+    found = set(connection.execute(OBJECTS))
     if not connection.execute(HAS_STEPS).fetchone():
+        if found & _objects(schema):
+            raise damage(path, WRONG_SCHEMA, schema.if_damaged)
         return set()
     applied = {str(name) for (name,) in connection.execute(STEPS, (schema.name,))}
     if unknown := applied - {name for name, _ in schema.steps}:
@@ -372,12 +396,28 @@ def _applied(connection: sqlite3.Connection, schema: Schema, path: Path) -> set[
             f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown))}), and this is"
             f" {ondatra_version()}: use ondatra {writer} or a newer one"
         )
+    if len(applied) == len(schema.steps) and not _objects(schema) <= found:
+        raise damage(path, WRONG_SCHEMA, schema.if_damaged)
     return applied
+
+
+@functools.lru_cache
+def _objects(schema: Schema) -> frozenset[tuple[str, str]]:
+    """Return the names and definitions of the tables and indexes that the steps lead to."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for _, script in schema.steps:
+            for statement in _statements(script):
+                connection.execute(statement)
+        return frozenset(connection.execute(OBJECTS))
+
+
+def _statements(script: str) -> Iterator[str]:
+    return filter(str.strip, script.split(";"))
 
 
 def _step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it
     def apply(database: "Database") -> None:
-        for statement in filter(str.strip, script.split(";")):
+        for statement in _statements(script):
             database.execute(statement)
 
     return apply

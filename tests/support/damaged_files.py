@@ -71,10 +71,8 @@ def damages(content: bytes, chance: random.Random, count: int) -> Iterator[bytes
         yield bytes(damaged)
 
 
-def judge(
-    file: WrittenFile, *, count: int, seed: int, others: tuple[type[Exception], ...] = ()
-) -> Mapping[Verdict, list[str]]:
-    """Damage the file so often, and return what became of each; `others` count as sentences."""
+def judge(file: WrittenFile, *, count: int, seed: int) -> Mapping[Verdict, list[str]]:
+    """Damage the file so often, and return what became of each."""
     content, written = file.path.read_bytes(), file.read()
     verdicts: dict[Verdict, list[str]] = collections.defaultdict(list)
     for damaged in damages(content, random.Random(seed), count):
@@ -83,9 +81,8 @@ def judge(
         _replace(file.path, damaged)
         try:
             found = file.read()
-        except (StateError, *others) as error:
-            is_ours = isinstance(error, StateError)
-            is_named = not is_ours or (file.path.name in str(error) and not isinstance(error, BusyError))
+        except StateError as error:
+            is_named = file.path.name in str(error) and not isinstance(error, BusyError)
             verdicts[Verdict.SENTENCE if is_named else Verdict.EXCEPTION].append(str(error))
         except Exception as error:  # whatever it is, a test counts it
             verdicts[Verdict.EXCEPTION].append(f"{type(error).__name__}: {error}")
@@ -264,7 +261,7 @@ def _read_queue(queue: Queue) -> Iterator[Any]:
     yield [(batch.id, batch.seed, batch.units) for batch in frozen_batches(queue)]
     frontier = frontier_of(queue, sync_id=SYNC_ID, run_id=RUN_ID, written_at=NOW)
     # when and how often a unit is tried isn't protected, nor why it isn't there yet
-    units = [unit._replace(attempts=0, due_at=None, message=None) for unit in frontier.units]
+    units = [unit._replace(attempts=0, due_at=None, set_at=None, message=None) for unit in frontier.units]
     yield dataclasses.replace(frontier, units=units)
     yield publication.open_runs(queue)
     for file in publication.chosen(queue, RUN_ID):

@@ -241,8 +241,8 @@ def _place_in_key(row: Row) -> tuple[bool, int]:
 
 
 def _unit(queue: Queue, row: Row) -> BatchUnit:
-    unit, key, version, base, tried, target, belongs_to, is_context, rows, place, digest, _ = row
-    values = (key, belongs_to, is_context, version, base, tried, target, rows, place)
+    unit, key, version, base, tried, target, belongs_to, is_context, rows, place, digest, renewals = row
+    values = (key, belongs_to, is_context, version, base, tried, target, rows, place, renewals)
     check_unit(queue.store, unit, values, digest)
     sent = _to_send(queue, base, tried, target)
     together = _together(queue, belongs_to)

@@ -27,6 +27,7 @@ UNIT_COLUMNS: Final = (
     "target",
     "rows",
     "phase",
+    "key_renewals",
 )
 BATCH_COLUMNS: Final = ("number", "rows", "seed", "is_part", "units", "job", "submitted_at", "masked_job")
 SETTLED_COLUMNS: Final = ("run_id", "type", "count", "started_at", "ended_at", "rows", "file")
@@ -78,10 +79,10 @@ SEALS: Final = {
 
 def unit_digest(values: Sequence[Any]) -> int:
     """Return the digest of the values of UNIT_COLUMNS; it is called for each row that is sent."""
-    key, belongs_to, is_context, version, base, tried, target, rows, phase = values
-    numbers = (version * 4096 + rows * 16 + phase * 4 + is_context * 2 + (tried is None)) % _PRIME
+    key, belongs_to, is_context, version, base, tried, target, rows, phase, renewals = values
+    numbers = version * 4096 + renewals * 65_521 + rows * 16 + phase * 4 + is_context * 2 + (tried is None)
     text = f"{key}\x1f{belongs_to}\x1f{base}\x1f{target}\x1f{'' if tried is None else tried}"
-    return zlib.crc32(text.encode(), numbers)
+    return zlib.crc32(text.encode(), numbers % _PRIME)
 
 
 def row_digest(*values: Value) -> int:

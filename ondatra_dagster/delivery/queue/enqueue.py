@@ -155,7 +155,7 @@ def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
 def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[Value, ...]]:
     for unit in units:
         key, belongs_to, version, base, tried, target, rows, place, _ = unit
-        yield *unit, unit_digest((key, belongs_to, 0, version, base, tried, target, rows, place))
+        yield *unit, unit_digest((key, belongs_to, 0, version, base, tried, target, rows, place, 0))
 
 
 def known_keys(queue: Queue, keys: Collection[str]) -> set[str]:

@@ -81,7 +81,7 @@ def _letter(
 ) -> DeadLetter:
     unit, key, attempts, refused_at, message, died_at, digest, *values = row
     check_unit(store, unit, values, digest)
-    _, _, _, version, base, tried, target, _, _ = values  # the UNIT_COLUMNS
+    _, _, _, version, base, tried, target, *_ = values  # the UNIT_COLUMNS
     sent = to_send(Standing.load(base, target, tried), shape, layouts)
     return DeadLetter(
         unit=int(unit),

@@ -10,11 +10,12 @@ import orjson
 
 from ondatra_dagster.delivery.queue.digests import DAMAGED
 from ondatra_dagster.delivery.queue.run_counts import forget_counts
-from ondatra_dagster.delivery.queue.settled import SETTLED, SettledRow, read_pack
+from ondatra_dagster.delivery.queue.settled import DELETED, INVALID, SETTLED, UPDATED, SettledRow, read_pack
 from ondatra_dagster.delivery.queue.tables import Queue
 
 FILE_ROWS = 50_000  # a file is closed when it has this many
 
+TYPES = orjson.dumps([DELETED, INVALID, UPDATED]).decode()
 LEAVES_FRONTIER = "leaves_frontier"  # in the meta
 
 RUNS = "select run_id, about from run order by run_id"
@@ -22,6 +23,11 @@ ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
 WRITE_FILES = "update run set files = ? where run_id = ?"
 FORGET_RUN = "delete from run where run_id = ?"
+# no damaged word hides rows: they belong to a run that hasn't ended, and to one of three types
+STRAYS = """
+select count(*) from settled
+where run_id not in (select run_id from run) or type not in (select value from json_each(?))
+"""
 LOOSE = "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
 LOOSE_BLOBS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
 _DIGEST = "row_digest(run_id, type, count, started_at, ended_at, rows, {file})"
@@ -87,8 +93,15 @@ def files_begun(queue: Queue, run_id: str) -> dict[str, int]:
 
 
 def loose(queue: Queue, run_id: str) -> list[Loose]:
+    _refuse_strays(queue)
     found = queue.store.rows(LOOSE, (run_id,))
     return [Loose(str(kind), int(rows), float(oldest)) for kind, rows, oldest in found]
+
+
+def _refuse_strays(queue: Queue) -> None:
+    ((strays,),) = queue.store.rows(STRAYS, (TYPES,))
+    if strays:
+        raise queue.store.damage(f"{strays} packs of settled rows belong to no run or no type")
 
 
 def choose(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RunFile | None:
@@ -113,6 +126,7 @@ def choose(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) ->
 
 def chosen(queue: Queue, run_id: str) -> list[RunFile]:
     """The run's files that aren't known to be written."""
+    _refuse_strays(queue)
     return [RunFile(run_id, str(kind), int(number)) for kind, number in queue.store.rows(CHOSEN, (run_id,))]
 
 

@@ -26,11 +26,13 @@ from ondatra_dagster.store.database import Store
 from ondatra_dagster.store.shared_file import open_existing
 
 META = "select name, value from meta"
-# of the table itself, with the number of units that the index on states has: claims go by the index
+# of the table itself, next to what the index on states has of the same units: claims go by the index
+ENTRIES = "count(*) || ':' || coalesce(sum((id * 64 + phase * 16 + outages) % 1000003), '')"
 COUNTS = f"""
 select state, sum({{weight}}), min(since), min({time_that_counts_sql("due_at", set_at="set_at")}),
-    min(died_at), max(set_at), count(*), (
-        select count(*) from unit as same indexed by unit_next where same.state = unit.state
+    min(died_at), max(set_at), {ENTRIES}, (
+        select {ENTRIES} from unit as same indexed by unit_next
+        where same.state = unit.state
     )
 from unit not indexed group by state
 """
@@ -125,9 +127,12 @@ class QueueState:
 def looking_at(path: Path) -> Iterator[Store | None]:
     """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
     with open_existing(path, SCHEMA) as store:
-        if store is not None:
+        if store is None:
+            yield None
+            return
+        with store.explaining_damage():
             check_seals(store)
-        yield store
+            yield store
 
 
 def queue_state(path: Path, *, now: float) -> QueueState | None:
@@ -206,9 +211,9 @@ def _counts(store: Store, weight: str, at: dict[str, float]) -> dict[str, list[A
     counts: dict[str, list[Any]] = {}
     for state, units, *times, in_table, in_index in store.rows(COUNTS.format(weight=weight), at):
         if state not in STATES:
-            raise store.damage(f"{in_table} of its rows are in no known state")
+            raise store.damage(f"{in_table.partition(':')[0]} of its rows are in no known state")
         if in_table != in_index:
-            raise store.damage(f"{in_table} rows are {state}, and its index has {in_index} of them")
+            raise store.damage(f"its index on {state} rows and its table disagree")
         counts[state] = [units, *times]
     return counts
 

@@ -97,7 +97,6 @@ SCHEMA = Schema(
                 file integer,
                 digest integer not null
             );
-            create index settled_file on settled (run_id, type, file);
             create table run (run_id text primary key, about text not null, files text not null default '{}');
             -- how many units of a run that goes on were planned, succeeded, rejected, failed
             create table run_count (
@@ -212,7 +211,8 @@ def open_queue(
     key names. The lock is beside the file unless somebody says where.
     """
     with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), _connect(path) as store:
-        yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
+        with store.explaining_damage():
+            yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
         store.checkpoint()
 
 

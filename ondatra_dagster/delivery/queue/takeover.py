@@ -190,7 +190,7 @@ def _unit(
         unit.message,
         died_at,
         unit.key_renewals,
-        unit_digest(values),
+        unit_digest((*values, unit.key_renewals)),
     )
 
 
