@@ -50,13 +50,16 @@ SYNCS = {
     "as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector."
 )
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show the state of models and syncs, and what a run would do; 1 when a sync's queue can't be read."""
+    """Show models and syncs, and what a run would do; 1 when a queue or the history can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics(workspace), nl=False)
         return 0
     lines = list(_lines(workspace))
     code = 1 if any(line.get("error") for line in lines) else 0
+    if problem := workspace.history.problem:
+        say(f"warning: {problem}")
+        code = 1
     if as_json:
         for line in lines:
             put_json(line)

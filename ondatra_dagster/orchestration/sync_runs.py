@@ -59,10 +59,15 @@ def push(
         return _failed(workspace, sync, str(error))
     if summary.has_done_something:
         verdicts = judge(summary, sync.limits)
-        return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=_write_facts(workspace))
+        return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=_warnings(workspace))
     # a run that had the queue in its hands answers for what is in it; else another one does, or nobody yet
     tell = standing_verdicts if summary.queue else _told_only
     return SyncResult(sync=sync, summary=summary, verdicts=tell(workspace, sync))
+
+
+def _warnings(workspace: Workspace) -> tuple[str, ...]:
+    problem = workspace.history.problem
+    return (*_write_facts(workspace), *([problem] if problem else []))
 
 
 def _write_facts(workspace: Workspace) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ class History:
         self._path = path
         self._is_at_work = is_at_work
         self._is_required = False
-        self._has_warned = False
+        self.problem: str | None = None  # why the file was left out, and what to do
 
     def required(self) -> Self:
         """Return the same history for a caller that has nothing to tell without it."""
@@ -290,8 +290,8 @@ class History:
     def _go_without(self, error: StateError) -> None:
         if self._is_required:
             raise error
-        if not self._has_warned:
-            self._has_warned = True
+        if self.problem is None:
+            self.problem = str(error)
             log.warning("the history is left out, and the run goes on: %s", error)
 
 

@@ -11,7 +11,7 @@ from ondatra_dagster.orchestration.traces import keep_trace
 
 FORGED = "2026-11-19 15:00:00 ERROR ondatra all rows of sync.pay were deleted"
 LINE_ENDS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029")
-ORDERS = ("\x1b[2J", "\x1b]0;OWNED\x07", "\x9b2J", "\x00", "\x7f", "\u202e", "\u2066", "\u200f", "\ud800")
+ORDERS = ("\x1b[2J", "\x1b]0;OWNED\x07", "\x9b2J", "\x00", "\x7f", "\u202e", "\u2066", "\u200f")
 
 
 def log_of(folder: Path, message: str) -> str:
@@ -36,6 +36,11 @@ def test_a_terminal_that_shows_the_log_obeys_nothing_in_it(order: str, tmp_path:
     assert "before \\" in text
     assert text.endswith(" after\n")
     assert not {letter for letter in order if not letter.isprintable()} & set(text)
+
+
+def test_half_a_letter_is_written_as_an_escape() -> None:
+    """A log in UTF-8 has no other way to write it."""
+    assert "before \\ud800 after" == record_lines("before \ud800 after")
 
 
 @pytest.mark.parametrize("text", ["", "plain", "ä 漢字 😀 \t é", "a\\nb"])

@@ -1,7 +1,7 @@
 """The masking of secrets: every text on its way to a log, a message, a record or a page goes through here.
 
 By value, not by name: a secret is found wherever it is, quoted up to four times, with lines broken or joined,
-in base64, in hex, and with its end cut off. docs/reliability.md lists what isn't found.
+in base64, in hex, and with its end cut off. The page on reliability lists what isn't found.
 """
 
 import re

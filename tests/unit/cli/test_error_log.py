@@ -13,6 +13,9 @@ from support.shop import Shop
 from support.terminal import Terminal
 
 from ondatra_dagster.orchestration.traces import keep_trace
+from ondatra_dagster.planning.noop_cache import NoopCache, Unchanged
+
+UNCHANGED = Unchanged(definition="d", inputs={}, table_version="t@1", checks="", warned={}, at=1.0)
 
 
 def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
@@ -20,11 +23,12 @@ def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
 ) -> None:
     """Also for who stands in a folder below."""
     ondatra.run(shop)
-    with contextlib.closing(sqlite3.connect(shop.root / ".ondatra" / "history.sqlite")) as history:
-        history.execute("update sync_runs set counts = 'damaged'")
-        history.commit()
+    cache = shop.root / ".ondatra" / "cache.sqlite"
+    NoopCache(cache).remember("raw.contacts", UNCHANGED)
+    with contextlib.closing(sqlite3.connect(cache)) as connection, connection:
+        connection.execute("update unchanged set inputs = 'damaged'")
     monkeypatch.chdir(shop.root / "models")
-    said = ondatra("history")
+    said = ondatra("status")
     log = shop.root / ".ondatra" / "logs" / "errors.log"
     assert (1, "", 1) == (said.code, said.out, len(said.err.splitlines()))
     assert said.err.rstrip().endswith(f"; the whole trace is in {log}")
