@@ -60,6 +60,7 @@ class Life:
     """One sync's."""
 
     runs_at_last = 4
+    count = HISTORIES // 2
 
     def __init__(self, sink: Sink, folder: Path, seed: str) -> None:
         self.chance = random.Random(f"{seed} {sink}")
@@ -302,6 +303,8 @@ class MovingLife(HardLife):
     While one of them prepares a run, another one may begin and end its own.
     """
 
+    count = max(1, HISTORIES // 8)
+
     def __init__(self, sink: Sink, folder: Path, seed: str) -> None:
         super().__init__(sink, folder, seed)
         self.folder = folder
@@ -370,7 +373,7 @@ def test_any_life_ends_as_a_mirror(sink: Sink, lived: type[Life], tmp_path: Path
     Nor is a row made twice that the records say is there, however often a queue is lost or put back.
     The seed decides the faults, but not which thread is first: a failure may need several replays.
     """
-    for seed in new_seeds(HISTORIES // 2):
+    for seed in new_seeds(lived.count):
         life = lived(sink, tmp_path / seed, seed)
         life.live()
         assert [] == life.end_well(), f"seed {seed}"
