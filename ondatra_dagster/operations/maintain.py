@@ -33,7 +33,7 @@ class Duty:
 def maintain(duties: Iterable[Duty], explain: Callable[[Exception], str]) -> Iterator[Done]:
     """Do each of them in turn, whatever became of the others; one that fails says why.
 
-    `explain` makes a sentence of an error that nobody foresaw.
+    `explain` makes a sentence of an unforeseen error.
     """
     for duty in duties:
         yield _do(duty, explain)

@@ -67,11 +67,7 @@ def run_plan(
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sink_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    tags = {TRIGGER: trigger}
-    if any(step.is_full for step in plan.models):
-        tags[FULL_REFRESH] = "true"
-    if engine.is_dry:
-        tags |= {DRY_RUN: "true", WITHOUT_MATERIALIZATIONS: "true"}
+    tags = {TRIGGER: trigger, **_tags(plan, is_dry=engine.is_dry)}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
     if is_new_state:
@@ -101,6 +97,12 @@ def run_plan(
             _readable(text, settings) for name, text in errors if name not in (EXPLAINED, *INTERRUPTED)
         ),
     )
+
+
+def _tags(plan: Plan, *, is_dry: bool) -> dict[str, str]:
+    """Return the tags that say how the plan is run."""
+    full = {FULL_REFRESH: "true"} if any(step.is_full for step in plan.models) else {}
+    return full | ({DRY_RUN: "true", WITHOUT_MATERIALIZATIONS: "true"} if is_dry else {})
 
 
 @dg.logger({})

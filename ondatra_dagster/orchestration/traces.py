@@ -1,4 +1,4 @@
-"""Errors that nobody foresaw: a sentence for the user, and the trace in a file for the developer."""
+"""Unforeseen errors: a sentence for the user, and the trace in a file for the developer."""
 
 import contextlib
 import tempfile

@@ -47,7 +47,13 @@ class _DryRun:
 
     def go(self) -> Forecast:
         try:
-            recovered = cross_check(self._queue, self._start.sync, self._ports, self._source)
+            recovered = cross_check(
+                self._queue,
+                self._start.sync,
+                self._ports,
+                self._source,
+                is_new_state=self._start.occasion.allows_new_state,
+            )
             correct_times(self._queue, self._ports.clock())
             make_due(self._queue, self._ports.clock())
             # a lost queue is only now as far as its frontier

@@ -64,7 +64,7 @@ class OtherStates:
         return mark if mark and mark.run_id != self._run_id else None
 
     def end(self) -> None:
-        """Note that the run has ended: nobody waits for a sign of it any more."""
+        """Note that the run has ended, so that no other run waits for a sign of it."""
         self._write(has_ended=True)
 
     def _write(self, *, has_ended: bool = False) -> None:
@@ -114,7 +114,7 @@ class OtherStates:
 
 
 def newest_run(sync: Sync, ports: Ports) -> str:
-    """The newest run that left a folder; empty where there is none. A bucket may hold other people's, too."""
+    """Return the newest run that left a folder, or an empty text. A bucket may hold other folders, too."""
     return next(filter(begun_at, reversed(ports.tracking.runs(sync.id))), "")
 
 

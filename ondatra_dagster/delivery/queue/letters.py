@@ -21,7 +21,7 @@ select id, {IDENTIFIER}, attempts, refused_at, message, died_at, digest, {", ".j
 from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
-READ_AT_ONCE = 500  # letters: between reads others may write, and nobody waits for a reader
+READ_AT_ONCE = 500  # letters: between two reads other processes may write
 REVIVE = """
 update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
     message = null, died_at = null, rows = ?, since = ?

@@ -119,7 +119,7 @@ SCHEMA = Schema(
 
 # the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/records.py
 ASIDE_TOLD_IN = "set_aside_told_in"
-GENERATION = "generation"  # the name of a text that each resync draws anew, a part of all idempotency keys
+GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
 OWED = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalizing.py
 FORGOTTEN = "forgotten"  # in the notes of a queue that has none beside it
 

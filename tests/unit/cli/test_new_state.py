@@ -27,6 +27,9 @@ def test_the_sync_log_shows_that_rows_were_delivered(shop: Shop, api: DemoApi, o
     assert (1, ()) == (said.code, api.calls)
     assert "`ondatra resync sync.crm`" in said.err
     assert "`ondatra run --allow-new-state sync.crm`" in said.err
+    said = ondatra("run", "--allow-new-state", "--dry-run", "sync.crm", shop=shop)
+    assert (0, ()) == (said.code, api.calls)
+    assert "would create 2 rows" in said.err
     said = ondatra("run", "--allow-new-state", "sync.crm", shop=shop)
     assert (0, 2) == (said.code, len(api.calls))
     assert "sync.crm runs for the first time: 2 inserts to send to http://127.0.0.1:" in said.err
