@@ -11,6 +11,7 @@ from ondatra_dagster.browser.shell import BUSY_SECONDS, CALM_SECONDS, Column, Pa
 from ondatra_dagster.browser.standing import Health, Standing, counted, standing
 from ondatra_dagster.browser.told import NOTHING, UNREAD, age, ago, badge, message, number, until
 from ondatra_dagster.errors import StateError
+from ondatra_dagster.orchestration.workspace import Workspace
 from ondatra_dagster.sync.summary import Cell
 from ondatra_dagster.sync.sync import Sync
 from ondatra_dagster.tracking.history import Result
@@ -42,6 +43,7 @@ def syncs_page(asked: Asked) -> Page:
         body=(
             heading("Syncs", under=_summed_up(found, unread=len(looked) - len(found))),
             _held(asked.workspace.settings.sinks),
+            _unreadable_history(asked.workspace),
             element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NONE), class_="card"),
         ),
         live_seconds=BUSY_SECONDS if any(each.going_on for each in found) else CALM_SECONDS,
@@ -56,6 +58,15 @@ def _held(sinks: str) -> Content:
     if sinks == "on":
         return None
     return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
+
+
+def _unreadable_history(workspace: Workspace) -> Content:
+    """Say why the page shows no runs, where the history can't be read."""
+    try:
+        workspace.history.required().runs(limit=1)
+    except StateError as error:
+        return element("p", f"No past runs are shown: {error}", class_="notice")
+    return None
 
 
 class _Unread(NamedTuple):

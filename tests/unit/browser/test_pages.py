@@ -221,6 +221,18 @@ def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
     assert "The setting sinks is dry: nothing is sent." in Reader(ProjectReader(shop.root))("/").text
 
 
+def test_a_damaged_history_is_said_where_runs_would_be(tmp_path: Path, api: DemoApi) -> None:
+    """Otherwise a sync that has delivered for years would look like one that never ran."""
+    shop = Shop.at(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run(shop)
+    history = shop.root / ".ondatra" / "history.sqlite"
+    history.write_bytes(b"no database" * 1000)
+    page = Reader(ProjectReader(shop.root))("/")
+    assert 200 == page.status
+    assert f"No past runs are shown: {history} is damaged (file is not a database)" in page.text
+
+
 def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: DemoApi) -> None:
     """A queue that is broken, or that a newer ondatra has written, is one of many."""
     erp = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
