@@ -3,6 +3,7 @@
 import dataclasses
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from ondatra_dagster.changes import ChangeType
 from ondatra_dagster.delivery.journal import Journal
 from ondatra_dagster.delivery.outcome import NO_ROW, Outcome, Verdict
 from ondatra_dagster.delivery.push.push_port import Parcel, Pushed
+from ondatra_dagster.delivery.revival import CRASHES_BEFORE_SPLIT
 from ondatra_dagster.project.kinds import Kind
 
 Row = dict[str, object]
@@ -199,6 +201,7 @@ class Destination:
         default_factory=dict
     )  # what a journal would know of a batch's calls
     on_their_way: set[str] = dataclasses.field(default_factory=set)  # keys in batches that push has
+    kills: Counter[str] = dataclasses.field(default_factory=Counter)  # by rowid: of processes that sent it
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
     def __call__(self, parcel: Parcel, journal: Journal) -> Pushed:
@@ -211,6 +214,10 @@ class Destination:
             self.on_their_way |= keys
         try:
             return self._take(rows, parcel, journal)
+        except KilledError:
+            with self.lock:
+                self._note_kill(rows)
+            raise
         finally:
             with self.lock:
                 self.on_their_way -= keys
@@ -230,6 +237,14 @@ class Destination:
         assert {*parcel.keys} == {*outcomes} - {NO_ROW}
         self._may_die(0.05)
         return Pushed(outcomes, calls=len(rows), unanswered=unanswered)
+
+    def _note_kill(self, rows: list[Row]) -> None:
+        """Note a row that alone ended its process for the third time: inserts don't wait for dead letters."""
+        rowids = {str(row["__ondatra_rowid"]) for row in rows}
+        self.kills.update(rowids)
+        is_given_up = len(rowids) == 1 and self.kills[rowids.pop()] >= CRASHES_BEFORE_SPLIT
+        if is_given_up and isinstance(self.store, RowStore):
+            self.store.note(rows)
 
     def _forget(self, seed: str) -> None:
         with self.lock:
