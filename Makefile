@@ -18,7 +18,7 @@ ui: ## the records page of the example project, at the address that it prints
 test: ## every test, with format, lint and types, as CI runs them
 	@sh setup.sh test && $(PYTEST)
 soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dg dev, the kinds on a cluster, through Connect and on S3
-	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_mirror.py tests/unit/sync/test_random_lives.py
+	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_random_destination_state.py tests/unit/sync/test_random_sync_histories.py
 unit: ## the tests that need no Java and no network
 	@sh setup.sh test && $(PYTEST) tests/unit
 check: ## format, lint, types, unit tests
@@ -26,6 +26,6 @@ check: ## format, lint, types, unit tests
 bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
 bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (5 to 10 minutes)
-	@sh setup.sh && .venv/bin/python -m bench.kinds
+	@sh setup.sh && .venv/bin/python -m bench.kind_writes
 pin: ## pin the newest releases that pyproject.toml allows
 	@sh setup.sh pin

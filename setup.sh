@@ -71,7 +71,7 @@ install_project() {
 }
 
 need_java() {
-    if ! sentence=$(.venv/bin/python -m ondatra_dagster.warehouse.java 2>&1); then
+    if ! sentence=$(.venv/bin/python -m ondatra_dagster.warehouse.spark.java_finder 2>&1); then
         [ -z "${JAVA_HOME:-}" ] && may_install || refuse "$sentence"
         as_root apt-get update --quiet --quiet
         for package in openjdk-21-jre-headless openjdk-17-jre-headless; do
@@ -80,7 +80,7 @@ need_java() {
                 break
             fi
         done
-        .venv/bin/python -m ondatra_dagster.warehouse.java >/dev/null
+        .venv/bin/python -m ondatra_dagster.warehouse.spark.java_finder >/dev/null
     fi
 }
 
@@ -107,7 +107,7 @@ set_up_for_run() {
     install_project requirements.txt
     need_java
     say "looking for Delta's jars (fetched once a machine)"
-    .venv/bin/python -m ondatra_dagster.warehouse.jars
+    .venv/bin/python -m ondatra_dagster.warehouse.spark.jars
     stamp run
 }
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
-from ondatra_dagster.warehouse.java import find_java
-from ondatra_dagster.warehouse.pinned_jars import PINS
-from ondatra_dagster.warehouse.spark_jvm import Launch, pyspark_jars, start_jvm
+from ondatra_dagster.warehouse.spark.java_finder import find_java
+from ondatra_dagster.warehouse.spark.jvm import JvmLaunch, pyspark_jars, start_jvm
+from ondatra_dagster.warehouse.spark.pinned_jars import PINS_FILE
 
 WANTED = {
     "delta": [f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"],
@@ -28,12 +28,8 @@ NAME = re.compile(r"(?P<group>[^_]+)_(?P<artifact>.+?)-(?P<version>\d[^_]*)")
 
 
 def resolve(work: Path, coordinates: list[str]) -> list[Path]:
-    conf = {
-        "spark.jars.packages": ",".join(coordinates),
-        "spark.jars.ivy": str(work),
-        "spark.jars.excludes": EXCLUDED,
-    }
-    start_jvm(Launch(java=find_java(None), conf=conf, log=work / "resolver.log")).end(wait_seconds=30)
+    conf = {"spark.jars.packages": ",".join(coordinates), "spark.jars.ivy": str(work), "spark.jars.excludes": EXCLUDED}
+    start_jvm(JvmLaunch(java=find_java(None), conf=conf, log=work / "resolver.log")).end(wait_seconds=30)
     return sorted((work / "jars").glob("*.jar"))
 
 
@@ -52,4 +48,4 @@ def pins() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PINS.write_text("\n".join([HEAD, *pins()]) + "\n", encoding="utf-8")
+    PINS_FILE.write_text("\n".join([HEAD, *pins()]) + "\n", encoding="utf-8")

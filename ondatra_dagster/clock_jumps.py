@@ -7,21 +7,21 @@ wrong then or is wrong now, and the time counts as now. A wait that was asked fo
 TOLERANCE_SECONDS = 300.0  # by which clocks of machines that share files may differ
 
 
-def is_ahead(set_at: float, now: float) -> bool:
+def is_from_future(set_at: float, now: float) -> bool:
     """Return whether the clock is before the moment at which a time was set."""
     return set_at > now + TOLERANCE_SECONDS
 
 
-def time_that_counts(time: float, *, set_at: float, now: float) -> float:
+def corrected_time(time: float, *, set_at: float, now: float) -> float:
     """Return the time, or now if the clock was ahead when it was set."""
-    return now if is_ahead(set_at, now) else time
+    return now if is_from_future(set_at, now) else time
 
 
-def is_ahead_sql(set_at: str) -> str:
+def is_from_future_sql(set_at: str) -> str:
     """Return the SQL condition that a time was set while the clock was ahead of the parameter :now."""
     return f"{set_at} > :now + {TOLERANCE_SECONDS}"
 
 
-def time_that_counts_sql(time: str, *, set_at: str) -> str:
+def corrected_time_sql(time: str, *, set_at: str) -> str:
     """Return the SQL expression for the time, or for :now if the clock was ahead when it was set."""
-    return f"iif({is_ahead_sql(set_at)}, :now, {time})"
+    return f"iif({is_from_future_sql(set_at)}, :now, {time})"

@@ -34,12 +34,12 @@ class Problem:
 
     file: str  # relative to the project, with forward slashes
     line: int  # 0: a variable, which has no lines
-    what: str
+    description: str
     remedy: str
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.what}; {self.remedy}"
+        return f"{place}: {self.description}; {self.remedy}"
 
 
 class ProjectError(OndatraError):
@@ -54,14 +54,12 @@ class SettingsError(OndatraError):
     """A setting, or a variable that stands for one, can't be used."""
 
 
-class BadSettingsError(SettingsError):
+class InvalidSettingsError(SettingsError):
     """What the project's settings say can't be used; `problems` has all of it."""
 
     def __init__(self, problems: Sequence[Problem], *, usable: Any = None) -> None:
         self.problems = tuple(sorted(problems))
-        self.usable = (
-            usable  # the Settings without them, where the rest of the project can be judged by those
-        )
+        self.usable_settings = usable  # the Settings without them, where the rest of the project can be judged by those
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -81,7 +79,7 @@ class WarehouseError(OndatraError):
     """Spark, Java or a Delta table is not as a model needs it."""
 
 
-class SetUpError(WarehouseError):
+class SparkSetupError(WarehouseError):
     """The machine lacks what Spark needs to start: Java, jars, memory."""
 
 
@@ -101,11 +99,11 @@ class BusyError(StateError):
     """Another process holds what this one needs."""
 
 
-class FullError(StateError):
+class DiskFullError(StateError):
     """The disk has no room for what is to be written."""
 
 
-class OtherStateError(StateError):
+class OtherStateFolderError(StateError):
     """A run of another state folder, on another machine or of a copy, delivers the same sync."""
 
 

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from support import seeds
+from support.random_histories import random_seeds
 from xdist.scheduler import LoadScopeScheduling
 
 from ondatra_dagster.project.settings.settings import read_settings
 
 if TYPE_CHECKING:
-    from support.places import Place
+    from support.files.tracking_locations import TrackingLocation
 
     from ondatra_dagster.testing.demo_api import DemoApi
-    from ondatra_dagster.warehouse.spark_session import Warehouse
+    from ondatra_dagster.warehouse.spark.session import Warehouse
 
-WITH_SPARK = ("tests/spark/", "tests/acceptance/", "tests/browser/")
-WITH_JVMS_OF_THEIR_OWN = (
+SPARK_TEST_FOLDERS = ("tests/spark/", "tests/acceptance/", "tests/ui/")
+OWN_JVM_TESTS = (
     "tests/faults/test_interrupted_",
     "tests/acceptance/test_wheel",
     "tests/faults/test_killed_",
-    "tests/soak/test_a_day",
-    "tests/soak/test_events_",
-    "tests/soak/test_where_",
+    "tests/soak/test_simulated_day",
+    "tests/soak/test_killed_event_",
+    "tests/soak/test_remote_",
 )
 
 
@@ -38,9 +38,9 @@ class SparkFilesFirst(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(WITH_JVMS_OF_THEIR_OWN):
+        if nodeid.startswith(OWN_JVM_TESTS):
             return "JVMs"
-        return nodeid.partition("::")[0] if nodeid.startswith(WITH_SPARK) else nodeid
+        return nodeid.partition("::")[0] if nodeid.startswith(SPARK_TEST_FOLDERS) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SparkFilesFirst:
@@ -50,9 +50,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SparkFile
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads its option
 def pytest_configure(config: pytest.Config) -> None:
     """Give one seed to the random tests, hypothesis, all workers and all child processes of this run."""
-    os.environ[seeds.VARIABLE] = seeds.run_seed()
+    os.environ[random_seeds.SEED_VARIABLE] = random_seeds.run_seed()
     if config.getoption("hypothesis_seed", None) is None:
-        config.option.hypothesis_seed = seeds.number_of(seeds.run_seed())
+        config.option.hypothesis_seed = random_seeds.seed_to_int(random_seeds.run_seed())
     # how fast this machine is says nothing of the code
     hypothesis_settings.register_profile(
         "tests",
@@ -64,27 +64,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"random seed: {seeds.run_seed()} (of the commit, unless {seeds.VARIABLE} gives another)"
+    return f"random seed: {random_seeds.run_seed()} (of the commit, unless {random_seeds.SEED_VARIABLE} gives another)"
 
 
 def pytest_runtest_setup() -> None:
-    seeds.forget_drawn()
+    random_seeds.clear_drawn_seeds()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Tell how to repeat a random test that failed."""
     report = yield
     uses_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    command = seeds.replay_command(item.nodeid, uses_hypothesis=uses_hypothesis)
+    command = random_seeds.replay_command(item.nodeid, uses_hypothesis=uses_hypothesis)
     if report.failed and command:
         report.sections.append(("replay with the same random seed", command))
     return report
 
 
-def spark_variables() -> dict[str, str]:
+def read_spark_variables() -> dict[str, str]:
     """Where these tests' Spark runs: here, unless ONDATRA_TEST_SPARK_MASTER and the like say otherwise."""
     elsewhere = {
         name.replace("ONDATRA_TEST_", "ONDATRA_"): value
@@ -97,18 +95,16 @@ def spark_variables() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def shared_warehouse(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Warehouse]":
     """The warehouse whose session all tests of a worker use; all workers use one JVM."""
-    from support.shared_jvm import shared_session
+    from support.spark.shared_jvm import shared_session
 
-    settings = read_settings(tmp_path_factory.mktemp("spark"), spark_variables())
+    settings = read_settings(tmp_path_factory.mktemp("spark"), read_spark_variables())
     folder = tmp_path_factory.getbasetemp()
-    with shared_session(
-        settings, folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    ) as warehouse:
+    with shared_session(settings, folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as warehouse:
         yield warehouse
 
 
 @pytest.fixture(scope="session")
-def running_api() -> "Iterator[DemoApi]":
+def shared_demo_api() -> "Iterator[DemoApi]":
     """The demo API of a worker: starting and ending a server takes 0.2 s."""
     from ondatra_dagster.testing.demo_api import running_demo_api
 
@@ -117,32 +113,32 @@ def running_api() -> "Iterator[DemoApi]":
 
 
 @pytest.fixture
-def api(running_api: "DemoApi") -> "DemoApi":
+def api(shared_demo_api: "DemoApi") -> "DemoApi":
     """The demo API, as good as new."""
-    running_api.clear()
-    return running_api
+    shared_demo_api.clear()
+    return shared_demo_api
 
 
 @pytest.fixture(scope="session")
 def s3_variables() -> Iterator[Mapping[str, str]]:
     """How the bucket of a worker is reached: its server takes a second to start."""
-    from support.moto_store import moto_store
+    from support.apis.moto_s3_server import running_moto_s3
 
-    with moto_store() as variables:
+    with running_moto_s3() as variables:
         yield variables
 
 
 @pytest.fixture(params=["folder", "S3", "fsspec"])
-def at(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Place]":
+def tracking_location(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[TrackingLocation]":
     """An empty place for tracking files: a folder, a prefix of a bucket, what only fsspec opens."""
-    from support.places import place
+    from support.files.tracking_locations import open_location
 
     variables = request.getfixturevalue("s3_variables") if request.param == "S3" else {}
-    yield from place(request.param, tmp_path / "tracking", variables)
+    yield from open_location(request.param, tmp_path / "tracking", variables)
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Callable[[], str]:
+def captured_output(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Callable[[], str]:
     """Asked once: all that was logged, at every level, and printed since the test began."""
     caplog.set_level(logging.DEBUG)
     return lambda: "\n".join([caplog.text, *capfd.readouterr()])

@@ -1,6 +1,11 @@
-"""The house has one way for imports, and one home for each library. This walks the imports and holds both."""
+"""The package's structure: what may import what, one home for each library, and names that occur once.
+
+docs/design.md has the table of packages and the order of imports. These tests read both.
+"""
 
 import ast
+import collections
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -8,57 +13,57 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ENGINE = "ondatra_dagster"
-# each layer may import those before it; those of one row are strangers
-LAYERS = (
-    ("errors", "wording", "prometheus", "interruption", "log_lines", "clock_jumps"),
-    ("changes", "arrivals"),
-    ("project",),
-    ("store",),
-    ("planning",),
-    ("warehouse", "delivery"),
-    ("tracking",),
-    ("sync",),
-    ("collector", "operations"),
-    ("orchestration",),
-    ("browser", "doctor"),
-    ("cli",),
-)
-# what users' tests get stands on delivery, and on what is below that
-OF_TESTING = {"delivery", "project", "store", "changes", "errors", "interruption", "testing"}
-HOMES = {
-    "pyspark": {"warehouse"},
-    "delta": {"warehouse"},
-    "py4j": {"warehouse"},
-    "grpc": {"warehouse.spark_connect"},
-    "dagster": {"orchestration"},
+PACKAGE = "ondatra_dagster"
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+# each layer may import those before it; members of one layer don't import each other
+LAYERS = [line.split(", ") for line in re.findall(r"^\d+\. (.+)$", DESIGN.partition("## Decisions")[0], re.MULTILINE)]
+PACKAGE_ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in DESIGN.partition("## Decisions")[0].splitlines()
+    if line.startswith("| `")
+]
+# what users' tests import needs delivery, and what is below it
+BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "interruption", "testing"}
+# libraries with more than one home, or with one module as their home
+SHARED_LIBRARIES = {
+    "grpc": {"warehouse.spark.spark_connect"},
     "starlark": {"delivery.push.starlark"},
-    "httpx": {"delivery.http"},
-    "sqlite3": {"store"},
-    "sqlite_utils": {"store"},
+    "httpx": {"delivery.http", "testing.redirect_transport"},
     "pyarrow": {
         "warehouse",
-        "tracking",
-        "planning.delta_log",
-        "planning.log_files",
-        "planning.s3_objects",
-        "planning.live_files",
-        "collector.packing",
+        "records",
+        "deltalog.log_reader",
+        "deltalog.log_storage",
+        "deltalog.active_files",
+        "storage.s3",
+        "collector.event_store",
     },
-    "fsspec": {"tracking.remote_files"},
+    "fsspec": {"records.remote_storage"},
     "click": {"cli", "testing"},
-    "starlette": {"browser", "testing"},
-    "uvicorn": {"browser", "collector", "testing"},
-    "httptools": {"collector.connections"},
-    "msgspec": {"collector.quick_look"},
-    "sqlglot": {"project"},
-    "dotenv": {"project.settings.setting_places"},
+    "starlette": {"ui", "testing"},
+    "uvicorn": {"ui", "collector", "testing"},
+    "httptools": {"collector.request_head_limits"},
+    "msgspec": {"collector.fast_event_validation"},
+    "dotenv": {"project.settings.setting_sources"},
 }
-NOT_ENGINE = ("template",)  # a project of its own, laid down by `ondatra init`
+LIBRARY_HOMES = {
+    **{
+        library: {row[0].strip("`/").replace("/", ".")}
+        for row in PACKAGE_ROWS
+        for library in filter(None, row[2].split(", "))
+    },
+    **SHARED_LIBRARIES,
+}
+TEMPLATE = "template"  # a project of its own, which `ondatra init` writes
+MAX_SIBLINGS = 20
+# modules that may share a name, and why
+SAME_MODULE_NAMES = {
+    "definitions": "Dagster expects the name in the project that `ondatra init` writes, and users import ours"
+}
 
 
 class Import(NamedTuple):
-    module: str  # who imports, without the engine's name
+    module: str  # the importing module, without the package's name
     imported: str
     line: int
 
@@ -67,9 +72,9 @@ class Import(NamedTuple):
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((ROOT / ENGINE).rglob("*.py")):
-        parts = path.relative_to(ROOT / ENGINE).with_suffix("").parts
-        if parts[0] not in NOT_ENGINE:
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
+        if parts[0] not in (TEMPLATE,):
             yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
 
 
@@ -84,44 +89,42 @@ def imports() -> list[Import]:
     return found
 
 
-def room(module: str) -> str:
+def top_level(module: str) -> str:
     return module.partition(".")[0]
 
 
-def place(module: str) -> int:
-    return next(place for place, layer in enumerate(LAYERS) if room(module) in layer)
+def layer_number(module: str) -> int:
+    return next(number for number, layer in enumerate(LAYERS) if top_level(module) in layer)
 
 
 def is_below(imported: str, module: str) -> bool:
     """Whether the module may import the other."""
-    if room(imported) == room(module):
+    if top_level(imported) == top_level(module):
         return True
-    if "testing" in (room(imported), room(module)):
-        return room(module) == "testing" and room(imported) in OF_TESTING
-    return place(imported) < place(module)
+    if "testing" in (top_level(imported), top_level(module)):
+        return top_level(module) == "testing" and top_level(imported) in BELOW_TESTING
+    return layer_number(imported) < layer_number(module)
 
 
 def test_imports_go_one_way() -> None:
-    """A room that reaches up can't be understood, or tested, without the whole house."""
-    ours = [each for each in imports() if room(each.imported) == ENGINE and each.module]
-    wrong = [each for each in ours if not is_below(each.imported.removeprefix(f"{ENGINE}."), each.module)]
+    """A package that imports a higher one can't be understood, or tested, without it."""
+    ours = [each for each in imports() if top_level(each.imported) == PACKAGE and each.module]
+    wrong = [each for each in ours if not is_below(each.imported.removeprefix(f"{PACKAGE}."), each.module)]
     assert [] == list(map(str, wrong))
 
 
-def test_every_room_has_its_layer() -> None:
-    """A new one has to be given its place."""
-    known = {room for layer in LAYERS for room in layer} | {"testing"}
-    assert {room(module) for module, _ in modules() if module} <= known
+def test_every_package_has_a_layer() -> None:
+    """A new package needs a line in docs/design.md."""
+    known = {name for layer in LAYERS for name in layer} | {"testing"}
+    assert {top_level(module) for module, _ in modules() if module} <= known
 
 
-@pytest.mark.parametrize(("library", "homes"), HOMES.items(), ids=list(HOMES))
+@pytest.mark.parametrize(("library", "homes"), LIBRARY_HOMES.items(), ids=list(LIBRARY_HOMES))
 def test_a_library_has_one_home(library: str, homes: set[str]) -> None:
-    """Where two rooms know one library, both have to change with it."""
-    users = [each for each in imports() if room(each.imported) == library]
+    """Two packages that know one library both change with it."""
+    users = [each for each in imports() if top_level(each.imported) == library]
     strays = [
-        each
-        for each in users
-        if not any(each.module == home or each.module.startswith(f"{home}.") for home in homes)
+        each for each in users if not any(each.module == home or each.module.startswith(f"{home}.") for home in homes)
     ]
     assert [] == list(map(str, strays))
 
@@ -155,23 +158,64 @@ def test_imports_are_absolute() -> None:
 
 def test_packages_load_nothing() -> None:
     """Importing a module must not load its neighbours: the quick commands live on that."""
-    packages = {path.parent for path in (ROOT / ENGINE).rglob("__init__.py")}
-    names = {".".join(package.relative_to(ROOT / ENGINE).parts) for package in packages}
-    inner = {
-        name for name in names if room(name) != "testing"
-    }  # what users import from may be short for more
+    packages = {path.parent for path in (ROOT / PACKAGE).rglob("__init__.py")}
+    names = {".".join(package.relative_to(ROOT / PACKAGE).parts) for package in packages}
+    inner = {name for name in names if top_level(name) != "testing"}  # what users import from may be short for more
     assert [] == [str(each) for each in imports() if each.module in inner]
 
 
-def test_a_door_into_dagster_is_short() -> None:
-    """What Dagster calls gathers, calls one plain function, and reports: at most 15 lines."""
+def test_functions_that_dagster_calls_are_short() -> None:
+    """They read their inputs, call one plain function, and report: at most 15 lines."""
     long = []
-    for path in (ROOT / ENGINE / "orchestration").glob("*.py"):
+    for path in (ROOT / PACKAGE / "orchestration").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and any(
-                "dg." in ast.unparse(d) for d in node.decorator_list
-            ):
+            if isinstance(node, ast.FunctionDef) and any("dg." in ast.unparse(d) for d in node.decorator_list):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 if lines > 15:
                     long.append(f"{path.name}:{node.name} has {lines} lines")
     assert [] == long
+
+
+def test_every_package_is_described() -> None:
+    """A reader finds each package in the table, and the table has none that is gone."""
+    described = {path.strip("` ") for row in PACKAGE_ROWS for path in row[0].split(", ")}
+    folders = {
+        f"{folder.relative_to(ROOT / PACKAGE)}/"
+        for folder in (ROOT / PACKAGE).rglob("*")
+        if folder.is_dir() and folder.name != "__pycache__" and TEMPLATE not in folder.relative_to(ROOT / PACKAGE).parts
+    }
+    in_text = {"delivery/push/starlark/", "ui/pages/", "cli/commands/"}  # named in the row above them
+    in_text |= {"testing/conformance/", "testing/demo_api/"}
+    modules_at_top = {path.name for path in (ROOT / PACKAGE).glob("*.py")} - {"__init__.py"}
+    assert folders - in_text | {f"{TEMPLATE}/"} | modules_at_top == described
+
+
+def test_every_module_of_orchestration_imports_dagster() -> None:
+    """What runs without Dagster belongs in app."""
+    importing = {each.module for each in imports() if top_level(each.imported) == "dagster"}
+    ours = {module for module, _ in modules() if module.startswith("orchestration.")}
+    assert ours == {module for module in importing if module.startswith("orchestration.")}
+
+
+def test_no_package_has_too_many_siblings() -> None:
+    """A reader takes in about twenty names at once."""
+    siblings = collections.Counter(
+        path.parent.relative_to(ROOT) for path in (ROOT / PACKAGE).rglob("*.py") if path.name != "__init__.py"
+    )
+    assert {} == {str(folder): count for folder, count in siblings.items() if count > MAX_SIBLINGS}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    """A name in a trace or a search then means one file."""
+    names = collections.Counter(
+        path.stem for path in (ROOT / PACKAGE).rglob("*.py") if path.stem not in ("__init__", "__main__")
+    )
+    assert set(SAME_MODULE_NAMES) == {name for name, count in names.items() if count > 1}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """One thing has one name, and one name means one thing."""
+    names = collections.Counter(
+        node.name for _, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    )
+    assert [] == [name for name, count in names.items() if count > 1]

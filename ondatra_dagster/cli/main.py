@@ -1,4 +1,4 @@
-"""The command `ondatra`. Each verb is a module beside, loaded when it is called."""
+"""The command `ondatra`. Each verb is a module of `commands`, loaded when it is called."""
 
 import importlib
 import io
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.cli.output import indented, say
-from ondatra_dagster.cli.process import FAILED, INTERRUPTED, run_process
-from ondatra_dagster.errors import BadSettingsError, OndatraError, ProjectError, SelectionError
-from ondatra_dagster.orchestration.traces import keep_trace
+from ondatra_dagster.app.error_traces import store_trace
+from ondatra_dagster.cli.command_process import FAILURE_CODE, INTERRUPTED_MESSAGE, run_process
+from ondatra_dagster.cli.output import indent_lines, print_message
+from ondatra_dagster.errors import InvalidSettingsError, OndatraError, ProjectError, SelectionError
 
 if TYPE_CHECKING:
-    from ondatra_dagster.orchestration.opening import OpenEngine
+    from ondatra_dagster.app.run_service_factory import OpenRunService
 
 VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
-WHOLE = 1000  # letters: more than any sentence has
-WRONG_INVOCATION = 2
+MAX_HELP_CHARACTERS = 1000  # letters: more than any sentence has
+WRONG_INVOCATION_CODE = 2
 
 
-class Verbs(click.Group):
+class VerbGroup(click.Group):
     """Loads the module of a verb when that is asked for: a quick command shouldn't wait for a slow one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each verb's first sentence in full, over two lines where it needs them: click cuts it off."""
         commands = ((name, self.get_command(ctx, name)) for name in VERBS)
-        rows = [(name, command.get_short_help_str(WHOLE)) for name, command in commands if command]
+        rows = [(name, command.get_short_help_str(MAX_HELP_CHARACTERS)) for name, command in commands if command]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -41,12 +41,12 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"ondatra_dagster.cli.{cmd_name}").command
+        command = importlib.import_module(f"ondatra_dagster.cli.commands.{cmd_name}").command
         assert isinstance(command, click.Command)  # noqa: S101 - for the type checker
         return command
 
 
-@click.command(cls=Verbs, help="SQL models become Delta tables, and just their changed rows reach your APIs.")
+@click.command(cls=VerbGroup, help="SQL models become Delta tables, and just their changed rows reach your APIs.")
 @click.version_option(package_name="ondatra")
 def cli() -> None:
     """Nothing is common to all verbs."""
@@ -54,10 +54,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb, and end the process with its exit code."""
-    run_process(lambda: code_of(arguments))
+    run_process(lambda: run_verb(arguments))
 
 
-def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | None" = None) -> int:
+def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService | None" = None) -> int:
     """0: all went well; 1: something didn't; 2: wrong invocation; 130 or 143: a signal ended it.
 
     An error is a sentence on stderr.
@@ -65,40 +65,40 @@ def code_of(arguments: Sequence[str] | None = None, *, opened: "OpenEngine | Non
     Verbs that work with tables open them by `opened`; where nothing is said, with Spark.
     """
     try:
-        with interruption.interruptible():
+        with interruption.raise_on_signal():
             code = cli.main(arguments, prog_name="ondatra", standalone_mode=False, obj=opened)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        say(shown.getvalue().rstrip("\n"))
+        print_message(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        if interruption.received():
+        if interruption.received_signal():
             return interruption.exit_code()  # the process says so when all has come to its end
-        say(INTERRUPTED)
-        return FAILED
+        print_message(INTERRUPTED_MESSAGE)
+        return FAILURE_CODE
     except SelectionError as error:
-        say(indented(str(error)))
-        return WRONG_INVOCATION
+        print_message(indent_lines(str(error)))
+        return WRONG_INVOCATION_CODE
     except OndatraError as error:
-        say(_sentences(error))
-        return FAILED
+        print_message(_format_error(error))
+        return FAILURE_CODE
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
-        say(indented(_unforeseen(error)))
-        return FAILED
+        print_message(indent_lines(_format_unexpected_error(error)))
+        return FAILURE_CODE
     return code if isinstance(code, int) else 0
 
 
-def _sentences(error: OndatraError) -> str:
+def _format_error(error: OndatraError) -> str:
     """Return a line for each problem; a problem's own further lines are indented."""
-    problems = error.problems if isinstance(error, ProjectError | BadSettingsError) else (error,)
-    return "\n".join(indented(str(problem)) for problem in problems)
+    problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
+    return "\n".join(indent_lines(str(problem)) for problem in problems)
 
 
-def _unforeseen(error: Exception) -> str:
+def _format_unexpected_error(error: Exception) -> str:
     here = Path.cwd()
     state = next((at for above in (here, *here.parents) if (at := above / ".ondatra").is_dir()), None)
-    return f"ondatra failed: {keep_trace(error, state)}"
+    return f"ondatra failed: {store_trace(error, state)}"
 
 
 if __name__ == "__main__":

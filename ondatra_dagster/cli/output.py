@@ -1,4 +1,4 @@
-"""How commands speak: people's text and tables on stderr or stdout, JSON one object a line on stdout."""
+"""The output of commands: text and tables for people, JSON Lines on stdout for programs."""
 
 import re
 import shutil
@@ -9,64 +9,62 @@ from typing import NamedTuple
 import click
 import orjson
 
-from ondatra_dagster.changes import Json
-from ondatra_dagster.cli.width import padded, padded_left, shorter, width_of
+from ondatra_dagster.cli.text_width import display_width, pad_left, pad_right, shorten_text
+from ondatra_dagster.row_changes import Json
 
-GAP = "  "
-NULL = "NULL"  # of a row: an empty text is another value
-LAYOUT = "\n\t"  # what may stand in a text besides letters
-NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
+COLUMN_GAP = "  "
+NULL_TEXT = "NULL"  # of a row: an empty text is another value
+ALLOWED_CONTROL_CHARACTERS = "\n\t"  # what may stand in a text besides letters
+NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
 
-class Shrink(NamedTuple):
-    """A column of a table that gives room to the others, down to a width; to that of its head at least."""
+class ColumnShrink(NamedTuple):
+    """A column of a table that may be narrowed to a width, but not below that of its head."""
 
     column: str
-    narrowest: int
+    min_width: int
 
 
-def say(text: str) -> None:
-    """A line for the user, beside the output that a program may read."""
-    click.echo(harmless(text), err=True)
+def print_message(text: str) -> None:
+    """Print a message for the user on stderr; stdout is for programs."""
+    click.echo(replace_control_characters(text), err=True)
 
 
-def harmless(text: str) -> str:
-    """The text without what a terminal would obey: keys and an API's answers are in it. Its lines stay."""
-    return "".join(letter if letter.isprintable() or letter in LAYOUT else "·" for letter in text)
+def replace_control_characters(text: str) -> str:
+    """Replace control characters other than line breaks and tabs: keys and API responses are in the text."""
+    return "".join(letter if letter.isprintable() or letter in ALLOWED_CONTROL_CHARACTERS else "·" for letter in text)
 
 
-def indented(text: str, width: int = 4) -> str:
+def indent_lines(text: str, width: int = 4) -> str:
     """Return the text with its further lines indented: a row's value begins no line of ours."""
     return text.replace("\n", "\n" + " " * width)
 
 
-def put_json(line: Mapping[str, Json]) -> None:
-    """An object for a program."""
+def print_json(line: Mapping[str, Json]) -> None:
+    """Print an object for a program."""
     click.echo(orjson.dumps(dict(line)).decode())
 
 
-def put_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns that stand under each other; numbers to the right."""
-    texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(map(width_of, column)) for column in zip(head, *texts, strict=True)]
-    numbers = [all(map(NUMBER.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(
-        head
-    )
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print aligned columns; numbers are right-aligned."""
+    texts = [["" if cell is None else _replace_line_breaks(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(display_width, column)) for column in zip(head, *texts, strict=True)]
+    numbers = [all(map(NUMBER_PATTERN.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(head)
     for line in (list(head), *texts):
         cells = (
-            padded_left(cell, width) if is_number else padded(cell, width)
+            pad_left(cell, width) if is_number else pad_right(cell, width)
             for cell, width, is_number in zip(line, widths, numbers, strict=True)
         )
-        click.echo(GAP.join(cells).rstrip())
+        click.echo(COLUMN_GAP.join(cells).rstrip())
 
 
 def terminal_width() -> int | None:
-    """How wide a line may be; None where no terminal cuts it off."""
+    """Return the width of the terminal; None if stdout is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def shortened(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[Shrink]
+def shrink_columns(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[ColumnShrink]
 ) -> list[Sequence[str]]:
     """The rows so that a line of their table is no wider, as far as columns may shrink.
 
@@ -75,28 +73,24 @@ def shortened(
     lines = list(rows)
     if width is None:
         return lines
-    widths = [max(map(width_of, column)) for column in zip(head, *lines, strict=True)]
-    excess = sum(widths) + len(GAP) * (len(head) - 1) - width
+    widths = [max(map(display_width, column)) for column in zip(head, *lines, strict=True)]
+    excess = sum(widths) + len(COLUMN_GAP) * (len(head) - 1) - width
     for name, narrowest in shrinks:
         place = head.index(name)
-        cut = max(0, min(excess, widths[place] - max(narrowest, width_of(name))))
+        cut = max(0, min(excess, widths[place] - max(narrowest, display_width(name))))
         widths[place] -= cut
         excess -= cut
-    return [[shorter(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return [[shorten_text(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
 
 
-def as_cell(value: Json) -> str:
-    """A row's value on one line of a table; what a terminal would obey is made harmless."""
+def format_cell(value: Json) -> str:
+    """Format a value as one line of a table, without control characters."""
     if value is None:
-        return NULL
+        return NULL_TEXT
     is_nested = isinstance(value, list | dict | bool)
     text = orjson.dumps(value).decode() if is_nested else str(value)
-    return _on_one_line(text)
+    return _replace_line_breaks(text)
 
 
-def _text(cell: object) -> str:
-    return "" if cell is None else _on_one_line(str(cell))
-
-
-def _on_one_line(text: str) -> str:
+def _replace_line_breaks(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else "·" for each in text)

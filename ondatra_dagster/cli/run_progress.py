@@ -1,153 +1,150 @@
-"""What `ondatra run` shows while it runs: a line a model and a sync for people, or an object for programs."""
+"""The output of `ondatra run` while it runs: a line a model and a sync for people, or an object for programs."""
 
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from ondatra_dagster.changes import Json
-from ondatra_dagster.cli import forecast_told
-from ondatra_dagster.cli.live_line import LiveLine
-from ondatra_dagster.cli.output import indented, put_json, say
-from ondatra_dagster.cli.width import padded, width_of
-from ondatra_dagster.delivery.queue.reasons import Reason
-from ondatra_dagster.delivery.queue.unit_counts import Operation
-from ondatra_dagster.orchestration.progress import Activity, ModelResult, SyncResult
+from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, SyncResult
+from ondatra_dagster.cli import dry_run_output
+from ondatra_dagster.cli.output import indent_lines, print_json, print_message
+from ondatra_dagster.cli.status_line import StatusLine
+from ondatra_dagster.cli.text_width import display_width, pad_right
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.dead_letters import FailureReason
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.sync.forecast import Forecast
-from ondatra_dagster.sync.summary import Cell, RunSummary
-from ondatra_dagster.sync.sync import Sync
-from ondatra_dagster.sync.verdicts import CheckVerdict, Severity
-from ondatra_dagster.wording import count, duration
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_summary import DryRunResult, GridRow, RunSummary
+from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count, format_duration
 
 NOTHING_SENT = "delivered nothing"
-SIGNS = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
-SHOWN_REASONS = 3
+SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
+MAX_REASONS_SHOWN = 3
 
 
-UNCHANGED = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
+UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
 
 
 class TextProgress:
     """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
-    def __init__(
-        self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         """Print how much there is to do; `starts_spark` says whether Spark is to come up here."""
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
-        self._width = max(map(width_of, names), default=0)
-        self._live = LiveLine(sys.stderr)
+        self._name_width = max(map(display_width, names), default=0)
+        self._status_line = StatusLine(sys.stderr)
         self._clock = clock
         models = sum(step.will_run for step in plan.models)
         syncs = sum(step.will_run for step in plan.syncs)
-        self._turns = models + syncs
-        self._turn = 0
+        self._steps_total = models + syncs
+        self._steps_ended = 0
         first = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
-        say(f"{count(models, 'model')} and {count(syncs, 'sync')} to look at{first}")
+        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{first}")
         began = clock()
-        self._live.show(lambda: f"… starting, {duration(clock() - began)}")
+        self._status_line.show(lambda: f"… starting, {format_duration(clock() - began)}")
 
-    def model_began(self, model: Model, activity: Activity) -> None:
-        self._begin(model.name, activity)
+    def on_model_start(self, model: Model, activity: DescribeActivity) -> None:
+        self._show_activity(model.name, activity)
 
-    def sync_began(self, sync: Sync, activity: Activity) -> None:
-        self._begin(sync.id, activity)
+    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None:
+        self._show_activity(sync.id, activity)
 
-    def _begin(self, name: str, activity: Activity) -> None:
+    def _show_activity(self, name: str, activity: DescribeActivity) -> None:
         began = self._clock()
 
         def told() -> str:
             doing = activity()
-            passed = duration(self._clock() - began)
-            turn = f"{self._turn + 1} of {self._turns}"
-            return f"… {padded(name, self._width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
+            passed = format_duration(self._clock() - began)
+            turn = f"{self._steps_ended + 1} of {self._steps_total}"
+            return f"… {pad_right(name, self._name_width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
 
-        self._live.show(told)
+        self._status_line.show(told)
 
-    def model_ended(self, result: ModelResult) -> None:
-        self._ended(result)
-        self._warnings(result.verdicts)
+    def on_model_end(self, result: ModelResult) -> None:
+        self._print_model_result(result)
+        self._print_warnings(result.verdicts)
 
-    def _ended(self, result: ModelResult) -> None:
+    def _print_model_result(self, result: ModelResult) -> None:
         name = result.model.name
-        if not result.changed:
-            self._line("=", name, f"{UNCHANGED.get(result.run_type, 'the same rows')}: {result.reason}")
+        if not result.has_changes:
+            self._print_line("=", name, f"{UNCHANGED_TEXTS.get(result.run_type, 'the same rows')}: {result.reason}")
             return
         changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
         moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
-        rows = "" if result.rows is None else f"{count(result.rows, 'row')} "
-        aside = f", {result.set_aside} invalid" if result.set_aside else ""
+        rows = "" if result.rows is None else f"{format_count(result.rows, 'row')} "
+        aside = f", {result.invalid_rows} invalid" if result.invalid_rows else ""
         what = f"{rows}({moved or 'only its columns changed'}){aside}"
-        self._line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
+        self._print_line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
 
-    def sync_ended(self, result: SyncResult) -> None:
+    def on_sync_end(self, result: SyncResult) -> None:
         summary, sync = result.summary, result.sync
         if result.forecast:
-            self._foreseen(result, result.forecast)
+            self._print_dry_run(result, result.forecast)
             return
-        sign = "✗" if result.errors else "→" if summary.has_done_something else "="
-        moved = summary.grid.count(Cell.ATTEMPTED) or not summary.message
-        said = "; ".join(filter(None, (_told(result) if moved else "", summary.message)))
-        self._line(sign, sync.id, said)
-        self._warnings(result.verdicts, told=summary.message)
+        sign = "✗" if result.errors else "→" if summary.has_run else "="
+        moved = summary.grid.total(GridRow.ATTEMPTED) or not summary.message
+        said = "; ".join(filter(None, (_format_counts(result) if moved else "", summary.message)))
+        self._print_line(sign, sync.id, said)
+        self._print_warnings(result.verdicts, told=summary.message)
         for warning in result.warnings:
-            self._line(" ", "", f"{SIGNS[Severity.WARN]}{warning}")
-        self._reasons(summary.rejects, of=summary.grid.count(Cell.REJECTED), noun=summary.noun)
-        self._reasons(summary.warnings, of=summary.warned, noun=summary.noun)
-        self._reasons(summary.failures, of=summary.grid.count(Cell.FAILED), noun=summary.noun)
-        for error in _other_errors(summary)[:SHOWN_REASONS]:
-            self._line(" ", "", error)
+            self._print_line(" ", "", f"{SEVERITY_PREFIXES[Severity.WARN]}{warning}")
+        self._print_reasons(summary.reject_reasons, of=summary.grid.total(GridRow.REJECTED), noun=summary.unit_noun)
+        self._print_reasons(summary.warning_reasons, of=summary.warned_units, noun=summary.unit_noun)
+        self._print_reasons(summary.failure_reasons, of=summary.grid.total(GridRow.FAILED), noun=summary.unit_noun)
+        for error in _other_errors(summary)[:MAX_REASONS_SHOWN]:
+            self._print_line(" ", "", error)
 
-    def _reasons(self, reasons: Sequence[Reason], *, of: int, noun: str) -> None:
+    def _print_reasons(self, reasons: Sequence[FailureReason], *, of: int, noun: str) -> None:
         """Each once, the most frequent first, and how many units have still others."""
-        shown = reasons[:SHOWN_REASONS]
+        shown = reasons[:MAX_REASONS_SHOWN]
         for reason in shown:
-            self._line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
-        others = of - sum(reason.units for reason in shown)
+            self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
+        others = of - sum(reason.unit_count for reason in shown)
         if others > 0:
-            self._line(" ", "", f"{count(others, f'more {noun}')} for other reasons")
+            self._print_line(" ", "", f"{format_count(others, f'more {noun}')} for other reasons")
 
-    def _foreseen(self, result: SyncResult, forecast: Forecast) -> None:
+    def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""
-        sign = "✗" if result.errors else "→" if forecast.outlook.expected.total else "="
-        said = forecast_told.sentence(forecast)
-        self._line(sign, result.sync.id, said)
-        self._warnings(result.verdicts, told=said)
+        sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
+        said = dry_run_output.format_sentence(forecast)
+        self._print_line(sign, result.sync.id, said)
+        self._print_warnings(result.verdicts, told=said)
         if not forecast.refusal:
-            with self._live:
-                forecast_told.put_tables(result.sync.id, forecast)
+            with self._status_line:
+                dry_run_output.print_dry_run_tables(result.sync.id, forecast)
 
-    def _warnings(self, verdicts: Iterable[CheckVerdict], told: str | None = None) -> None:
+    def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
         """The checks that didn't pass, but for what is said already."""
         for verdict in verdicts:
             if verdict.severity is not Severity.PASS and verdict.description != told:
-                self._line(" ", "", f"{SIGNS[verdict.severity]}{verdict.description}")
+                self._print_line(" ", "", f"{SEVERITY_PREFIXES[verdict.severity]}{verdict.description}")
 
-    def waits(self, message: str) -> None:
-        self._line(" ", "", message)
+    def on_wait(self, message: str) -> None:
+        self._print_line(" ", "", message)
 
-    def notice(self, message: str) -> None:
-        self._line(" ", "", message)
+    def on_notice(self, message: str) -> None:
+        self._print_line(" ", "", message)
 
-    def failed(self, name: str, message: str) -> None:
-        self._line("✗", name, message)
+    def on_failure(self, name: str, message: str) -> None:
+        self._print_line("✗", name, message)
 
     def close(self) -> None:
         """Leave no line behind that says something is being done."""
-        self._live.clear()
+        self._status_line.clear()
 
-    def ended(self, run_id: str, *, is_good: bool) -> None:
-        say(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
+    def on_run_end(self, run_id: str, *, is_good: bool) -> None:
+        print_message(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
 
-    def _line(self, sign: str, name: str, text: str) -> None:
+    def _print_line(self, sign: str, name: str, text: str) -> None:
         """A line that stays: with the sign of one that ended, its turn is over."""
         if sign.strip():
-            self._turn += 1
-            self._live.clear()
-        with self._live:
-            begin = f"{sign} {padded(name, self._width)}  "
-            say(begin + indented(text, len(begin)))
+            self._steps_ended += 1
+            self._status_line.clear()
+        with self._status_line:
+            begin = f"{sign} {pad_right(name, self._name_width)}  "
+            print_message(begin + indent_lines(text, len(begin)))
 
 
 class JsonProgress:
@@ -156,13 +153,13 @@ class JsonProgress:
     def __init__(self, plan: Plan) -> None:
         """The plan needs no telling: each of its models and syncs tells of itself."""
 
-    def model_began(self, model: Model, activity: Activity) -> None: ...
-    def sync_began(self, sync: Sync, activity: Activity) -> None: ...
-    def model_ended(self, result: ModelResult) -> None:
-        put_json(
+    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
+    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
+    def on_model_end(self, result: ModelResult) -> None:
+        print_json(
             {
                 "model": result.model.name,
-                "changed": result.changed,
+                "changed": result.has_changes,
                 "reason": result.reason,
                 "run_type": result.run_type,
                 "version": result.version,
@@ -170,77 +167,77 @@ class JsonProgress:
                 "inserted": result.inserted,
                 "updated": result.updated,
                 "deleted": result.deleted,
-                "set_aside": result.set_aside,
+                "set_aside": result.invalid_rows,
                 "checks": _severities(result.verdicts),
                 "seconds": round(result.seconds, 3),
             }
         )
 
-    def sync_ended(self, result: SyncResult) -> None:
+    def on_sync_end(self, result: SyncResult) -> None:
         summary = result.summary
         if result.forecast:
             checks = {"checks": _severities(result.verdicts)}
-            put_json(forecast_told.to_object(result.sync.id, result.forecast) | checks)
+            print_json(dry_run_output.to_json_object(result.sync.id, result.forecast) | checks)
             return
-        put_json(
+        print_json(
             {
                 "sync": result.sync.id,
                 "run": summary.run_id,
                 "message": summary.message,
-                "counts": summary.counts(),
-                "warned": summary.warned,
+                "counts": summary.counts_to_json(),
+                "warned": summary.warned_units,
                 "depth": summary.queue.depth if summary.queue else 0,
-                "dead": summary.queue.dead if summary.queue else 0,
+                "dead": summary.queue.dead_units if summary.queue else 0,
                 "checks": _severities(result.verdicts),
-                "errors": list(summary.errors),
+                "errors": list(summary.first_errors),
                 "warnings": list(result.warnings),
             }
         )
 
-    def waits(self, message: str) -> None:
-        put_json({"waits": message})
+    def on_wait(self, message: str) -> None:
+        print_json({"waits": message})
 
-    def notice(self, message: str) -> None:
-        put_json({"notice": message})
+    def on_notice(self, message: str) -> None:
+        print_json({"notice": message})
 
-    def failed(self, name: str, message: str) -> None:
-        put_json({"failed": name, "error": message})
+    def on_failure(self, name: str, message: str) -> None:
+        print_json({"failed": name, "error": message})
 
     def close(self) -> None:
         """Nothing is left to say."""
 
-    def ended(self, run_id: str, *, is_good: bool) -> None:
-        put_json({"run": run_id, "ok": is_good})
+    def on_run_end(self, run_id: str, *, is_good: bool) -> None:
+        print_json({"run": run_id, "ok": is_good})
 
 
 def _other_errors(summary: RunSummary) -> list[str]:
     """Return the errors that no reason of rows and no message has shown."""
-    shown = tuple(reason.message for reason in (*summary.failures, *summary.rejects))
+    shown = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
     return [
         error
-        for error in summary.errors
+        for error in summary.first_errors
         if error != summary.message and not any(each.startswith(error) for each in shown)
     ]
 
 
-def _severities(verdicts: Iterable[CheckVerdict]) -> dict[str, Json]:
-    return {verdict.check: verdict.severity.value for verdict in verdicts}
+def _severities(verdicts: Iterable[SyncCheckResult]) -> dict[str, Json]:
+    return {verdict.name: verdict.severity.value for verdict in verdicts}
 
 
-def _told(result: SyncResult) -> str:
+def _format_counts(result: SyncResult) -> str:
     """The grid in a line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
     grid, queue = result.summary.grid, result.summary.queue
     done = [
-        count(grid.cells[Cell.SUCCEEDED, operation], operation.value)
-        for operation in Operation
-        if grid.cells[Cell.SUCCEEDED, operation]
+        format_count(grid.cells[GridRow.SUCCEEDED, operation], operation.value)
+        for operation in UnitOperation
+        if grid.cells[GridRow.SUCCEEDED, operation]
     ]
     parts = [f"delivered {', '.join(done)}" if done else NOTHING_SENT]
-    for cell in (Cell.REJECTED, Cell.FAILED, Cell.IN_JOBS, Cell.NOT_SENT, Cell.INVALID):
-        if grid.count(cell):
-            parts.append(f"{grid.count(cell)} {cell.value.replace('_', ' ')}")
-    if result.summary.warned:
-        parts.append(f"{result.summary.warned} with a warning")
+    for cell in (GridRow.REJECTED, GridRow.FAILED, GridRow.IN_JOBS, GridRow.NOT_SENT, GridRow.INVALID):
+        if grid.total(cell):
+            parts.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
+    if result.summary.warned_units:
+        parts.append(f"{result.summary.warned_units} with a warning")
     if queue and queue.depth:
         parts.append(f"{queue.depth} wait")
     return "; ".join(parts)

@@ -11,36 +11,36 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
-from ondatra_dagster.collector.event_file import EventFile, Intake, Taken
+from ondatra_dagster.collector.event_store import EventRequest, EventStore, StoreResult
 from ondatra_dagster.errors import StateError
 
-MOST_IN_A_COMMIT = 5000
-GONE = "the collector is ending; send it again"
+MAX_REQUESTS_PER_COMMIT = 5000
+STOPPING_MESSAGE = "the collector is ending; send it again"
 
 
-class _Coming(NamedTuple):
-    intake: Intake
-    answer: "asyncio.Future[Taken]"
+class _StoreTask(NamedTuple):
+    request: EventRequest
+    future: "asyncio.Future[StoreResult]"
 
 
-class _Job(NamedTuple):
-    do: Callable[[EventFile], Any]
-    answer: "asyncio.Future[Any]"
+class _FunctionTask(NamedTuple):
+    function: Callable[[EventStore], Any]
+    future: "asyncio.Future[Any]"
 
 
-_Work: TypeAlias = _Coming | _Job | None  # None: nothing comes after it
+_Task: TypeAlias = _StoreTask | _FunctionTask | None  # None: nothing comes after it
 
 
 class GroupCommit:
     """Takes intakes from one event loop, and answers each when it is durable."""
 
-    def __init__(self, opened: Callable[[], AbstractContextManager[EventFile]]) -> None:
-        self._opened = opened
-        self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+    def __init__(self, opened: Callable[[], AbstractContextManager[EventStore]]) -> None:
+        self._open_store = opened
+        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="group-commit")
-        self._is_over = False
-        self._fault: BaseException | None = None
-        self.commits = 0
+        self._is_stopped = False
+        self._error: BaseException | None = None
+        self.commit_count = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -49,87 +49,87 @@ class GroupCommit:
     @property
     def is_alive(self) -> bool:
         """Whether anything can be taken."""
-        return self._thread.is_alive() and not self._is_over
+        return self._thread.is_alive() and not self._is_stopped
 
-    async def take(self, intake: Intake) -> Taken:
+    async def store_request(self, intake: EventRequest) -> StoreResult:
         """What became of it, once that is durable; raises StateError when it can't be kept."""
-        taken: Taken = await self._put(lambda answer: _Coming(intake, answer))
+        taken: StoreResult = await self._enqueue_task(lambda answer: _StoreTask(intake, answer))
         return taken
 
-    async def do(self, job: Callable[[EventFile], Any]) -> Any:
+    async def run_function(self, job: Callable[[EventStore], Any]) -> Any:
         """What the job gives, done between two commits."""
-        return await self._put(lambda answer: _Job(job, answer))
+        return await self._enqueue_task(lambda answer: _FunctionTask(job, answer))
 
-    async def _put(self, made: Callable[["asyncio.Future[Any]"], _Work]) -> Any:
+    async def _enqueue_task(self, made: Callable[["asyncio.Future[Any]"], _Task]) -> Any:
         if not self.is_alive:
-            raise self._refusal()
+            raise self._stop_error()
         answer = self._loop.create_future()
-        self._work.put(made(answer))
-        if self._is_over:  # it has ended just now, and may not have seen this
-            self._refuse_rest()
+        self._tasks.put(made(answer))
+        if self._is_stopped:  # it has ended just now, and may not have seen this
+            self._fail_remaining()
         return await answer
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Commit what is in hand, and let go of the file; raises what the thread ended by, unforeseen."""
-        self._work.put(None)
+        self._tasks.put(None)
         self._thread.join()
-        if self._fault and not isinstance(self._fault, StateError):
-            raise self._fault
+        if self._error and not isinstance(self._error, StateError):
+            raise self._error
 
     def _run(self) -> None:
         try:
-            with self._opened() as file:
-                while self._turn(file, self._next()):
+            with self._open_store() as file:
+                while self._process_tasks(file, self._next_tasks()):
                     pass
         except BaseException as error:  # the edge of the thread: who asked for it hears
-            self._fault = error
+            self._error = error
         finally:
-            self._is_over = True
-            self._refuse_rest()
+            self._is_stopped = True
+            self._fail_remaining()
 
-    def _next(self) -> list[_Work]:
+    def _next_tasks(self) -> list[_Task]:
         """What there is to do: waits for the first, and takes along all that is there by then."""
-        work = [self._work.get()]
-        while len(work) < MOST_IN_A_COMMIT and not self._work.empty():
-            work.append(self._work.get())
+        work = [self._tasks.get()]
+        while len(work) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
+            work.append(self._tasks.get())
         return work
 
-    def _turn(self, file: EventFile, work: Sequence[_Work]) -> bool:
+    def _process_tasks(self, file: EventStore, work: Sequence[_Task]) -> bool:
         """Commit, then do the jobs; whether there is more to come."""
         try:
-            coming = [each for each in work if isinstance(each, _Coming)]
+            coming = [each for each in work if isinstance(each, _StoreTask)]
             if coming:
                 self._commit(file, coming)
             for each in work:
-                if isinstance(each, _Job):
-                    self._answer([(each.answer, _outcome(each.do, file))])
+                if isinstance(each, _FunctionTask):
+                    self._set_results([(each.future, _result_or_error(each.function, file))])
         except BaseException:  # nobody foresaw it, and nobody may wait for ever
-            self._answer([(each.answer, StateError(GONE)) for each in work if each])
+            self._set_results([(each.future, StateError(STOPPING_MESSAGE)) for each in work if each])
             raise
         return None not in work
 
-    def _commit(self, file: EventFile, coming: Sequence[_Coming]) -> None:
-        answers = [each.answer for each in coming]
-        taken = _outcome(file.take, [each.intake for each in coming])
-        self.commits += 1
+    def _commit(self, file: EventStore, coming: Sequence[_StoreTask]) -> None:
+        answers = [each.future for each in coming]
+        taken = _result_or_error(file.store_requests, [each.request for each in coming])
+        self.commit_count += 1
         results = taken if isinstance(taken, list) else [taken] * len(coming)
-        self._answer(list(zip(answers, results, strict=True)))
+        self._set_results(list(zip(answers, results, strict=True)))
 
-    def _refuse_rest(self) -> None:
+    def _fail_remaining(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                if work := self._work.get_nowait():
-                    self._answer([(work.answer, self._refusal())])
+                if work := self._tasks.get_nowait():
+                    self._set_results([(work.future, self._stop_error())])
 
-    def _refusal(self) -> StateError:
+    def _stop_error(self) -> StateError:
         """Why nothing can be done any more."""
-        return self._fault if isinstance(self._fault, StateError) else StateError(GONE)
+        return self._error if isinstance(self._error, StateError) else StateError(STOPPING_MESSAGE)
 
-    def _answer(self, results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
-        self._loop.call_soon_threadsafe(_tell, results)
+    def _set_results(self, results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+        self._loop.call_soon_threadsafe(_complete_futures, results)
 
 
-def _outcome(do: Callable[..., Any], *arguments: Any) -> Any:
+def _result_or_error(do: Callable[..., Any], *arguments: Any) -> Any:
     """What it gives, or why it can't."""
     try:
         return do(*arguments)
@@ -137,7 +137,7 @@ def _outcome(do: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
-def _tell(results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
+def _complete_futures(results: Sequence[tuple["asyncio.Future[Any]", Any]]) -> None:
     for answer, result in results:
         if answer.done():  # who asked is gone
             continue

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 
 
-class Level(enum.StrEnum):
+class CheckLevel(enum.StrEnum):
     OK = "ok"
     WARNING = "warning"  # worth a look, and no run fails for it
     FAILED = "failed"  # a run, or a part of one, fails for it
@@ -12,9 +12,9 @@ class Level(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What was found, and what to do about it."""
+    """The result of a check, and the remedy."""
 
-    level: Level
+    level: CheckLevel
     what: str
     remedy: str = ""  # empty where nothing is to be done
 
@@ -22,13 +22,13 @@ class CheckResult:
         return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
 
-def ok(what: str) -> CheckResult:
-    return CheckResult(level=Level.OK, what=what)
+def ok_result(what: str) -> CheckResult:
+    return CheckResult(level=CheckLevel.OK, what=what)
 
 
-def warning(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=Level.WARNING, what=what, remedy=remedy)
+def warning_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.WARNING, what=what, remedy=remedy)
 
 
-def failed(what: str, remedy: str = "") -> CheckResult:
-    return CheckResult(level=Level.FAILED, what=what, remedy=remedy)
+def failed_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.FAILED, what=what, remedy=remedy)

@@ -1,7 +1,7 @@
-"""All of a project's Dagster definitions, from its folder: what ondatra_project/definitions.py asks for.
+"""The Dagster definitions of a project, built from its folder for ondatra_project/definitions.py.
 
-What one asset, check or sensor is, is in the modules beside. Loading starts no JVM, opens no network and
-writes nothing.
+The other modules of this package define single assets, checks and sensors. Loading starts no JVM, opens no
+network connection and writes nothing.
 """
 
 import logging
@@ -11,21 +11,20 @@ from pathlib import Path
 
 import dagster as dg
 
-from ondatra_dagster.orchestration.change_sensor import change_sensor, models_on_change
-from ondatra_dagster.orchestration.checks import sink_checks
-from ondatra_dagster.orchestration.event_sensor import event_models, event_sensor
+from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.workspace import Workspace, load_workspace
+from ondatra_dagster.orchestration.asset_checks import sync_checks
+from ondatra_dagster.orchestration.asset_keys import model_key
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
 from ondatra_dagster.orchestration.model_assets import model_asset
-from ondatra_dagster.orchestration.naming import model_key
-from ondatra_dagster.orchestration.opening import OpenEngine, open_engine
-from ondatra_dagster.orchestration.resources import ENGINE, engine_resource
-from ondatra_dagster.orchestration.schedules import model_schedules, upkeep_schedules
-from ondatra_dagster.orchestration.sensors import alert_sensor, due_sensor, sink_sensor
-from ondatra_dagster.orchestration.sink_assets import sink_asset
-from ondatra_dagster.orchestration.source_assets import source_keys, source_specs
-from ondatra_dagster.orchestration.workspace import Workspace, load_workspace
-from ondatra_dagster.planning.delta_log import table_path
-from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.orchestration.on_change_sensor import models_on_change, on_change_sensor
+from ondatra_dagster.orchestration.resources import RESOURCE_KEY, run_service_resource
+from ondatra_dagster.orchestration.schedules import maintenance_schedules, model_schedules
+from ondatra_dagster.orchestration.sensors import alert_sensor, due_sensor, event_models, event_sensor, sync_sensor
+from ondatra_dagster.orchestration.source_assets import source_keys_by_name, source_specs
+from ondatra_dagster.orchestration.sync_assets import sync_asset
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.model_kinds import KINDS
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +44,14 @@ def build_definitions(root: Path, *, with_executor: bool = True, with_sources: b
 def definitions_of(
     workspace: Workspace,
     *,
-    opened: OpenEngine = open_engine,
+    opened: OpenRunService = open_run_service,
     with_executor: bool = True,
     with_sources: bool = True,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """The definitions of a project that is loaded already."""
     models, syncs = workspace.project.models.values(), workspace.syncs.values()
-    keys = {**source_keys(models), **{model.id: model_key(model) for model in models}}
+    keys = {**source_keys_by_name(models), **{model.id: model_key(model) for model in models}}
     settings = workspace.settings
     io_managers = {io_manager_key(kind): IO_MANAGERS[kind.name] for kind in KINDS.values()}
     with warnings.catch_warnings():
@@ -63,25 +62,21 @@ def definitions_of(
             assets=[
                 *(model_asset(each, table=table_path(settings, each.id), spellings=keys) for each in models),
                 *(source_specs(models) if with_sources else ()),
-                *map(sink_asset, syncs),
+                *map(sync_asset, syncs),
             ],
-            asset_checks=[sink_checks(sync) for sync in syncs],
+            asset_checks=[sync_checks(sync) for sync in syncs],
             schedules=[
                 *model_schedules(models),
-                *(
-                    upkeep_schedules(maintain_at=settings.maintain_at, has_syncs=bool(syncs))
-                    if models
-                    else ()
-                ),
+                *(maintenance_schedules(maintain_at=settings.maintain_at, has_syncs=bool(syncs)) if models else ()),
             ],
             sensors=[
-                *(sink_sensor(workspace, sync) for sync in syncs),
+                *(sync_sensor(workspace, sync) for sync in syncs),
                 *([due_sensor(workspace)] if syncs else ()),
                 *([event_sensor(workspace)] if event_models(workspace) else ()),
-                *([change_sensor(workspace)] if models_on_change(workspace) else ()),
+                *([on_change_sensor(workspace)] if models_on_change(workspace) else ()),
                 *([alert_sensor(workspace)] if syncs and settings.alerts.webhook else ()),
             ],
-            resources={ENGINE: engine_resource(workspace, opened), **io_managers},
+            resources={RESOURCE_KEY: run_service_resource(workspace, opened), **io_managers},
             loggers=loggers,
             executor=dg.in_process_executor if with_executor else None,
         )

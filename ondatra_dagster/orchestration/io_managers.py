@@ -1,7 +1,7 @@
-"""One IO manager a kind: the door through which a computed model gets to its table.
+"""The IO managers, one for each model kind, which write a computed model to its table.
 
-How a kind writes is in warehouse/kinds. Models find their inputs by name, pinned to versions, so nothing is
-ever loaded through here.
+The kinds' writes are in warehouse/kinds. Models find their inputs by name, pinned to versions, so an IO manager
+never loads anything.
 """
 
 from collections.abc import Iterator
@@ -9,51 +9,53 @@ from typing import Any
 
 import dagster as dg
 
+from ondatra_dagster.app.run_service import ComputedModel, RunService
 from ondatra_dagster.errors import ChecksFailedError
-from ondatra_dagster.operations.alert_book import SubjectType
-from ondatra_dagster.orchestration import shown
-from ondatra_dagster.orchestration.checks import check_report
-from ondatra_dagster.orchestration.column_lineage import column_lineage
-from ondatra_dagster.orchestration.engine import Computed, Engine
-from ondatra_dagster.orchestration.resources import ENGINE, failures
-from ondatra_dagster.project.kinds import KINDS, Kind
-from ondatra_dagster.sync.verdicts import CheckVerdict
+from ondatra_dagster.operations.alert_store import SubjectType
+from ondatra_dagster.orchestration import dagster_metadata
+from ondatra_dagster.orchestration.asset_checks import build_check_report
+from ondatra_dagster.orchestration.dagster_metadata import build_column_lineage
+from ondatra_dagster.orchestration.resources import RESOURCE_KEY, raise_dagster_failure
+from ondatra_dagster.project.model_kinds import KINDS, Kind
+from ondatra_dagster.sync.sync_checks import SyncCheckResult
 
 
 def io_manager_key(kind: Kind) -> str:
-    return f"{ENGINE}_{kind.name}"
+    return f"{RESOURCE_KEY}_{kind.name}"
 
 
 class KindIOManager(dg.IOManager):
-    """Writes a model of one kind, and says what came of it."""
+    """An IO manager that writes models of one kind and reports the result."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: RunService) -> None:
+        self._run_service = engine
 
     # a generator: Dagster takes the events of it, but declares that it gives nothing
     def handle_output(  # type: ignore[override]
-        self, context: dg.OutputContext, obj: Computed
+        self, context: dg.OutputContext, obj: ComputedModel
     ) -> Iterator[dg.DagsterEvent]:
-        """Bring the model's table to what was computed; tells of its checks first when they prevent that."""
+        """Write what was computed to the model's table; report its failed checks first when they prevent that."""
         model = obj.step.model
-        with failures(self._engine, model.name, SubjectType.MODEL):
+        with raise_dagster_failure(self._run_service, model.name, SubjectType.MODEL):
             try:
-                result = self._engine.write(obj)
+                result = self._run_service.write(obj)
             except ChecksFailedError:
-                yield from [_check_event(context, verdict) for verdict in self._engine.row_verdicts(model)]
+                yield from [
+                    _check_evaluation_event(context, verdict) for verdict in self._run_service.row_verdicts(model)
+                ]
                 raise
             set_data_version(context, result.table_version)
-            lineage = column_lineage(self._engine.workspace, result.model)
-            context.add_output_metadata(shown.model_metadata(result, lineage))
+            lineage = build_column_lineage(self._run_service.workspace, result.model)
+            context.add_output_metadata(dagster_metadata.model_metadata(result, lineage))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Nobody calls this."""
+        """Refuse: no code calls this."""
         raise NotImplementedError("models read tables by their names, not through an IO manager")
 
 
-def _check_event(context: dg.OutputContext, verdict: CheckVerdict) -> dg.DagsterEvent:
-    """A check's answer from where the asset is written; half private in Dagster, so only here."""
-    evaluation = check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
+def _check_evaluation_event(context: dg.OutputContext, verdict: SyncCheckResult) -> dg.DagsterEvent:
+    """Return a check's result as an event of the step that writes the asset; half private in Dagster, so only here."""
+    evaluation = build_check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
     return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 
@@ -63,9 +65,9 @@ def set_data_version(context: dg.OutputContext, version: str) -> None:
 
 
 def _io_manager(kind: Kind) -> dg.IOManagerDefinition:
-    @dg.io_manager(required_resource_keys={ENGINE}, description=f"Writes models of kind {kind.name}")
+    @dg.io_manager(required_resource_keys={RESOURCE_KEY}, description=f"Writes models of kind {kind.name}")
     def io_manager(context: dg.InitResourceContext) -> KindIOManager:
-        return KindIOManager(getattr(context.resources, ENGINE))
+        return KindIOManager(getattr(context.resources, RESOURCE_KEY))
 
     return io_manager
 

@@ -1,18 +1,18 @@
-"""What runs at its time: models with a @schedule and their syncs, and what keeps the project in order.
+"""The Dagster schedules: for models with a @schedule and their syncs, and for maintenance.
 
-On from the start: a model's because its file says so, the others because nobody thinks of them.
+All are on from the start.
 """
 
 from collections.abc import Iterable
 
 import dagster as dg
 
-from ondatra_dagster.operations.maintain import Done
-from ondatra_dagster.orchestration.engine import Engine
-from ondatra_dagster.orchestration.naming import model_key, op_name, sink_key
-from ondatra_dagster.orchestration.resources import POOL, failures
-from ondatra_dagster.orchestration.shown import samples_table
-from ondatra_dagster.project.cron import ON_CHANGE
+from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
+from ondatra_dagster.orchestration.dagster_metadata import samples_table
+from ondatra_dagster.orchestration.resources import POOL, raise_dagster_failure
+from ondatra_dagster.project.header_value_parsers import ON_CHANGE
 from ondatra_dagster.project.model import Model
 
 EACH_SIX_HOURS = "0 */6 * * *"
@@ -31,44 +31,40 @@ def _model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
         name=op_name(key, "schedule"),
         cron_schedule=cron,
         execution_timezone="UTC",
-        target=[key, sink_key(model)] if model.sink else [key],
+        target=[key, sync_key(model)] if model.sink else [key],
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {cron}",
     )
 
 
 @dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)
-def _maintain(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
+def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     """Do all duties; those that failed fail the run when all have had their turn."""
-    with failures(ondatra, "maintain"):
-        ends = list(ondatra.maintain())
-        _report(context, ends)
-        failed = "; ".join(end.did for end in ends if not end.is_good)
+    with raise_dagster_failure(ondatra, "maintain"):
+        ends = list(ondatra.run_maintenance())
+        _report_results(context, ends)
+        failed = "; ".join(end.message for end in ends if not end.is_successful)
         if failed:
             raise dg.Failure(failed, allow_retries=False)
 
 
-@dg.op(
-    name="ondatra_fact_tables",
-    description="What the syncs send from and to, for queries of records",
-    pool=POOL,
-)
-def _fact_tables(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[Engine]) -> None:
-    with failures(ondatra, "fact tables"):
-        _report(context, [ondatra.refresh_fact_tables()])
+@dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records", pool=POOL)
+def _fact_tables_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
+    with raise_dagster_failure(ondatra, "fact tables"):
+        _report_results(context, [ondatra.refresh_fact_tables()])
 
 
 @dg.job(name="ondatra_maintain_job", description="What has to be done from time to time")
 def maintain_job() -> None:
-    _maintain()
+    _maintain_op()
 
 
 @dg.job(name="ondatra_fact_tables_job", description="What has to be done each six hours")
 def fact_tables_job() -> None:
-    _fact_tables()
+    _fact_tables_op()
 
 
-def upkeep_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.ScheduleDefinition]:
+def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.ScheduleDefinition]:
     """The schedules of a project that has models; the fact tables tell of syncs only."""
     return [
         dg.ScheduleDefinition(
@@ -85,10 +81,10 @@ def upkeep_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.Sch
     ]
 
 
-def _report(context: dg.OpExecutionContext, ends: list[Done]) -> None:
+def _report_results(context: dg.OpExecutionContext, ends: list[TaskResult]) -> None:
     """Show in Dagster what was done."""
     for end in ends:
-        context.log.info("%s: %s", end.duty, end.did)
-    numbers = {f"{end.duty}/{name}": number for end in ends for name, number in end.counts.items()}
-    single = {f"{end.duty}/each": samples_table(end.each) for end in ends if end.each}
+        context.log.info("%s: %s", end.task, end.message)
+    numbers = {f"{end.task}/{name}": number for end in ends for name, number in end.counts.items()}
+    single = {f"{end.task}/each": samples_table(end.details) for end in ends if end.details}
     context.add_output_metadata({**numbers, **single})

@@ -1,22 +1,21 @@
-"""Files and tables that exist already, as assets without code: something else makes them, maybe an asset of
-the user's.
+"""The assets of files and tables that something else makes, maybe an asset of the user's.
 
-Their versions belong to planning, reading them to the warehouse.
+Their versions are read in planning, their contents in the warehouse.
 """
 
 from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from ondatra_dagster.orchestration.naming import file_key, source_key
+from ondatra_dagster.orchestration.asset_keys import file_key, source_key
 from ondatra_dagster.project.model import FileInput, Model, SourceInput
 
-FILES = "files"  # their group
+FILE_GROUP = "files"  # their group
 
 
-def source_keys(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
+def source_keys_by_name(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
     """The key of each source table that a model reads, by its name without regard to case."""
-    return {name: source_key(source) for name, source in _sources(models).items()}
+    return {name: source_key(source) for name, source in _source_inputs(models).items()}
 
 
 def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
@@ -30,20 +29,20 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
             if "/" in source.location
             else {"dagster/table_name": f"{source.location}.{source.table}"},
         )
-        for source in _sources(models).values()
+        for source in _source_inputs(models).values()
     ] + [
         dg.AssetSpec(
             file_key(read),
-            group_name=FILES,
+            group_name=FILE_GROUP,
             kinds={read.format},
             description=f"Files that models read: {read.path}",
             metadata={"path": dg.MetadataValue.path(read.path)},
         )
-        for read in _files(models)
+        for read in _file_inputs(models)
     ]
 
 
-def _sources(models: Iterable[Model]) -> dict[str, SourceInput]:
+def _source_inputs(models: Iterable[Model]) -> dict[str, SourceInput]:
     """Each once, as the first model spells it."""
     found: dict[str, SourceInput] = {}
     for model in models:
@@ -53,7 +52,7 @@ def _sources(models: Iterable[Model]) -> dict[str, SourceInput]:
     return found
 
 
-def _files(models: Iterable[Model]) -> list[FileInput]:
+def _file_inputs(models: Iterable[Model]) -> list[FileInput]:
     """Each once, whatever options it is read with."""
     found = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
     return list(found.values())

@@ -1,4 +1,4 @@
-"""What the user's files say, as values: nothing here reads a file."""
+"""The values that describe a model: its inputs, sink and settings. Nothing here reads a file."""
 
 import dataclasses
 import enum
@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ondatra_dagster.project.kinds import Kind
+from ondatra_dagster.project.model_kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Reference:
     is_qualifier: bool = False  # mart.customers.id: the part before the column
 
 
-class Edit(NamedTuple):
+class TextEdit(NamedTuple):
     """Other words for a stretch of the query; an empty stretch is a place between two words."""
 
     start: int  # offsets into Model.sql; end is exclusive
@@ -72,31 +72,31 @@ class Edit(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limit:
+class RowLimit:
     """A number of rows, or a percentage of them, just as it was written."""
 
     amount: Decimal
-    is_share: bool = False
+    is_percentage: bool = False
 
-    def is_passed_by(self, count: int, *, of: int) -> bool:
+    def is_exceeded_by(self, count: int, *, of: int) -> bool:
         """Whether so many of so many rows are more than that."""
-        return count * 100 > self.amount * of if self.is_share else count > self.amount
+        return count * 100 > self.amount * of if self.is_percentage else count > self.amount
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SinkUse:
+class ModelSink:
     """A model's @sink line."""
 
     name: str  # lib/NAME.star
     arguments: tuple[str, ...]
     sync_id: str
     line: int
-    max_rejects: Limit | None = None
-    max_deletes: Limit | None = None
+    max_rejects: RowLimit | None = None
+    max_deletes: RowLimit | None = None
     max_lag_seconds: float = 24 * 3600
 
 
-class CheckWord(enum.StrEnum):
+class CheckType(enum.StrEnum):
     """Which rows a check looks at, and what becomes of a run in which one of them fails it."""
 
     CONSTRAINT = "constraint"  # those that the query gave: nothing is written
@@ -108,7 +108,7 @@ class CheckWord(enum.StrEnum):
 class RowCheck:
     """A model's @constraint, @warning or @audit line."""
 
-    word: CheckWord
+    check_type: CheckType
     name: str  # one of its own among the model's
     condition: str  # as the user wrote it; null passes
     sql: str  # the same in Spark's words
@@ -117,7 +117,7 @@ class RowCheck:
     line: int
 
     def __str__(self) -> str:
-        return f"@{self.word} {self.condition}"
+        return f"@{self.check_type} {self.condition}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class EventType:
     name: str  # in Spark's plain words: string, bigint, decimal, array, map, struct, …
     precision: int = 0  # of a decimal
     scale: int = 0
-    parts: tuple["EventType", ...] = ()  # an array's element; a map's key and value; a struct's fields
+    type_arguments: tuple["EventType", ...] = ()  # an array's element; a map's key and value; a struct's fields
     fields: tuple[str, ...] = ()  # the names of the latter
 
     def __str__(self) -> str:
@@ -135,9 +135,9 @@ class EventType:
         if self.name == "decimal":
             return f"{word}({self.precision}, {self.scale})"
         if self.fields:
-            pairs = zip(self.fields, self.parts, strict=True)
+            pairs = zip(self.fields, self.type_arguments, strict=True)
             return f"{word}<{', '.join(f'{name}: {part}' for name, part in pairs)}>"
-        return f"{word}<{', '.join(map(str, self.parts))}>" if self.parts else word
+        return f"{word}<{', '.join(map(str, self.type_arguments))}>" if self.type_arguments else word
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class EventColumn:
 
     name: str
     type: str  # as Spark spells it
-    of: EventType
+    event_type: EventType
     is_required: bool = False
     line: int = dataclasses.field(default=1, compare=False)  # within the definitions
 
@@ -172,7 +172,7 @@ class Model:
     definition: str  # a digest of all that decides what the query gives; comments and white space don't
     inputs: tuple[Input, ...] = ()
     references: tuple[Reference, ...] = ()
-    edits: tuple[Edit, ...] = ()  # what Spark says otherwise
+    edits: tuple[TextEdit, ...] = ()  # what Spark says otherwise
     is_deterministic: bool = True  # the same inputs give the same rows: False always runs
     is_row_by_row: bool = False  # each row of its one input gives rows by itself
     is_ordered: bool = False  # by an ORDER BY of the whole
@@ -181,7 +181,7 @@ class Model:
     event_columns: tuple[EventColumn, ...] = ()  # of kind events, which has no query of the user's
     key_columns: tuple[str, ...] = ()
     storage_columns: tuple[str, ...] = ()  # rows that are equal in these are to lie together
-    sink: SinkUse | None = None
+    sink: ModelSink | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -203,5 +203,5 @@ class Model:
         """A digest of all that is checked: they change nothing in what the query gives. "" is no check."""
         if not self.checks:
             return ""
-        said = sorted(f"{check.word} {' '.join(check.words)}" for check in self.checks)
+        said = sorted(f"{check.check_type} {' '.join(check.words)}" for check in self.checks)
         return hashlib.sha256("\n".join(said).encode()).hexdigest()

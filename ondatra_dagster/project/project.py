@@ -1,14 +1,14 @@
-"""A project that was read whole and without a problem."""
+"""A project whose files were read without a problem: its settings and models, and what reads what."""
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 from ondatra_dagster.errors import Problem, SelectionError
-from ondatra_dagster.project import graph
+from ondatra_dagster.project import dependency_graph
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.project.suggestions import correction
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,34 +20,34 @@ class Project:
     warnings: tuple[Problem, ...] = ()
 
     def model(self, name: str) -> Model:
-        """The model of that name, however it is spelled; raises SelectionError."""
+        """Return the model of that name, in any spelling; raises SelectionError."""
         try:
             return self.models[name.replace("/", ".").casefold()]
         except KeyError:
-            raise SelectionError(f"there is no model {name!r}; {self._correction(name)}") from None
+            known = [model.name for model in self.models.values()]
+            raise SelectionError(
+                f"there is no model {name!r}; {suggest_correction(name, known, plural='models')}"
+            ) from None
 
     def sync(self, sync_id: str) -> Model:
-        """The model whose @sink has that sync id, or that is called so; raises SelectionError."""
-        for model in self.with_sinks():
+        """Return the model with that sync id, or of that name; raises SelectionError."""
+        for model in self.models_with_sinks():
             if model.sink and sync_id.casefold() in (model.sink.sync_id.casefold(), model.id):
                 return model
-        known = [model.sink.sync_id for model in self.with_sinks() if model.sink]
-        raise SelectionError(f"there is no sync {sync_id!r}; {correction(sync_id, known, plural='syncs')}")
+        known = [model.sink.sync_id for model in self.models_with_sinks() if model.sink]
+        raise SelectionError(f"there is no sync {sync_id!r}; {suggest_correction(sync_id, known, plural='syncs')}")
 
-    def with_sinks(self) -> tuple[Model, ...]:
-        """The models that are pushed somewhere, in order."""
+    def models_with_sinks(self) -> tuple[Model, ...]:
+        """Return the models with a @sink, in order."""
         return tuple(model for model in self.models.values() if model.sink)
 
     def upstream(self, model_id: str) -> set[str]:
-        """The ids of all models that this one is made from."""
-        return graph.reach(self.graph(), model_id)
+        """Return the ids of all models that this one is made from."""
+        return dependency_graph.find_reachable(model_graph(self.models), model_id)
 
-    def graph(self) -> dict[str, list[str]]:
-        """The ids of the models that each model reads."""
-        return {
-            model.id: [read.model for read in model.inputs if isinstance(read, ModelInput)]
-            for model in self.models.values()
-        }
 
-    def _correction(self, name: str) -> str:
-        return correction(name, [model.name for model in self.models.values()], plural="models")
+def model_graph(models: Mapping[str, Model]) -> dict[str, list[str]]:
+    """Return the ids of the models that each model reads."""
+    return {
+        model.id: [read.model for read in model.inputs if isinstance(read, ModelInput)] for model in models.values()
+    }

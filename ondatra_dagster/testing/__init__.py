@@ -6,20 +6,20 @@ from ondatra_dagster.testing import PushCase, problems_of
 import importlib
 from typing import Any
 
-_HOMES = {
-    "Answer": "calls",
-    "Fault": "faults",
-    "PushCase": "conformance.case",
+_EXPORTS = {
+    "Answer": "call_handler",
+    "Fault": "fault_injection",
+    "PushCase": "conformance.push_case",
     "Request": "fake_api",
     "State": "fake_api",
-    "problems_of": "conformance.kit",
-    "refusal": "calls",
+    "problems_of": "conformance.contract_rules",
+    "refusal": "call_handler",
     "running_fake_api": "fake_api",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Each is loaded when it is asked for: the demo API needs no queue."""
-    if name not in _HOMES:
+    if name not in _EXPORTS:
         raise AttributeError(f"ondatra_dagster.testing has no {name!r}")
-    return getattr(importlib.import_module(f"ondatra_dagster.testing.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"ondatra_dagster.testing.{_EXPORTS[name]}"), name)

@@ -16,13 +16,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.routing import Route
 
-from ondatra_dagster.changes import Json
-from ondatra_dagster.testing.calls import Answer, Call, CallTaker, refusal, segments
-from ondatra_dagster.testing.faults import Fault
-from ondatra_dagster.testing.loopback import HOST, Disconnect, LoopbackServer
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.call_handler import Answer, CallHandler, RecordedCall, path_segments, refusal
+from ondatra_dagster.testing.fault_injection import Fault
+from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-MADE_UP = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted
+GENERATED_ID_PREFIX = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted
 State: TypeAlias = dict[str, Json]  # what the API holds: the path of a record → the record
 
 
@@ -38,50 +38,50 @@ class Request:
 
 
 # what is done with a call; None: what a plain REST API does
-Answering = Callable[[Request, State], Answer | None]
+AnswerFunction = Callable[[Request, State], Answer | None]
 
 
 @dataclasses.dataclass(slots=True)
-class ChosenFaults:
+class ScriptedFaults:
     """Faults by the place of a call among all that were made, by its path, or for all."""
 
-    taken: int = 0
+    call_count: int = 0
     at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
     paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
     always: Fault | None = None
 
-    def take(self, _method: str, path: str) -> Fault | None:
-        self.taken += 1
-        return self.at.get(self.taken) or self.paths.get(path) or self.always
+    def take_fault(self, _method: str, path: str) -> Fault | None:
+        self.call_count += 1
+        return self.at.get(self.call_count) or self.paths.get(path) or self.always
 
     def clear(self) -> None:
         """Let all go well from here on, and count anew."""
-        self.taken = 0
+        self.call_count = 0
         self.at.clear()
         self.paths.clear()
         self.always = None
 
 
 class FakeApi:
-    """The running API, as whoever started it sees it."""
+    """The running API, for the caller that started it."""
 
     def __init__(
         self,
         listener: socket.socket,
         *,
-        answer: Answering | None = None,
+        answer: AnswerFunction | None = None,
         id_fields: tuple[str, ...] = ("id",),
         heeds_idempotency_keys: bool = False,
     ) -> None:
         self.answer = answer  # may be changed between calls
         self.state: State = {}
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.answers: dict[str, Answer] = {}
-        self.faults = ChosenFaults()
+        self.faults = ScriptedFaults()
         self._id_fields = id_fields
-        self._heeds_keys = heeds_idempotency_keys
+        self._uses_idempotency_keys = heeds_idempotency_keys
         self._numbers = itertools.count(1)
-        self._server = LoopbackServer(listener, self._serve)
+        self._server = LoopbackServer(listener, self._build_app)
         self.url = self._server.url
         self.start, self.stop = self._server.start, self._server.stop
 
@@ -93,19 +93,19 @@ class FakeApi:
         self.faults.clear()
         self._numbers = itertools.count(1)
 
-    def remember(self, call: Call, answer: Answer) -> None:
+    def store_call(self, call: RecordedCall, answer: Answer) -> None:
         self.calls.append(call)
-        if self._heeds_keys and call.idempotency_key and answer.status:
+        if self._uses_idempotency_keys and call.idempotency_key and answer.status:
             self.answers[call.idempotency_key] = answer
 
-    def _serve(self, disconnect: Disconnect) -> Starlette:
-        taker = CallTaker(self.faults, self, self._answer, disconnect=disconnect)
-        return Starlette(routes=[Route("/{path:path}", taker.take, methods=METHODS)])
+    def _build_app(self, disconnect: DisconnectFunction) -> Starlette:
+        taker = CallHandler(self.faults, self, self._answer, disconnect=disconnect)
+        return Starlette(routes=[Route("/{path:path}", taker.handle_call, methods=METHODS)])
 
     def _answer(self, http: HttpRequest, body: Json) -> Answer:
-        parts = segments(http)
+        parts = path_segments(http)
         request = Request(
-            method=http.method, path=path_of(parts), parts=parts, params=dict(http.query_params), body=body
+            method=http.method, path=quote_path(parts), parts=parts, params=dict(http.query_params), body=body
         )
         own = self.answer(request, self.state) if self.answer else None
         return own or getattr(self, f"_{request.method.lower()}")(request)
@@ -114,15 +114,15 @@ class FakeApi:
         if request.path in self.state:
             return Answer(200, self.state[request.path])
         below = [record for path, record in self.state.items() if path.startswith(f"{request.path}/")]
-        return Answer(200, list(below)) if below else self._unknown(request)
+        return Answer(200, list(below)) if below else self._not_found(request)
 
     def _post(self, request: Request) -> Answer:
         """A record, or several at once: these are made or replaced."""
         if isinstance(request.body, list):
             for record in request.body:
-                self.state[self._name(request, record)] = record
+                self.state[self._record_path(request, record)] = record
             return Answer(200, request.body)
-        path = self._name(request, request.body)
+        path = self._record_path(request, request.body)
         if path in self.state:
             return refusal(409, f"{path} exists already")
         self.state[path] = request.body
@@ -137,42 +137,39 @@ class FakeApi:
     def _patch(self, request: Request) -> Answer:
         there = self.state.get(request.path)
         if not isinstance(there, dict) or not isinstance(request.body, dict):
-            return self._unknown(request) if there is None else refusal(400, "the body isn't a JSON object")
+            return self._not_found(request) if there is None else refusal(400, "the body isn't a JSON object")
         self.state[request.path] = there | request.body
         return Answer(200, self.state[request.path])
 
     def _delete(self, request: Request) -> Answer:
         if request.path not in self.state:
-            return self._unknown(request)
+            return self._not_found(request)
         del self.state[request.path]
         return Answer(204)
 
-    def _name(self, request: Request, record: Json) -> str:
+    def _record_path(self, request: Request, record: Json) -> str:
         """The path of a record that is given to a collection."""
         named = record if isinstance(record, dict) else {}
         ids = [str(named[field]) for field in self._id_fields if named.get(field) not in (None, "")]
         if len(ids) == len(self._id_fields):
-            return path_of((*request.parts, ",".join(ids)))
-        return f"{request.path}/{MADE_UP}{next(self._numbers)}"
+            return quote_path((*request.parts, ",".join(ids)))
+        return f"{request.path}/{GENERATED_ID_PREFIX}{next(self._numbers)}"
 
     @staticmethod
-    def _unknown(request: Request) -> Answer:
+    def _not_found(request: Request) -> Answer:
         return refusal(404, f"there is no {request.path}")
 
 
-def path_of(parts: tuple[str, ...]) -> str:
+def quote_path(parts: tuple[str, ...]) -> str:
     return "/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
 
 
 @contextlib.contextmanager
 def running_fake_api(
-    *,
-    answer: Answering | None = None,
-    id_fields: tuple[str, ...] = ("id",),
-    heeds_idempotency_keys: bool = False,
+    *, answer: AnswerFunction | None = None, id_fields: tuple[str, ...] = ("id",), heeds_idempotency_keys: bool = False
 ) -> Iterator[FakeApi]:
     """A fake API until the block ends, on a free port."""
-    listener = socket.create_server((HOST, 0))
+    listener = socket.create_server((LOOPBACK_HOST, 0))
     api = FakeApi(listener, answer=answer, id_fields=id_fields, heeds_idempotency_keys=heeds_idempotency_keys)
     api.start()
     try:

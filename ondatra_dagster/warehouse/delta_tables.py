@@ -13,45 +13,46 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import StructField
 
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import CLONE_ORIGIN_PROPERTY, TableState, read_table_state
+from ondatra_dagster.deltalog.removable_history import RETENTION_PROPERTIES, is_retention_lowered
+from ondatra_dagster.deltalog.system_columns import PARTITION_COLUMN, ROWID_COLUMN
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import TableState, read_table_state
-from ondatra_dagster.planning.delta_schema import PARTITION, ROWID
-from ondatra_dagster.planning.table_past import RETENTIONS, is_lowered
-from ondatra_dagster.project.sql.references import quoted
-from ondatra_dagster.warehouse.altered_table import STALE_HASHES, AlteredTable, literals
-from ondatra_dagster.warehouse.column_types import alteration, ddl, visible
-from ondatra_dagster.warehouse.comparison import column_of
+from ondatra_dagster.project.sql.input_references import quote_name
+from ondatra_dagster.warehouse.alter_table import STALE_HASHES, TableAlterer, property_literals
+from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.schema_evolution import ddl_type, plan_column_changes, visible_fields
 
-PROPERTIES = {
+TABLE_PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.columnMapping.mode": "name",  # for names with spaces, and to drop or rename without a rewrite
-    **RETENTIONS,  # only `maintain` frees space
+    **RETENTION_PROPERTIES,  # only `maintain` frees space
 }
-KIND, KEY, CLUSTERED_BY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
+KIND_PROPERTY, KEY_PROPERTY, CLUSTERING_PROPERTY = "ondatra.kind", "ondatra.key", "ondatra.clustered_by"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-MERGED = "__ondatra_merged"
-GOES = "__ondatra_goes"  # whether a row that is there is deleted
+MERGE_VIEW = "__ondatra_merged"
+DELETE_FLAG = "__ondatra_goes"  # whether a row that is there is deleted
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class TableSpec:
     """What a table is, once and for all."""
 
     kind: str
     key_columns: tuple[str, ...]
     own_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the kind's, with their types
-    first_values: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # theirs, in rows of another kind
-    partitioned_by: str | None = None  # one of those
-    clustered_by: tuple[str, ...] = ()  # how the rows are to lie, where the table is made now
+    backfill_values: Mapping[str, str] = dataclasses.field(default_factory=dict)  # theirs, in rows of another kind
+    partition_column: str | None = None  # one of those
+    clustering_columns: tuple[str, ...] = ()  # how the rows are to lie, where the table is made now
 
     @property
     def properties(self) -> dict[str, str]:
-        return {KIND: self.kind, KEY: orjson.dumps([name.casefold() for name in self.key_columns]).decode()}
+        return {
+            KIND_PROPERTY: self.kind,
+            KEY_PROPERTY: orjson.dumps([name.casefold() for name in self.key_columns]).decode(),
+        }
 
-    def is_another_than(self, state: TableState) -> bool:
+    def differs_from(self, state: TableState) -> bool:
         """Whether a table is, so far, of another kind or another key."""
         return any(state.properties.get(name, wanted) != wanted for name, wanted in self.properties.items())
 
@@ -59,12 +60,12 @@ class Identity:
 class Transaction(NamedTuple):
     """What a commit says of where its rows came from; one of a number that is there already does nothing."""
 
-    numbering: str
+    sequence_id: str
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetTable:
     """A table that is ready to take the rows of a query."""
 
     session: SparkSession
@@ -73,20 +74,20 @@ class Target:
     key_columns: tuple[str, ...]  # as the table spells them
     own_columns: Mapping[str, str]  # the kind's
     state: TableState
-    becomes: Mapping[str, str] = dataclasses.field(
+    pending_properties: Mapping[str, str] = dataclasses.field(
         default_factory=dict
     )  # properties that it has when it is written
 
     @property
     def fields(self) -> list[StructField]:
         """The query's columns."""
-        return [field for field in visible(self.rows.schema) if field.name not in self.own_columns]
+        return [field for field in visible_fields(self.rows.schema) if field.name not in self.own_columns]
 
     @property
     def is_partitioned(self) -> bool:
-        return PARTITION in self.state.partition_columns
+        return PARTITION_COLUMN in self.state.partition_columns
 
-    def only_fields(self, rows: DataFrame) -> DataFrame:
+    def select_fields(self, rows: DataFrame) -> DataFrame:
         """Rows with just the model's columns, in the table's order."""
         return rows.select(*(column_of(field.name) for field in self.fields))
 
@@ -94,48 +95,48 @@ class Target:
     def is_empty(self) -> bool:
         """Whether nothing was ever written; one that was emptied since counts as written."""
         is_new = self.state.version == 0 and not self.state.metrics.get("numOutputRows")
-        return is_new and not (self.state.note or int(self.state.metrics.get("sourceNumOfFiles", 0)))
+        return is_new and not (self.state.commit_metadata or int(self.state.metrics.get("sourceNumOfFiles", 0)))
 
     @property
     def next_version(self) -> int:
         """That of its next commit; of a clone, as if it were its original's."""
-        return self.state.commits_before + self.state.log_version + 1
+        return self.state.version_offset + self.state.log_version + 1
 
     @property
-    def trusts_hashes(self) -> bool:
+    def has_valid_hashes(self) -> bool:
         """Whether the hashes that were kept are of the columns as they are now."""
         return STALE_HASHES not in self.state.properties
 
-    def end(self, *, is_rewritten: bool = False) -> None:
+    def finish_conversion(self, *, is_rewritten: bool = False) -> None:
         """Have the table be what it was made or converted for: its rows are, and all of them if rewritten."""
-        table = AlteredTable(self.session, self.path)
-        if self.becomes:
-            table.become(self.becomes)
-        if is_rewritten and not self.trusts_hashes:  # else each run would reckon them all anew
-            table.trust_hashes()
+        table = TableAlterer(self.session, self.path)
+        if self.pending_properties:
+            table.set_properties(self.pending_properties)
+        if is_rewritten and not self.has_valid_hashes:  # else each run would reckon them all anew
+            table.mark_hashes_valid()
 
-    def read_anew(self) -> DataFrame:
+    def reload_rows(self) -> DataFrame:
         """All that it has by now, with what this run has written."""
         return self.session.read.format("delta").load(self.path)
 
-    def append(self, rows: DataFrame, note: CommitNote, *, transaction: Transaction | None = None) -> None:
-        write = self._write(rows, "append", note)
+    def append(self, rows: DataFrame, note: CommitMetadata, *, transaction: Transaction | None = None) -> None:
+        write = self._frame_writer(rows, "append", note)
         if transaction:
-            write = write.options(txnAppId=transaction.numbering, txnVersion=str(transaction.number))
+            write = write.options(txnAppId=transaction.sequence_id, txnVersion=str(transaction.number))
         write.save(self.path)
 
-    def overwrite(self, rows: DataFrame, note: CommitNote) -> None:
+    def overwrite(self, rows: DataFrame, note: CommitMetadata) -> None:
         # Delta forgets in an overwrite how a table is clustered
-        clustered_by = orjson.loads(self.state.properties.get(CLUSTERED_BY, "[]"))
+        clustered_by = orjson.loads(self.state.properties.get(CLUSTERING_PROPERTY, "[]"))
         rows = rows.orderBy(*map(column_of, clustered_by)) if clustered_by else rows
-        self._write(rows, "overwrite", note).save(self.path)
+        self._frame_writer(rows, "overwrite", note).save(self.path)
 
-    def overwrite_partitions(self, rows: DataFrame, note: CommitNote) -> None:
+    def overwrite_partitions(self, rows: DataFrame, note: CommitMetadata) -> None:
         """Replace the partitions that the rows belong to, and no other."""
-        write = self._write(rows, "overwrite", note).option("partitionOverwriteMode", "dynamic")
+        write = self._frame_writer(rows, "overwrite", note).option("partitionOverwriteMode", "dynamic")
         write.save(self.path)
 
-    def _write(self, rows: DataFrame, mode: str, note: CommitNote) -> DataFrameWriter:
+    def _frame_writer(self, rows: DataFrame, mode: str, note: CommitMetadata) -> DataFrameWriter:
         # a table that was of kind partition still lies in its folders
         missing = [name for name in self.state.partition_columns if name not in rows.columns]
         for name in missing:
@@ -143,22 +144,22 @@ class Target:
         return rows.write.format("delta").mode(mode).option("userMetadata", note.dump())
 
     def merge(
-        self, rows: DataFrame, note: CommitNote, *, updates: Sequence[str] = (), inserts: bool = True
+        self, rows: DataFrame, note: CommitMetadata, *, updates: Sequence[str] = (), inserts: bool = True
     ) -> None:
         """Insert the rows without a rowid; of the others delete those that go, set `updates` in the rest.
 
         Without `updates`, all columns of the rest are set. Told that there is nothing to insert, Delta sends
         the rows to where the table's are, which else have to move.
         """
-        names = [name for name in rows.columns if name not in (ROWID, GOES)]
-        values = ", ".join(f"s.{quoted(name)}" for name in names)
-        changes = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in updates or names)
-        goes = f" when matched and s.{GOES} then delete" if GOES in rows.columns else ""
-        new = f" when not matched then insert ({', '.join(map(quoted, names))}) values ({values})"
-        rows.createOrReplaceTempView(MERGED)
+        names = [name for name in rows.columns if name not in (ROWID_COLUMN, DELETE_FLAG)]
+        values = ", ".join(f"s.{quote_name(name)}" for name in names)
+        changes = ", ".join(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in updates or names)
+        goes = f" when matched and s.{DELETE_FLAG} then delete" if DELETE_FLAG in rows.columns else ""
+        new = f" when not matched then insert ({', '.join(map(quote_name, names))}) values ({values})"
+        rows.createOrReplaceTempView(MERGE_VIEW)
         with commit_metadata(self.session, note):
             self.session.sql(
-                f"merge into {path_table(self.path)} t using {MERGED} s on t.{ROWID} = s.{ROWID}"
+                f"merge into {table_by_path(self.path)} t using {MERGE_VIEW} s on t.{ROWID_COLUMN} = s.{ROWID_COLUMN}"
                 f"{goes} when matched then update set {changes}{new if inserts else ''}"
             ).collect()
 
@@ -167,11 +168,11 @@ def open_target(
     session: SparkSession,
     path: str,
     query: Sequence[StructField],
-    identity: Identity,
+    identity: TableSpec,
     *,
     before_change: Callable[[], object] = lambda: None,
     converts: bool = False,
-) -> Target:
+) -> TargetTable:
     """The table at `path`, made or altered so that it takes the query's rows; WarehouseError if it can't.
 
     `before_change` is called where something would be made or altered, and may raise to prevent it. With
@@ -180,58 +181,58 @@ def open_target(
     state = read_table_state(path)
     if state is None:
         before_change()
-        _create(session, path, query, identity)
-        return _target(session, path, identity)
+        _create_table(session, path, query, identity)
+        return _load_target(session, path, identity)
     if not converts:
-        _check(state, identity)
-    table = AlteredTable(session, path)
-    if is_lowered(state):  # by a VACUUM that was cut off: who writes is the only one who has the table
-        table.become(RETENTIONS)
-    if table.finish():  # what a killed run has begun
-        state = _state(path)
-    there = visible(session.read.format("delta").load(path).schema)
+        _check_spec(state, identity)
+    table = TableAlterer(session, path)
+    if is_retention_lowered(state):  # by a VACUUM that was cut off: who writes is the only one who has the table
+        table.set_properties(RETENTION_PROPERTIES)
+    if table.finish_interrupted_casts():  # what a killed run has begun
+        state = _require_state(path)
+    there = visible_fields(session.read.format("delta").load(path).schema)
     fields = [field for field in there if field.name not in identity.own_columns]
-    change = alteration(fields, query, converts=converts)
-    is_another = identity.is_another_than(state)
+    change = plan_column_changes(fields, query, converts=converts)
+    is_another = identity.differs_from(state)
     if not change and not is_another:
-        return _target(session, path, identity)
+        return _load_target(session, path, identity)
     before_change()
     if is_another:
-        table.prepare(identity.own_columns, identity.first_values)
-    table.alter(change)
+        table.prepare_conversion(identity.own_columns, identity.backfill_values)
+    table.alter_columns(change)
     becomes = identity.properties if is_another else {}
-    return dataclasses.replace(_target(session, path, identity), becomes=becomes)
+    return dataclasses.replace(_load_target(session, path, identity), pending_properties=becomes)
 
 
-def aligned(frame: DataFrame, target: Target) -> DataFrame:
+def align_columns(frame: DataFrame, target: TargetTable) -> DataFrame:
     """The query's rows in the table's columns, order and types."""
     given = {field.name.casefold(): field for field in frame.schema.fields}
     columns = []
     for field in target.fields:
         own = given[field.name.casefold()]
         value = column_of(own.name)
-        if ddl(own.dataType) != ddl(field.dataType):
+        if ddl_type(own.dataType) != ddl_type(field.dataType):
             value = value.cast(field.dataType)
         columns.append(value.alias(field.name))
     return frame.select(*columns)
 
 
-def path_table(path: str) -> str:
-    return f"delta.{quoted(path)}"
+def table_by_path(path: str) -> str:
+    return f"delta.{quote_name(path)}"
 
 
-def _state(path: str) -> TableState:
+def _require_state(path: str) -> TableState:
     state = read_table_state(path)
     if state is None:
         raise WarehouseError(f"{path} is gone: something removed it while it was being written; run again")
     return state
 
 
-def _target(session: SparkSession, path: str, identity: Identity) -> Target:
-    state = _state(path)
+def _load_target(session: SparkSession, path: str, identity: TableSpec) -> TargetTable:
+    state = _require_state(path)
     rows = session.read.format("delta").load(path)
     spelled = {name.casefold(): name for name in rows.columns}
-    return Target(
+    return TargetTable(
         session=session,
         path=path,
         rows=rows,
@@ -241,23 +242,23 @@ def _target(session: SparkSession, path: str, identity: Identity) -> Target:
     )
 
 
-def _create(session: SparkSession, path: str, query: Sequence[StructField], identity: Identity) -> None:
-    columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in query]
-    columns += [f"{quoted(name)} {of_type}" for name, of_type in identity.own_columns.items()]
-    columns.append(f"{ROWID} bigint generated always as identity")
-    layout, properties = "", {**PROPERTIES, **identity.properties}
-    if identity.partitioned_by:
-        layout = f" partitioned by ({quoted(identity.partitioned_by)})"
-    elif identity.clustered_by:
-        layout = f" cluster by ({', '.join(map(quoted, identity.clustered_by))})"
-        properties[CLUSTERED_BY] = orjson.dumps(identity.clustered_by).decode()
+def _create_table(session: SparkSession, path: str, query: Sequence[StructField], identity: TableSpec) -> None:
+    columns = [f"{quote_name(field.name)} {ddl_type(field.dataType)}" for field in query]
+    columns += [f"{quote_name(name)} {of_type}" for name, of_type in identity.own_columns.items()]
+    columns.append(f"{ROWID_COLUMN} bigint generated always as identity")
+    layout, properties = "", {**TABLE_PROPERTIES, **identity.properties}
+    if identity.partition_column:
+        layout = f" partitioned by ({quote_name(identity.partition_column)})"
+    elif identity.clustering_columns:
+        layout = f" cluster by ({', '.join(map(quote_name, identity.clustering_columns))})"
+        properties[CLUSTERING_PROPERTY] = orjson.dumps(identity.clustering_columns).decode()
     session.sql(
-        f"create table {path_table(path)} ({', '.join(columns)}) using delta{layout}"
-        f" tblproperties ({literals(properties)})"
+        f"create table {table_by_path(path)} ({', '.join(columns)}) using delta{layout}"
+        f" tblproperties ({property_literals(properties)})"
     ).collect()
 
 
-def _check(state: TableState, identity: Identity) -> None:
+def _check_spec(state: TableState, identity: TableSpec) -> None:
     """Refuse another kind or key than the one that the table was made for."""
     for name, wanted in identity.properties.items():
         had = state.properties.get(name, wanted)
@@ -270,10 +271,25 @@ def _check(state: TableState, identity: Identity) -> None:
 
 
 @contextlib.contextmanager
-def commit_metadata(session: SparkSession, note: CommitNote) -> Iterator[None]:
+def commit_metadata(session: SparkSession, note: CommitMetadata) -> Iterator[None]:
     """The note for the commits made inside; it would stick to every later one, so it is taken back."""
     session.conf.set(USER_METADATA, note.dump())
     try:
         yield
     finally:
         session.conf.unset(USER_METADATA)
+
+
+def clone_table(session: SparkSession, original: str, state: TableState, path: str) -> None:
+    """Make a table at `path` of what `original` has in `state`, whatever else is written to that meanwhile.
+
+    It has a log, an id and a feed of its own, and begins with the note of the original's newest commit; its
+    properties tell which version it goes on from.
+    """
+    told = commit_metadata(session, state.commit_metadata) if state.commit_metadata else contextlib.nullcontext()
+    properties = property_literals({CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"})
+    with told:
+        session.sql(
+            f"create table {table_by_path(path)} shallow clone {table_by_path(original)}"
+            f" version as of {state.log_version} tblproperties ({properties})"
+        ).collect()

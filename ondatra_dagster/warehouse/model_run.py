@@ -1,4 +1,4 @@
-"""One model's run: its query over pinned inputs, and its result written as its kind says."""
+"""The run of one model: its query over pinned inputs, and the write of its result by its kind."""
 
 import contextlib
 import dataclasses
@@ -9,151 +9,127 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import MapType, StructType
 
-from ondatra_dagster.arrivals import Misfit, WaitingEvents
-from ondatra_dagster.changes import Column
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.deltalog.system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
-from ondatra_dagster.planning.commit_note import CommitNote
-from ondatra_dagster.planning.delta_log import read_table_state
-from ondatra_dagster.planning.delta_schema import PARTITION, REASON
-from ondatra_dagster.planning.versions import input_versions, table_version, tables_of
-from ondatra_dagster.project.finding import Finding, warned
+from ondatra_dagster.event_batches import EventBatchSource
+from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.warehouse import invalid_rows
-from ondatra_dagster.warehouse.column_types import check_columns, visible
-from ondatra_dagster.warehouse.comparison import column_of
-from ondatra_dagster.warehouse.delta_tables import Identity, Target, aligned, open_target
-from ondatra_dagster.warehouse.earlier import EarlierInputs, EarlierResults, inputs_then
-from ondatra_dagster.warehouse.file_inputs import check_files
-from ondatra_dagster.warehouse.inputs import pin_inputs, query_over
-from ondatra_dagster.warehouse.kinds.effect import Earlier, Work
-from ondatra_dagster.warehouse.kinds.one_a_key import refuse_doubled
-from ondatra_dagster.warehouse.kinds.writers import FIRST_VALUES, OWN_COLUMNS, STANDING, WRITERS
-from ondatra_dagster.warehouse.last_value import last_value
-from ondatra_dagster.warehouse.malformed_rows import explain_malformed_rows
-from ondatra_dagster.warehouse.process_locks import writing
+from ondatra_dagster.project.row_check_result import count_warnings
+from ondatra_dagster.warehouse import invalid_rows_table
+from ondatra_dagster.warehouse.delta_tables import TableSpec, TargetTable, align_columns, open_target
+from ondatra_dagster.warehouse.kinds.duplicate_keys import check_duplicate_keys
+from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
+from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
+from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
+from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input_files
+from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
+from ondatra_dagster.warehouse.query_inputs.malformed_rows import explain_malformed_rows
+from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query, pin_inputs
+from ondatra_dagster.warehouse.query_inputs.previous_results import (
+    PreviousResultsFromInputs,
+    PreviousResultsFromTable,
+    previous_input_versions,
+)
 from ondatra_dagster.warehouse.row_checks import RowChecks
-from ondatra_dagster.warehouse.spark_errors import explained
-from ondatra_dagster.warehouse.spark_session import Warehouse
-from ondatra_dagster.warehouse.upkeep import mend
-from ondatra_dagster.warehouse.work_size import model_bytes, tune
+from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.schema_evolution import check_columns, visible_fields
+from ondatra_dagster.warehouse.spark.error_messages import explain_model_errors
+from ondatra_dagster.warehouse.spark.session import Warehouse
+from ondatra_dagster.warehouse.spark.table_locks import lock_table
+from ondatra_dagster.warehouse.spark.tuning import estimate_model_bytes, tune_for_size
 
-SAMPLES = 20
-MISFIT = "MISFIT"  # why an event was put aside
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidSample:
-    key: tuple[str | None, ...]
-    reason: str
+MAX_SAMPLES = 20
+MISFIT_REASON = "MISFIT"  # why an event was put aside
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a model's write did."""
+class ModelWrite:
+    """A model's result, to be written to its table."""
 
-    changed: bool  # False: there was no commit
-    table_id: str
-    version: int  # the last commit that changed rows
-    rows: int  # in the table now
-    inputs: Mapping[str, str]  # the versions that were read: when another run came first, newer than planned
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    invalid: Mapping[str, int] = dataclasses.field(
-        default_factory=dict
-    )  # NULL and DUPLICATE → rows set aside now
-    invalid_samples: Sequence[InvalidSample] = ()
-    columns: tuple[Column, ...] = ()
-    findings: tuple[Finding, ...] = ()  # of the model's checks, each
+    model: Model
+    frame: DataFrame  # what the query gives
+    note: CommitMetadata
+    is_full: bool = False  # also delete what the query no longer gives, where the kind would leave it
+    # the table's version at the plan; when another run has written since, the query is evaluated again
+    planned_version: str | None = None
+    events: EventBatchSource | None = None  # of kind events: what is appended
 
 
-def evaluate(
+def evaluate_query(
     warehouse: Warehouse, model: Model, versions: Mapping[str, str], *, is_full: bool = False
 ) -> DataFrame:
     """The model's query over its inputs at `versions` (Input.name → version); nothing is computed yet.
 
     For a full refresh an incremental query begins at its beginning.
     """
-    check_files(warehouse.settings, model)
-    with explained(model, explain_malformed_rows(warehouse, model)):
+    check_input_files(warehouse.settings, model)
+    with explain_model_errors(model, explain_malformed_rows(warehouse, model)):
         for source in model.inputs:
             if isinstance(source, ModelInput):
-                mend(warehouse, source.model)
+                finish_interrupted_vacuum(warehouse, source.model)
         views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
-        last = last_value(warehouse, model, views, from_start=is_full)
-        return query_over(warehouse.session, model, views, last_value=last)
+        last = last_value_literal(warehouse, model, views, from_start=is_full)
+        return build_query(warehouse.session, model, views, last_value=last)
 
 
-def write_model(
-    warehouse: Warehouse,
-    model: Model,
-    frame: DataFrame,
-    note: CommitNote,
-    *,
-    is_full: bool = False,
-    planned: str | None = None,
-    events: WaitingEvents | None = None,
-) -> Written:
-    """Bring the model's table to what the frame holds, in one commit at most; of kind events, append those.
+def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
+    """Bring the model's table to what the frame holds, in one commit at most. For kind events, append them.
 
-    A full refresh also takes away what the query no longer gives, where the kind would leave it. `planned` is
-    the table's version that was planned from: when another run has written since, the query is asked anew.
     Raises WarehouseError, and ChecksFailedError when rows fail the model's checks: then nothing is written.
     """
-    explaining = explained(model, explain_malformed_rows(warehouse, model))
-    with _releasing(frame), writing(warehouse.locks, model.id, run_id=note.run_id), explaining:
-        tune(warehouse.session, warehouse.settings, model_bytes(warehouse.settings, model))
-        if planned is not None and planned != _version_now(warehouse, model):
-            note, frame = _asked_anew(warehouse, model, note, is_full=is_full)
-        check_columns(frame.schema, own=model.kind.own_columns)
-        _check_key(model, frame.schema)
+    model, run_id = write.model, write.note.run_id
+    explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
+    with _unpersisting(write.frame), lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
+        tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
+        if write.planned_version is not None and write.planned_version != _current_version(warehouse, model):
+            write = _reevaluate_query(warehouse, write)
+        check_columns(write.frame.schema, own=model.kind.own_columns)
+        _check_key(model, write.frame.schema)
         checks = RowChecks(model)
         if model.kind.has_query:
-            checks.judge_query(frame)
-        note = dataclasses.replace(note, warned=warned(checks.findings))
-        with _leaving_no_trace(warehouse.table_path(model.id)):
-            return _write(warehouse, model, frame, note, checks, events, is_full=is_full)
+            checks.check_query(write.frame)
+        note = dataclasses.replace(write.note, warned=count_warnings(checks.findings))
+        with _removing_new_table_on_failure(warehouse.table_path(model.id)):
+            return _write_by_kind(warehouse, dataclasses.replace(write, note=note), checks)
 
 
-def _asked_anew(
-    warehouse: Warehouse, model: Model, note: CommitNote, *, is_full: bool
-) -> tuple[CommitNote, DataFrame]:
-    """The query over its inputs as they are by now."""
-    inputs = input_versions(model.inputs, warehouse.settings, tables_of(warehouse.settings))
-    return dataclasses.replace(note, inputs=inputs), evaluate(warehouse, model, inputs, is_full=is_full)
+def _reevaluate_query(warehouse: Warehouse, write: ModelWrite) -> ModelWrite:
+    """Return the write with the query evaluated over its inputs' newest versions."""
+    settings, model = warehouse.settings, write.model
+    inputs = read_input_versions(model.inputs, settings, table_state_lookup(settings))
+    frame = evaluate_query(warehouse, model, inputs, is_full=write.is_full)
+    return dataclasses.replace(write, frame=frame, note=dataclasses.replace(write.note, inputs=inputs))
 
 
-def _write(
-    warehouse: Warehouse,
-    model: Model,
-    frame: DataFrame,
-    note: CommitNote,
-    checks: RowChecks,
-    events: WaitingEvents | None,
-    *,
-    is_full: bool,
-) -> Written:
-    """Hand the rows to the model's kind, and tell what it made of them."""
-    target = _open(warehouse, model, frame, is_full=is_full)
-    aside = _Aside(target, note)
-    work = Work(
-        rows=aligned(frame, target),
+def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -> ModelWriteResult:
+    """Write the rows as the model's kind does, and return the result."""
+    model, note = write.model, write.note
+    target = _open_table(warehouse, write)
+    aside = _InvalidRowsWriter(target, note)
+    work = WriteRequest(
+        rows=align_columns(write.frame, target),
         target=target,
         note=note,
-        set_aside=aside,
-        before_commit=checks.judge_table,
-        judge=checks.judge_query,
-        warned=lambda: warned(checks.findings),
-        events=events,
-        earlier=_earlier(warehouse, model, frame, target, note),
-        is_full=is_full,
-        keeps_order=model.is_ordered,
+        write_invalid_rows=aside,
+        check_before_commit=checks.check_table,
+        check_rows=checks.check_query,
+        warning_counts=lambda: count_warnings(checks.findings),
+        events=write.events,
+        previous_results=_previous_results(warehouse, write, target),
+        is_full=write.is_full,
+        has_order_by=model.is_ordered,
     )
     effect = WRITERS[model.kind.name](work)
-    target.end(is_rewritten=effect.is_of_all_rows)
+    target.finish_conversion(is_rewritten=effect.rewrites_all_rows)
     state = read_table_state(target.path) or target.state
-    return Written(
-        changed=effect.changed,
+    event_samples = tuple(
+        InvalidRowSample(key=(each.event,), reason=each.problem) for each in effect.invalid_event_samples
+    )
+    return ModelWriteResult(
+        has_changes=effect.has_changes,
         table_id=state.table_id,
         version=state.version,
         rows=effect.rows,
@@ -161,50 +137,47 @@ def _write(
         inserted=effect.inserted,
         updated=effect.updated,
         deleted=effect.deleted,
-        invalid={MISFIT: effect.misfits} if effect.misfits else aside.counts,
-        invalid_samples=_misfit_samples(effect.some_misfits) or aside.samples,
+        invalid_counts={MISFIT_REASON: effect.invalid_event_count} if effect.invalid_event_count else aside.counts,
+        invalid_samples=event_samples or aside.samples,
         columns=state.columns,
         findings=checks.findings,
     )
 
 
-def _misfit_samples(misfits: Sequence[Misfit]) -> tuple[InvalidSample, ...]:
-    return tuple(InvalidSample(key=(misfit.event,), reason=misfit.problem) for misfit in misfits)
-
-
-def _version_now(warehouse: Warehouse, model: Model) -> str:
+def _current_version(warehouse: Warehouse, model: Model) -> str:
     table = read_table_state(warehouse.table_path(model.id))
-    return table_version(table) if table else ""
+    return format_table_version(table) if table else ""
 
 
-def _earlier(
-    warehouse: Warehouse, model: Model, frame: DataFrame, target: Target, note: CommitNote
-) -> Earlier:
-    """What the query gave before, for the kind that asks for it."""
-    before = target.state.note
+def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
+    """Return what the query gave before, for the kind that asks for it."""
+    model, note = write.model, write.note
+    before = target.state.commit_metadata
     if model.incremental is None:
-        return _earlier_inputs(warehouse, model, target, note)
+        return _results_from_inputs(warehouse, model, target, note)
     is_redefined = before is not None and before.definition != note.definition
-    return EarlierResults(
+    return PreviousResultsFromTable(
         target=target,
-        now=aligned(frame, target),
-        column=model.incremental.column,
-        inputs=_earlier_inputs(warehouse, model, target, note) if is_redefined else None,
+        current_rows=align_columns(write.frame, target),
+        incremental_column=model.incremental.column,
+        results_from_inputs=_results_from_inputs(warehouse, model, target, note) if is_redefined else None,
     )
 
 
-def _earlier_inputs(warehouse: Warehouse, model: Model, target: Target, note: CommitNote) -> EarlierInputs:
-    return EarlierInputs(
+def _results_from_inputs(
+    warehouse: Warehouse, model: Model, target: TargetTable, note: CommitMetadata
+) -> PreviousResultsFromInputs:
+    return PreviousResultsFromInputs(
         warehouse=warehouse,
         model=model,
-        now=note.inputs,
-        then=inputs_then(warehouse.session, model, target, note.inputs),
-        align=lambda past: aligned(past, target),
+        current_versions=note.inputs,
+        previous_versions=previous_input_versions(warehouse.session, model, target, note.inputs),
+        align_rows=lambda past: align_columns(past, target),
     )
 
 
 @contextlib.contextmanager
-def _releasing(frame: DataFrame) -> Iterator[None]:
+def _unpersisting(frame: DataFrame) -> Iterator[None]:
     try:
         yield
     finally:
@@ -212,7 +185,7 @@ def _releasing(frame: DataFrame) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _leaving_no_trace(path: str) -> Iterator[None]:
+def _removing_new_table_on_failure(path: str) -> Iterator[None]:
     """A table that is made for rows which an audit then refuses goes again: nothing was written."""
     was_there = read_table_state(path) is not None
     try:
@@ -223,49 +196,51 @@ def _leaving_no_trace(path: str) -> Iterator[None]:
         raise
 
 
-class _Aside:
+class _InvalidRowsWriter:
     """Takes the rows that a kind can't write, and remembers how many and some of them."""
 
-    def __init__(self, target: Target, note: CommitNote) -> None:
+    def __init__(self, target: TargetTable, note: CommitMetadata) -> None:
         self._target = target
         self._note = note
         self.counts: Mapping[str, int] = {}
-        self.samples: Sequence[InvalidSample] = ()
+        self.samples: Sequence[InvalidRowSample] = ()
 
     def __call__(self, rows: DataFrame, counts: Mapping[str, int]) -> None:
         self.counts = dict(counts)
         if counts:
-            self.samples = _samples(rows, self._target.key_columns)
-        invalid_rows.set_aside(self._target.session, self._target, rows, counts, self._note)
+            self.samples = _sample_invalid_rows(rows, self._target.key_columns)
+        invalid_rows_table.write_invalid_rows(self._target.session, self._target, rows, counts, self._note)
 
 
-def _open(warehouse: Warehouse, model: Model, frame: DataFrame, *, is_full: bool) -> Target:
-    identity = Identity(
+def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:
+    model = write.model
+    identity = TableSpec(
         kind=model.kind.name,
         key_columns=model.key_columns,
         own_columns=OWN_COLUMNS.get(model.kind.name, {}),
-        first_values=FIRST_VALUES.get(model.kind.name, {}),
-        partitioned_by=PARTITION if model.kind.name == "partition" else None,
-        clustered_by=model.storage_columns,
+        backfill_values=BACKFILL_VALUES.get(model.kind.name, {}),
+        partition_column=PARTITION_COLUMN if model.kind.name == "partition" else None,
+        clustering_columns=model.storage_columns,
     )
     return open_target(
         warehouse.session,
         warehouse.table_path(model.id),
-        visible(frame.schema),
+        visible_fields(write.frame.schema),
         identity,
-        before_change=lambda: _show_itself(warehouse, model, frame, is_full=is_full),
-        converts=is_full,
+        before_change=lambda: _check_before_change(warehouse, write),
+        converts=write.is_full,
     )
 
 
-def _show_itself(warehouse: Warehouse, model: Model, frame: DataFrame, *, is_full: bool) -> None:
+def _check_before_change(warehouse: Warehouse, write: ModelWrite) -> None:
     """Raise where the write would fail for its rows, before columns change: the table is left as it was."""
-    frame.persist().count()
+    write.frame.persist().count()
+    model = write.model
     path = warehouse.table_path(model.id)
-    standing = STANDING.get(model.kind.name)
-    if is_full and standing and read_table_state(path):
+    current_rows = CURRENT_ROWS.get(model.kind.name)
+    if write.is_full and current_rows and read_table_state(path):
         there = warehouse.session.read.format("delta").load(path)
-        refuse_doubled(frame, standing(there), model.key_columns)
+        check_duplicate_keys(write.frame, current_rows(there), model.key_columns)
 
 
 def _check_key(model: Model, schema: StructType) -> None:
@@ -274,14 +249,12 @@ def _check_key(model: Model, schema: StructType) -> None:
     for name in model.key_columns:
         if name.casefold() not in given:
             there = ", ".join(field.name for field in schema.fields)
-            raise WarehouseError(
-                f"the key {name!r} is no column of the query, which has {there}; select it too"
-            )
+            raise WarehouseError(f"the key {name!r} is no column of the query, which has {there}; select it too")
         if isinstance(given[name.casefold()].dataType, MapType):
             raise WarehouseError(f"the key {name!r} is a map, which can't be one; choose another column")
 
 
-def _samples(rows: DataFrame, key_columns: tuple[str, ...]) -> tuple[InvalidSample, ...]:
+def _sample_invalid_rows(rows: DataFrame, key_columns: tuple[str, ...]) -> tuple[InvalidRowSample, ...]:
     keys = [column_of(name).cast("string").alias(f"k{place}") for place, name in enumerate(key_columns)]
-    found = rows.select(F.array(*keys).alias("key"), REASON).limit(SAMPLES).collect()
-    return tuple(InvalidSample(key=tuple(row["key"]), reason=row[REASON]) for row in found)
+    found = rows.select(F.array(*keys).alias("key"), REASON_COLUMN).limit(MAX_SAMPLES).collect()
+    return tuple(InvalidRowSample(key=tuple(row["key"]), reason=row[REASON_COLUMN]) for row in found)

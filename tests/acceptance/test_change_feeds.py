@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from support.spark_project import SparkProject
+from support.spark.spark_project import SparkProject
 
-from ondatra_dagster.changes import ChangeType
-from ondatra_dagster.project.kinds import KINDS
+from ondatra_dagster.project.model_kinds import KINDS
+from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
-from ondatra_dagster.warehouse.kinds.writers import WRITERS
-from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.kinds.kind_registry import WRITERS
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -34,11 +34,7 @@ CELLS = {
         [(DELETE, A1), (DELETE, A2), (DELETE, B3), (INSERT, A1), (INSERT, B3), (INSERT, NEW_A2)],
         [(DELETE, A1), (DELETE, B3), (DELETE, NEW_A2), (INSERT, A1), (INSERT, NEW_A2)],
     ),
-    "merge": (
-        [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
-        [(AFTER, NEW_A2), (BEFORE, A2)],
-        [],
-    ),
+    "merge": ([(INSERT, A1), (INSERT, A2), (INSERT, B3)], [(AFTER, NEW_A2), (BEFORE, A2)], []),
     "tracked": (
         [(INSERT, A1), (INSERT, A2), (INSERT, B3)],
         [(DELETE, A1), (DELETE, A2), (INSERT, A1), (INSERT, NEW_A2)],
@@ -47,11 +43,7 @@ CELLS = {
     "append": ([(INSERT, A1), (INSERT, A2), (INSERT, B3)], [(INSERT, NEW_A2)], []),
     "scd2": (  # with from, to and whether it is current; the first version is 1, after the table's making
         [(INSERT, (*row, 1, None, True)) for row in (A1, A2, B3)],
-        [
-            (AFTER, (*A2, 1, 2, False)),
-            (BEFORE, (*A2, 1, None, True)),
-            (INSERT, (*NEW_A2, 2, None, True)),
-        ],
+        [(AFTER, (*A2, 1, 2, False)), (BEFORE, (*A2, 1, None, True)), (INSERT, (*NEW_A2, 2, None, True))],
         [(AFTER, (*B3, 1, 3, False)), (BEFORE, (*B3, 1, None, True))],
     ),
     "partition": (
@@ -65,7 +57,7 @@ CELLS = {
 @pytest.fixture
 def shop(tmp_path: Path, shared_warehouse: Warehouse) -> SparkProject:
     shop = SparkProject(tmp_path / "a project", shared_warehouse.session)
-    shop.write({"pyproject.toml": "[tool.ondatra]\n", "lib/none.star": "def push(rows):\n    return {}\n"})
+    shop.write_files({"pyproject.toml": "[tool.ondatra]\n", "lib/none.star": "def push(rows):\n    return {}\n"})
     return shop
 
 
@@ -78,7 +70,7 @@ def test_every_kind_has_a_writer():
 def test_a_kind_leaves_what_its_row_of_the_table_says(shop: SparkProject, kind: str) -> None:
     """What push functions get rests on it, and so does every promise of delivery."""
     name, (first, changed, gone) = f"m.{kind}", CELLS[kind]
-    shop.write({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
+    shop.write_files({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
     seen = []
     before = -1
     for rows, expected in (
@@ -90,24 +82,24 @@ def test_a_kind_leaves_what_its_row_of_the_table_says(shop: SparkProject, kind: 
     ):
         shop.write_rows("rows", COLUMNS, rows)
         assert 0 == shop.run()
-        feed = shop.feed(name, after=before)
+        feed = shop.read_feed(name, after=before)
         assert sorted(expected, key=str) == feed
         seen += [change_type for change_type, _ in feed]
         if not expected:
             assert before == shop.log_version(name)  # no commit
         before = shop.log_version(name)
-    assert KINDS[kind].produces == {ChangeType(change_type) for change_type in seen}
+    assert KINDS[kind].change_types == {ChangeType(change_type) for change_type in seen}
 
 
 def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
     """Statuses and records name a row by it."""
-    shop.write({"models/m/merge.sql": HEADERS["merge"] + QUERY})
+    shop.write_files({"models/m/merge.sql": HEADERS["merge"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1, A2])
     shop.run()
-    before = shop.rowids("m.merge", "k")
+    before = shop.rowids_by_value("m.merge", "k")
     shop.write_rows("rows", COLUMNS, [A1, NEW_A2, B3])
     shop.run()
-    after = shop.rowids("m.merge", "k")
+    after = shop.rowids_by_value("m.merge", "k")
     assert before == {key: after[key] for key in before}
     assert 3 == len(set(after.values()))
 
@@ -125,46 +117,42 @@ def test_an_updated_row_keeps_its_rowid(shop: SparkProject) -> None:
     ],
 )
 def test_rows_without_a_key_of_their_own_are_set_aside(
-    shop: SparkProject,
-    kind: str,
-    rows: list[tuple[object, ...]],
-    kept: list[tuple[object, ...]],
-    reasons: list[str],
+    shop: SparkProject, kind: str, rows: list[tuple[object, ...]], kept: list[tuple[object, ...]], reasons: list[str]
 ) -> None:
     """Nobody can say which of two equal keys is right: what the table has of it stays."""
-    shop.write({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
+    shop.write_files({f"models/m/{kind}.sql": HEADERS[kind] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1, A2])
     assert 0 == shop.run()
     shop.write_rows("rows", COLUMNS, rows)
     assert 0 == shop.run()
-    table = shop.session.read.format("delta").load(shop.path(f"m.{kind}"))
+    table = shop.session.read.format("delta").load(shop.table_path(f"m.{kind}"))
     assert kept == sorted(tuple(row[name] for name in COLUMNS) for row in table.collect())
-    invalid = shop.session.read.format("delta").load(shop.path(f"m.{kind}") + "__invalid")
+    invalid = shop.session.read.format("delta").load(shop.table_path(f"m.{kind}") + "__invalid")
     assert reasons == sorted(row["__ondatra_reason"] for row in invalid.collect())
 
 
 def test_a_comment_changes_nothing_and_a_definition_does(shop: SparkProject) -> None:
     """Who tidies a query must not send a table again."""
-    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY})
+    shop.write_files({"models/m/table.sql": HEADERS["table"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1])
     shop.run()
     version = shop.log_version("m.table")
-    shop.write({"models/m/table.sql": "-- why\n" + HEADERS["table"] + QUERY.replace("g, k", "g,  k")})
+    shop.write_files({"models/m/table.sql": "-- why\n" + HEADERS["table"] + QUERY.replace("g, k", "g,  k")})
     assert not shop.workspace.plan(None).has_work
-    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY.replace(" v ", " upper(v) AS v ")})
+    shop.write_files({"models/m/table.sql": HEADERS["table"] + QUERY.replace(" v ", " upper(v) AS v ")})
     assert shop.workspace.plan(None).has_work
     shop.run()
-    assert [("delete", A1), ("insert", ("a", "1", "X"))] == shop.feed("m.table", after=version)
+    assert [("delete", A1), ("insert", ("a", "1", "X"))] == shop.read_feed("m.table", after=version)
 
 
 def test_a_query_that_fails_leaves_the_table_and_says_where(shop: SparkProject, capfd) -> None:
     """Half a table is worse than yesterday's."""
-    shop.write({"models/m/table.sql": HEADERS["table"] + QUERY})
+    shop.write_files({"models/m/table.sql": HEADERS["table"] + QUERY})
     shop.write_rows("rows", COLUMNS, [A1])
     shop.run()
     version = shop.log_version("m.table")
     broken = QUERY.replace(" v ", " CAST(v AS int) / 0 AS v ")
-    shop.write({"models/m/table.sql": HEADERS["table"] + broken})
+    shop.write_files({"models/m/table.sql": HEADERS["table"] + broken})
     capfd.readouterr()
     assert 1 == shop.run()
     assert version == shop.log_version("m.table")
@@ -188,10 +176,10 @@ SELECT 1 AS id, DATE'1969-07-20' AS `the day`, TIMESTAMP'2026-01-02 03:04:05.678
 
 def test_every_type_reaches_push_as_the_contract_says(shop: SparkProject) -> None:
     """A date as debug text, or a decimal with lost digits, is a wrong row in somebody's ERP."""
-    shop.write({"models/m/types.sql": TYPES})
+    shop.write_files({"models/m/types.sql": TYPES})
     assert 0 == shop.run()
     feed = ChangeFeed(
-        warehouse=shop.tables().warehouse, table=shop.path("m.types"), key_columns=(), by_key=False
+        warehouse=shop.open_tables().warehouse, table=shop.table_path("m.types"), key_columns=(), groups_by_key=False
     )
     (segment,) = feed.segments(None, shop.log_version("m.types"))
     (page,) = segment.pages
@@ -213,9 +201,9 @@ def test_every_type_reaches_push_as_the_contract_says(shop: SparkProject) -> Non
         "text": 'é 😀 "q"',
         "nothing": None,
         "a.b": "dot",
-    } == page.layout.row(change.payload)
+    } == page.layout.parse_row(change.payload)
     assert not shop.workspace.plan(None).has_work
-    shop.write({"models/m/types.sql": TYPES.replace("'dot'", "'d' || 'ot'")})
+    shop.write_files({"models/m/types.sql": TYPES.replace("'dot'", "'d' || 'ot'")})
     version = shop.log_version("m.types")
     assert 0 == shop.run()
     assert version == shop.log_version("m.types")  # equal in every type: maps, NaN and nested ones too

@@ -15,13 +15,13 @@ from dagster._daemon.freshness import FreshnessDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._utils.error import SerializableErrorInfo
 from dagster_webserver.webserver import DagsterWebserver
-from support.dagster_dev import DG, lay_down_dagster
-from support.postgres import postgres_server
-from support.shop import Shop, write_contacts
+from support.processes.dagster_dev_server import DG, write_dagster_files
+from support.processes.postgres_server import running_postgres_server
+from support.projects.shop_project import ShopProject, write_contacts
 
-from ondatra_dagster.cli.run import make_plan, run
-from ondatra_dagster.orchestration.instance import open_instance
-from ondatra_dagster.sync.hold import pause, resume
+from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan, plan_run
+from ondatra_dagster.orchestration.dagster_instance import open_instance
+from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api import DemoApi
 
 pytestmark = pytest.mark.acceptance
@@ -35,31 +35,30 @@ SENSORS = """
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    with postgres_server() as url:
+    with running_postgres_server() as url:
         yield url
 
 
 @pytest.fixture
-def shop(tmp_path: Path, api: DemoApi, postgres: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path: Path, api: DemoApi, postgres: str, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
     """A project with the storage that the docs show; the tables of its two models are there."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", postgres)
-    shop = Shop.at(tmp_path / "my shop", url=api.url)
-    lay_down_dagster(shop.root)
-    (storage,) = re.findall(
-        r"```yaml\n(storage:.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL
-    )
+    shop = ShopProject.create(tmp_path / "my shop", url=api.url)
+    write_dagster_files(shop.root)
+    (storage,) = re.findall(r"```yaml\n(storage:.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
     instance = shop.root / "dagster.yaml"
     instance.write_text(re.sub(r"^storage:\n(?: .*\n)+", storage, instance.read_text(), flags=re.MULTILINE))
     write_contacts(shop.root, a1="ada@example.com")
     return shop
 
 
-def test_runs_sensors_and_freshness_work_on_postgres(shop: Shop, api: DemoApi) -> None:
+def test_runs_sensors_and_freshness_work_on_postgres(shop: ShopProject, api: DemoApi) -> None:
     """With SQLAlchemy 2.1 its driver was missing, and two of these queries failed in PostgreSQL."""
     (sync,) = shop.workspace.syncs.values()
-    pause(sync)
-    assert 0 == run(shop.workspace, make_plan(shop.workspace), as_json=True, opened=shop.opened)
-    resume(sync)
+    pause_sync(sync)
+    plan = plan_run(shop.workspace)
+    assert 0 == execute_plan(shop.workspace, plan, RunCommandOptions(as_json=True), opened=shop.open_engine)
+    resume_sync(sync)
     with open_instance(shop.workspace.settings) as instance:
         assert "PostgresEventLogStorage" == type(instance.event_log_storage).__name__
         target = PyProjectFileTarget(str(shop.root / "pyproject.toml"))
@@ -76,9 +75,7 @@ def test_runs_sensors_and_freshness_work_on_postgres(shop: Shop, api: DemoApi) -
     )
     assert 0 == done.returncode, done.stderr
     assert {"a1"} == set(api.contacts())
-    with open_instance(
-        shop.workspace.settings
-    ) as instance:  # from the shell, by the sensor, and first of all
+    with open_instance(shop.workspace.settings) as instance:  # from the shell, by the sensor, and first of all
         assert ["SUCCESS", "QUEUED", "SUCCESS"] == [each.status.value for each in instance.get_runs()]
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support.spark_project import SparkProject
+from support.spark.spark_project import SparkProject
 
-from ondatra_dagster.cli.run import run
+from ondatra_dagster.cli.commands.run import execute_plan
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
-from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -60,7 +60,7 @@ def shop(tmp_path: Path, shared_warehouse: Warehouse, api: DemoApi) -> SparkProj
         .replace('"poll_interval": "1s"', '"poll_interval": "1ms"')
         for name in ("crm_push", "erp_push", "prices_push", "timeline_push")
     }
-    shop.write({"pyproject.toml": "[tool.ondatra]\n", ".env": f"DEMO_API_KEY={DEMO_KEY}\n", **libraries})
+    shop.write_files({"pyproject.toml": "[tool.ondatra]\n", ".env": f"DEMO_API_KEY={DEMO_KEY}\n", **libraries})
     return shop
 
 
@@ -72,13 +72,13 @@ def took(api: DemoApi) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def from_the_first_call_on() -> None:
+def reset_call_position() -> None:
     took.seen = 0
 
 
 def test_merge_as_the_crm_sees_it(shop: SparkProject, api: DemoApi) -> None:
     """First run, nothing, a change, a row that disappears from its source."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, BEN])
     assert 0 == shop.run()
     assert [("POST", "/crm/contacts")] * 2 == took(api)
@@ -98,7 +98,7 @@ def test_merge_as_the_crm_sees_it(shop: SparkProject, api: DemoApi) -> None:
 
 def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
     """An invoice arrives whole, goes out whole when one line changes, and is deleted with its last line."""
-    shop.write({"models/sync/erp.sql": ERP})
+    shop.write_files({"models/sync/erp.sql": ERP})
     shop.write_rows("lines", LINES, [line("I-1", 1), line("I-1", 2), line("I-2", 1)])
     assert 0 == shop.run()
     assert [("PUT", "/erp/invoices/I-1"), ("PUT", "/erp/invoices/I-2")] == took(api)
@@ -117,7 +117,7 @@ def test_tracked_as_the_erp_sees_it(shop: SparkProject, api: DemoApi) -> None:
 
 def test_a_price_list_goes_out_whole_and_is_taken_whole(shop: SparkProject, api: DemoApi) -> None:
     """One call whatever differs; one that the ERP refuses leaves it with the list that it has."""
-    shop.write({"models/raw/products.sql": PRICES})
+    shop.write_files({"models/raw/products.sql": PRICES})
     pen, ink = ("P-1", "Pen", "34.00"), ("P-2", "Ink", "11.50")
     shop.write_rows("products", PRODUCTS, [pen, ink])
     assert 0 == shop.run()
@@ -133,7 +133,7 @@ def test_a_price_list_goes_out_whole_and_is_taken_whole(shop: SparkProject, api:
 
 def test_new_steps_of_orders_go_out_as_a_job(shop: SparkProject, api: DemoApi) -> None:
     """It is asked about until it has ended; what isn't new isn't sent."""
-    shop.write({"models/mart/order_steps.sql": STEPS})
+    shop.write_files({"models/mart/order_steps.sql": STEPS})
     shop.write_rows("orders", ORDERS, [("1", "C-1", "open"), ("2", "C-2", "open")])
     assert 0 == shop.run()
     assert ["1 open", "2 open"] == sorted(api.timeline())
@@ -146,37 +146,37 @@ def test_new_steps_of_orders_go_out_as_a_job(shop: SparkProject, api: DemoApi) -
 
 def test_a_reject_is_mended_at_its_source_and_arrives_as_new(shop: SparkProject, api: DemoApi) -> None:
     """And takes no other row with it; nulls and duplicates are set aside and counted."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     invalid = [(None, "Nobody", "n@x.org"), ("C-9", "One", "o@x.org"), ("C-9", "Two", "t@x.org")]
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "no address"), *invalid])
     assert 0 == shop.run()
     assert ["C-1"] == list(api.contacts())
     state = shop.workspace.queue("sync.crm")
-    assert (0, 1) == (state.depth, state.dead)
-    counts = shop.workspace.history.runs("sync.crm")[0].counts["grid"]
+    assert (0, 1) == (state.depth, state.dead_units)
+    counts = shop.workspace.history.list_runs("sync.crm")[0].counts["grid"]
     assert 3 == sum(counts["invalid"].values())
     took(api)
     shop.write_rows("customers", CUSTOMERS, [ADA, BEN, *invalid])
     assert 0 == shop.run()
     assert [("POST", "/crm/contacts")] == took(api)
-    assert 0 == shop.workspace.queue("sync.crm").dead
+    assert 0 == shop.workspace.queue("sync.crm").dead_units
 
 
 def test_an_api_that_answers_500_is_asked_as_often_as_it_may(shop: SparkProject, api: DemoApi, capfd) -> None:
     """Three rows, one try more than none, exit 1, and the rows are still there."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, BEN, CYN])
     api.fail(status=500, times=None)
     assert 1 == shop.run()
     assert 3 * 2 == len(api.calls)  # one call a row, `retry: 1`
     assert "the API is down" in capfd.readouterr().err
     state = shop.workspace.queue("sync.crm")
-    assert (3, 0) == (state.waiting, state.dead)
+    assert (3, 0) == (state.waiting_units, state.dead_units)
 
 
 def test_all_rejected_is_never_green(shop: SparkProject, api: DemoApi) -> None:
     """A run that delivered nothing mustn't look like one that did."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [("C-1", "Ada", "none"), ("C-2", "Ben", "none")])
     assert 1 == shop.run()
     assert {} == api.contacts()
@@ -184,10 +184,10 @@ def test_all_rejected_is_never_green(shop: SparkProject, api: DemoApi) -> None:
 
 def test_the_document_s_query_reads_a_run_s_folder(shop: SparkProject) -> None:
     """Users bring it; only the path is theirs."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA, ("C-2", "Ben", "none")])
     shop.run()
-    run_id = shop.workspace.history.runs("sync.crm")[0].run_id
+    run_id = shop.workspace.history.list_runs("sync.crm")[0].run_id
     folder = shop.workspace.tracking.run_address("sync.crm", run_id)
     found = duckdb.sql(
         f"""
@@ -202,7 +202,7 @@ def test_the_document_s_query_reads_a_run_s_folder(shop: SparkProject) -> None:
 
 def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi) -> None:
     """No JVM, no Dagster, no call: it runs every few minutes somewhere."""
-    shop.write({"models/sync/crm.sql": CRM})
+    shop.write_files({"models/sync/crm.sql": CRM})
     shop.write_rows("customers", CUSTOMERS, [ADA])
     shop.run()
     took(api)
@@ -211,5 +211,5 @@ def test_a_run_with_nothing_to_do_opens_nothing(shop: SparkProject, api: DemoApi
         raise AssertionError("nothing was to be opened")
 
     workspace = shop.workspace
-    assert 0 == run(workspace, workspace.plan(None), as_json=False, opened=opened)
+    assert 0 == execute_plan(workspace, workspace.plan(None), opened=opened)
     assert [] == took(api)

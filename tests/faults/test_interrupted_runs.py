@@ -3,22 +3,21 @@
 from pathlib import Path
 
 import pytest
-from support.interrupted import TerminalCommand
-from support.killed_runs import Run, wait_for_the_end_of
-from support.shop import lay_down, write_contacts
+from support.processes.interruptible_command import TerminalCommand
+from support.processes.killable_command import KillableCommand, wait_for_exit
+from support.projects.shop_project import write_contacts, write_shop_files
 
-from ondatra_dagster.cli.process import INTERRUPTED
+from ondatra_dagster.cli.command_process import INTERRUPTED_MESSAGE
 from ondatra_dagster.testing.demo_api import DemoApi
 
 ENDLESS = (
-    "SELECT count(*) AS n FROM range(0, 1000000000, 1, 2) a CROSS JOIN range(1000000) b"
-    " WHERE hash(a.id, b.id) = 7\n"
+    "SELECT count(*) AS n FROM range(0, 1000000000, 1, 2) a CROSS JOIN range(1000000) b WHERE hash(a.id, b.id) = 7\n"
 )
 
 
 @pytest.fixture
 def root(api: DemoApi, tmp_path: Path) -> Path:
-    root = lay_down(tmp_path / "shop", url=api.url)
+    root = write_shop_files(tmp_path / "shop", url=api.url)
     write_contacts(root, a1="ada@example.com")
     return root
 
@@ -27,11 +26,11 @@ def interrupted_at(command: TerminalCommand) -> str:
     """Press Ctrl-C: the screen, when the command has ended as it should."""
     jvm = command.wait_for_jvm()
     command.press_ctrl_c()
-    code, said = command.end()
+    code, said = command.wait()
     assert 130 == code, said
-    assert said.replace("\x1b[2K", "").rstrip().endswith(INTERRUPTED), said
+    assert said.replace("\x1b[2K", "").rstrip().endswith(INTERRUPTED_MESSAGE), said
     assert not any(word in said for word in ("Traceback", "ERROR", "py4j", "KeyError", "failed")), said
-    wait_for_the_end_of(jvm)
+    wait_for_exit(jvm)
     return said
 
 
@@ -41,12 +40,12 @@ def test_ctrl_c_while_spark_comes_up_works_and_ends(root: Path) -> None:
     endless = root / "models" / "raw" / "endless.sql"
     endless.write_text(ENDLESS)
     command = TerminalCommand("run", "raw.endless", cwd=root)
-    command.wait_for("Spark has done")
+    command.wait_for_text("Spark has done")
     interrupted_at(command)
     endless.unlink()
     command = TerminalCommand("run", cwd=root)
-    command.wait_for("delivered")
+    command.wait_for_text("delivered")
     interrupted_at(command)
     assert not (root / ".ondatra" / "logs" / "errors.log").exists()
-    again = Run(root)
-    assert 0 == again.end(), again.said
+    again = KillableCommand(root)
+    assert 0 == again.wait(), again.output

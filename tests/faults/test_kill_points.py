@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.forked_runs import KILLED, ForkedRuns, held
-from support.kill_points import POINTS
-from support.tables import Table
+from support.processes.forked_sync_runs import KILLED_STATUS, ForkedSyncRuns, read_delivered_values
+from support.processes.sync_kill_points import SYNC_KILL_POINTS
+from support.syncs.keyed_feed_table import KeyedFeedTable
 
-from ondatra_dagster.delivery.queue.states import queue_state
-from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
-from ondatra_dagster.tracking.store import TrackingStore
 
 pytestmark = pytest.mark.faults
 
@@ -82,7 +82,7 @@ def api() -> Iterator[DemoApi]:
         yield api
 
 
-def write(table: Table, step: int) -> None:
+def write(table: KeyedFeedTable, step: int) -> None:
     """New rows, changed ones, and some that go."""
     for number in range(16):
         if step == 0 or number % 3 != step % 3:
@@ -96,10 +96,10 @@ def doubled(api: DemoApi) -> int:
     return made.total() - len(made)
 
 
-def run_until_clean(runs: ForkedRuns, table: Table) -> None:
+def run_until_clean(runs: ForkedSyncRuns, table: KeyedFeedTable) -> None:
     for _ in range(4):
         assert 0 == runs.run(table)
-        state = queue_state(runs.queue, now=runs.now)
+        state = read_status_of_file(runs.queue_path, now=runs.now)
         if state and state.depth == 0 and not state.can_finalize:
             return
         runs.now += 60
@@ -113,10 +113,10 @@ def test_killed_at_each_point_nothing_is_lost_and_only_calls_in_flight_double(
     """A crash is where delivery tools lose or double rows; and a job may be a thousand invoices."""
     library = (API + MODES[mode]).replace("MODE", mode).replace("THREADS", str(threads))
     api.clear()
-    table, step = Table(Shape.ROW), 0
-    with ForkedRuns(api, Shape.ROW, batch_size=BATCH_SIZE, library=library) as runs:
-        runs.begin(tmp_path / "state")
-        for point in [point for point in POINTS if mode == "async" or point not in OF_JOBS] * ROUNDS:
+    table, step = KeyedFeedTable(UnitKind.ROW), 0
+    with ForkedSyncRuns(api, UnitKind.ROW, batch_size=BATCH_SIZE, library=library) as runs:
+        runs.use_state_folder(tmp_path / "state")
+        for point in [point for point in SYNC_KILL_POINTS if mode == "async" or point not in OF_JOBS] * ROUNDS:
             for time in (1, 2):
                 before = doubled(api)
                 write(table, step)
@@ -124,17 +124,17 @@ def test_killed_at_each_point_nothing_is_lost_and_only_calls_in_flight_double(
                 end = runs.run(table, point=(point, time))
                 if end == 0 and time == 2:
                     continue  # it is passed once a run
-                assert end == KILLED, point
+                assert end == KILLED_STATUS, point
                 run_until_clean(runs, table)
-                assert table.content() == held(api, Shape.ROW), f"{point} {time}"
+                assert table.content() == read_delivered_values(api, UnitKind.ROW), f"{point} {time}"
                 assert doubled(api) - before <= threads, f"{point} {time}"
-        state = queue_state(runs.queue, now=runs.now)
+        state = read_status_of_file(runs.queue_path, now=runs.now)
         assert state
-        assert (0, 0, 0, False) == (state.depth, state.dead, state.open_jobs, state.has_open_run)
+        assert (0, 0, 0, False) == (state.depth, state.dead_units, state.open_jobs, state.has_open_run)
         jobs = [call for call in api.calls if call.path == "/crm/jobs"]
         assert len(api.jobs()) == len({json.dumps(call.body) for call in jobs})  # none was begun twice
         records = collections.Counter(
             (record.identifier, record.rowid, record.change_type, record.table_version)
-            for record in TrackingStore(str(runs.state / "tracking")).delivered_since("sync.api", None)
+            for record in RecordStore(str(runs.state / "tracking")).read_delivered_since("sync.api", None)
         )
         assert {1} == set(records.values())  # each end has one record

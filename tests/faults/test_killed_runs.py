@@ -10,27 +10,27 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.killed_runs import Run
-from support.shop import lay_down, write_contacts
+from support.processes.killable_command import KillableCommand
+from support.projects.shop_project import write_contacts, write_shop_files
 
-from ondatra_dagster.planning.live_files import live_table
+from ondatra_dagster.deltalog.active_files import read_table_snapshot
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.warehouse.table_rows import rows_of
+from ondatra_dagster.warehouse.table_reader import read_row_pages
 
 pytestmark = pytest.mark.soak
 
 
-def calls(api: DemoApi, count: int) -> Callable[[Run], bool]:
+def calls(api: DemoApi, count: int) -> Callable[[KillableCommand], bool]:
     seen = len(api.calls)
     return lambda run: len(api.calls) >= seen + count
 
 
-def said(text: str) -> Callable[[Run], bool]:
-    return lambda run: text in run.said
+def said(text: str) -> Callable[[KillableCommand], bool]:
+    return lambda run: text in run.output
 
 
-MOMENTS: dict[str, Callable[[DemoApi], Callable[[Run], bool]]] = {
-    "as its JVM comes up": lambda api: lambda run: run.jvm is not None,
+MOMENTS: dict[str, Callable[[DemoApi], Callable[[KillableCommand], bool]]] = {
+    "as its JVM comes up": lambda api: lambda run: run.jvm_pid is not None,
     "after the first table": lambda api: said("raw.contacts"),
     "after the table that is pushed": lambda api: said("sync.crm  "),
     "in the first call": lambda api: calls(api, 1),
@@ -40,19 +40,19 @@ MOMENTS: dict[str, Callable[[DemoApi], Callable[[Run], bool]]] = {
 
 def test_a_run_killed_at_five_moments_is_completed_by_the_next(api: DemoApi, tmp_path: Path) -> None:
     """What a laptop that goes to sleep, or a node that is taken away, does to a run."""
-    root = lay_down(tmp_path / "a shop", url=api.url)
+    root = write_shop_files(tmp_path / "a shop", url=api.url)
     for kills, (moment, event) in enumerate(MOMENTS.items(), start=1):
         emails = {f"c{n}": f"{kills}.{n}@example.com" for n in range(100)}
         write_contacts(root, **emails)
-        run = Run(root)
+        run = KillableCommand(root)
         run.wait_until(event(api))
         run.kill()
-        again = Run(root)
-        assert 0 == again.end(), f"{moment}: {again.said}"
+        again = KillableCommand(root)
+        assert 0 == again.wait(), f"{moment}: {again.output}"
         assert emails == {key: row["email"] for key, row in api.contacts().items()}, moment
         sent = collections.Counter((call.method, json.dumps(call.body)) for call in api.calls)
         assert sent.total() - len(sent) <= kills, moment
-    assert 0 == Run(root, "maintain").end()  # runs with nothing but calls left have no Spark
+    assert 0 == KillableCommand(root, "maintain").wait()  # runs with nothing but calls left have no Spark
     assert recorded(root) == logged(root)
 
 
@@ -67,19 +67,19 @@ def recorded(root: Path) -> list[tuple[str, str]]:
 def logged(root: Path) -> list[tuple[str, str]]:
     """Every record in the sync log, by its run."""
     path = str(root / ".ondatra" / "warehouse" / "ondatra" / "sync_log")
-    rows = [row for page in rows_of(live_table(path), path) for row in page.to_pylist()]
+    rows = [row for page in read_row_pages(read_table_snapshot(path), path) for row in page.to_pylist()]
     return sorted((row["sync_run_id"], row["record_identifier"]) for row in rows)
 
 
 def test_the_queue_folder_deleted_after_a_kill_loses_nothing(api: DemoApi, tmp_path: Path) -> None:
     """What was recorded isn't sent again, what wasn't is."""
-    root = lay_down(tmp_path / "shop", url=api.url)
+    root = write_shop_files(tmp_path / "shop", url=api.url)
     emails = {f"c{n}": f"{n}@example.com" for n in range(100)}
     write_contacts(root, **emails)
-    assert 0 == Run(root).end()
+    assert 0 == KillableCommand(root).wait()
     for file in (root / ".ondatra" / "queue").iterdir():
         file.unlink()
     before = len(api.calls)
     write_contacts(root, **{**emails, "c7": "seven@example.com"})
-    assert 0 == Run(root).end()
+    assert 0 == KillableCommand(root).wait()
     assert [("PATCH", "/crm/contacts/c7")] == [(call.method, call.path) for call in api.calls[before:]]

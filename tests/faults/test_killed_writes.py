@@ -9,13 +9,13 @@ from pathlib import Path
 
 import orjson
 import pytest
-from support.killed_runs import Run, wait_for_the_end_of
-from support.seeds import new_chance
+from support.processes.killable_command import KillableCommand, wait_for_exit
+from support.random_histories.random_seeds import new_random
 
-from ondatra_dagster.orchestration.workspace import load_workspace
-from ondatra_dagster.planning.delta_log import read_table_state, table_path
-from ondatra_dagster.planning.named_tables import named_table
-from ondatra_dagster.warehouse.stored_rows import stored_rows
+from ondatra_dagster.app.workspace import load_workspace
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.planning.table_lookup import find_named_table, table_path
+from ondatra_dagster.warehouse.table_reader import read_table_rows
 
 pytestmark = pytest.mark.soak
 
@@ -57,14 +57,14 @@ def files_of(root: Path) -> int:
     return sum(1 for path in (root / ".ondatra" / "warehouse").rglob("*") if path.is_file())
 
 
-def written(root: Path, count: int) -> Callable[[Run], bool]:
+def written(root: Path, count: int) -> Callable[[KillableCommand], bool]:
     before = files_of(root)
     return lambda _run: files_of(root) >= before + count
 
 
 def rows(root: Path, kind: str) -> Iterator[dict[str, int]]:
     project = load_workspace(root).project
-    for text in stored_rows(project.settings, named_table(project, f"m.{kind}_"), limit=None).objects():
+    for text in read_table_rows(project.settings, find_named_table(project, f"m.{kind}_"), limit=None).json_objects():
         yield orjson.loads(text)
 
 
@@ -98,23 +98,23 @@ def check_versions(root: Path) -> None:
 
 def test_a_table_is_whole_whenever_its_run_is_killed(root: Path) -> None:
     """A laptop's lid, an out-of-memory, a spot instance: none may leave half a table."""
-    chance = new_chance("writes")
+    chance = new_random("writes")
     write_step(root, 0)
     before = files_of(root)
-    assert 0 == Run(root).end()
+    assert 0 == KillableCommand(root).wait()
     in_a_run = files_of(root) - before
     for step in range(1, KILLS + 1):
         write_step(root, step)
-        run = Run(root)
+        run = KillableCommand(root)
         run.wait_until(written(root, chance.randint(1, in_a_run * 2 // 3)))
-        jvm = run.jvm
+        jvm = run.jvm_pid
         run.kill()
         if jvm and step % 2:  # else the next run begins while it lives, and may commit
-            wait_for_the_end_of(jvm)
+            wait_for_exit(jvm)
             check_whole(root)
         if step % 3 == 0:
-            again = Run(root)
-            assert 0 == again.end(), f"step {step}: {again.said}"
+            again = KillableCommand(root)
+            assert 0 == again.wait(), f"step {step}: {again.output}"
             assert {kind: {step: ROWS} for kind in MODELS if kind != "append"} == {
                 kind: dict(steps_of(root, kind)) for kind in MODELS if kind != "append"
             }

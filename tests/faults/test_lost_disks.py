@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.forked_runs import KILLED, ForkedRuns, held
-from support.seeds import new_chance
-from support.tables import Table
+from support.processes.forked_sync_runs import KILLED_STATUS, ForkedSyncRuns, read_delivered_values
+from support.random_histories.random_seeds import new_random
+from support.syncs.keyed_feed_table import KeyedFeedTable
 
-from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 
 pytestmark = pytest.mark.faults
@@ -28,9 +28,9 @@ def api() -> Iterator[DemoApi]:
         yield api
 
 
-def lose_disk(runs: ForkedRuns) -> None:
+def lose_disk(runs: ForkedSyncRuns) -> None:
     """Remove all of the state folder but the tracking store, which is elsewhere."""
-    shutil.rmtree(runs.queue.parent, ignore_errors=True)
+    shutil.rmtree(runs.queue_path.parent, ignore_errors=True)
     for path in runs.state.glob("*.sqlite*"):
         path.unlink()
 
@@ -51,10 +51,10 @@ def test_a_new_machine_repeats_the_calls_of_a_lost_one_under_their_keys(
 ) -> None:
     """One row a batch: each of them. Larger batches may be cut otherwise, once records tell of some rows."""
     api.clear()
-    chance = new_chance("disks", batch_size)
-    table = Table(Shape.ROW)
-    with ForkedRuns(api, Shape.ROW, batch_size=batch_size) as runs:
-        runs.begin(tmp_path / "state")
+    chance = new_random("disks", batch_size)
+    table = KeyedFeedTable(UnitKind.ROW)
+    with ForkedSyncRuns(api, UnitKind.ROW, batch_size=batch_size) as runs:
+        runs.use_state_folder(tmp_path / "state")
         table.write("a", [1])
         assert 0 == runs.run(table)
         kills = repeats = same = 0
@@ -63,10 +63,12 @@ def test_a_new_machine_repeats_the_calls_of_a_lost_one_under_their_keys(
                 gone = chance.random() < 0.2
                 table.write(key, [] if gone else [100 * step + number])
             first = len(api.calls)
-            kills += KILLED == runs.run(table, die_at=chance.randint(runs.calls // 4, runs.calls))
+            kills += KILLED_STATUS == runs.run(
+                table, die_at=chance.randint(runs.last_call_count // 4, runs.last_call_count)
+            )
             lose_disk(runs)
             assert 0 == runs.run(table)
-            assert table.content() == held(api, Shape.ROW), f"step {step}"
+            assert table.content() == read_delivered_values(api, UnitKind.ROW), f"step {step}"
             again, under_same_key = repeated_keys(api, first)
             repeats, same = repeats + again, same + under_same_key
             if chance.random() < 0.3:  # between two runs a disk may be lost, too

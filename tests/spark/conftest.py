@@ -4,21 +4,19 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from support.model_tables import ModelTables
+from support.spark.model_tables import ModelTables
 
-from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 
 @pytest.fixture
-def lake(shared_warehouse: Warehouse, tmp_path: Path) -> ModelTables:
+def model_tables(shared_warehouse: Warehouse, tmp_path: Path) -> ModelTables:
     """An empty warehouse with a space in its path."""
     root = tmp_path / "a project"
     root.mkdir()
     shared = shared_warehouse.settings
     folder = f"{shared.warehouse}/{root.parent.name}" if shared.uses_s3 else str(root)
-    settings = dataclasses.replace(
-        shared, root=root, state=root / ".ondatra", warehouse=f"{folder}/ware house"
-    )
+    settings = dataclasses.replace(shared, root=root, state=root / ".ondatra", warehouse=f"{folder}/ware house")
     own = Warehouse(settings)
     own._session = shared_warehouse.session
     return ModelTables(own)

@@ -3,38 +3,38 @@
 import itertools
 
 import pytest
-from support.model_tables import ModelTables, a_model, values
+from support.spark.model_tables import ModelTables, build_model, values_query
 
-from ondatra_dagster.changes import ChangeType
+from ondatra_dagster.row_changes import ChangeType
 
 pytestmark = pytest.mark.spark
 
 MANY = "select id % 50 as id, id as n, concat('row ', id) as text from range({}, {})"
 
 
-def test_changes_of_a_key_stand_together_over_pages(lake: ModelTables) -> None:
+def test_changes_of_a_key_stand_together_over_pages(model_tables: ModelTables) -> None:
     """What is enqueued is folded by key: a key on two pages would be folded in two."""
-    model = a_model("tracked", MANY.format(0, 200))
-    lake.write(model)
-    lake.run("tracked", MANY.format(100, 300))
-    pages = [page for segment in lake.feed(model, page_bytes=2_000).segments(0, 2) for page in segment.pages]
+    model = build_model("tracked", MANY.format(0, 200))
+    model_tables.write(model)
+    model_tables.write_query("tracked", MANY.format(100, 300))
+    pages = [page for segment in model_tables.feed(model, page_bytes=2_000).segments(0, 2) for page in segment.pages]
     assert len(pages) > 2
     told = [change for page in pages for change in page.changes]
-    assert sorted(told) == sorted(lake.changes(model, 0))
+    assert sorted(told) == sorted(model_tables.changes(model, 0))
     assert 50 == len([key for key, _ in itertools.groupby(told, key=lambda change: change.key)])
     for _, of_key in itertools.groupby(told, key=lambda change: change.key):
         versions = [change.version for change in of_key]
         assert sorted(versions) == versions
 
 
-def test_a_table_tells_what_goes_before_what_comes(lake: ModelTables) -> None:
+def test_a_table_tells_what_goes_before_what_comes(model_tables: ModelTables) -> None:
     """An API that is told to insert first may refuse a row that it still has."""
-    model = a_model("table", MANY.format(0, 100))
-    lake.write(model)
-    lake.run("table", MANY.format(50, 150))
-    lake.run("table", MANY.format(60, 160))
+    model = build_model("table", MANY.format(0, 100))
+    model_tables.write(model)
+    model_tables.write_query("table", MANY.format(50, 150))
+    model_tables.write_query("table", MANY.format(60, 160))
     for page_bytes in (1_000, 10_000_000):
-        told = lake.changes(model, 1, 3, page_bytes=page_bytes)
+        told = model_tables.changes(model, 1, 3, page_bytes=page_bytes)
         order = [(change.version, change.change_type is ChangeType.INSERT, change.rowid) for change in told]
         assert sorted(order) == order
         # what came with version 2 went with version 3
@@ -43,30 +43,28 @@ def test_a_table_tells_what_goes_before_what_comes(lake: ModelTables) -> None:
         ]
 
 
-def test_the_snapshot_is_the_table_as_it_was(lake: ModelTables) -> None:
+def test_the_snapshot_is_the_table_as_it_was(model_tables: ModelTables) -> None:
     """The first run of a sync sends one version, whatever has come since."""
-    model = a_model("merge", values("1, 'a'", "2, 'b'"))
-    lake.write(model)
-    lake.run("merge", values("2, 'B'", "3, 'c'"))
-    [segment] = lake.feed(model).segments(None, 1)
-    assert (-1, 1) == (segment.after, segment.upto)
+    model = build_model("merge", values_query("1, 'a'", "2, 'b'"))
+    model_tables.write(model)
+    model_tables.write_query("merge", values_query("2, 'B'", "3, 'c'"))
+    [segment] = model_tables.feed(model).segments(None, 1)
+    assert (-1, 1) == (segment.after_version, segment.last_version)
     told = [change for page in segment.pages for change in page.changes]
     assert [("1", "insert", 1, '[1,"a"]'), ("2", "insert", 1, '[2,"b"]')] == [
         (change.key, change.change_type, change.version, change.payload) for change in told
     ]
 
 
-def test_reading_twice_gives_the_same(lake: ModelTables) -> None:
+def test_reading_twice_gives_the_same(model_tables: ModelTables) -> None:
     """A crash between reading and enqueueing is answered by reading again."""
-    model = a_model("tracked", MANY.format(0, 200))
-    lake.write(model)
-    assert lake.changes(model, 0) == lake.changes(model, 0)
-    assert [] == lake.changes(model, 1, 1)
+    model = build_model("tracked", MANY.format(0, 200))
+    model_tables.write(model)
+    assert model_tables.changes(model, 0) == model_tables.changes(model, 0)
+    assert [] == model_tables.changes(model, 1, 1)
 
 
-def test_several_keys_make_one_identifier(lake: ModelTables) -> None:
-    model = a_model("merge", values("1, 'a', 2", columns="id, name, n"), key=("NAME", "id"))
-    lake.write(model)
-    assert [('["a",1]', '[1,"a",2]')] == [
-        (change.key, change.payload) for change in lake.changes(model, None)
-    ]
+def test_several_keys_make_one_identifier(model_tables: ModelTables) -> None:
+    model = build_model("merge", values_query("1, 'a', 2", columns="id, name, n"), key=("NAME", "id"))
+    model_tables.write(model)
+    assert [('["a",1]', '[1,"a",2]')] == [(change.key, change.payload) for change in model_tables.changes(model, None)]

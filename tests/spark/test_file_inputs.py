@@ -5,99 +5,99 @@ import dataclasses
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from support.model_files import a_file, reading, rows
-from support.model_tables import ModelTables
+from support.spark.file_models import build_file_model, evaluate_rows, write_input_file
+from support.spark.model_tables import ModelTables
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.model_run import evaluate
+from ondatra_dagster.warehouse.model_run import evaluate_query
 
 pytestmark = pytest.mark.spark
 
 
-def test_a_name_full_of_signs_is_that_file(lake: ModelTables) -> None:
+def test_a_name_full_of_signs_is_that_file(model_tables: ModelTables) -> None:
     """Spark would take it for a pattern."""
-    a_file(lake, "in [1] {a}/what? é*.csv", "id\n1\n")
-    a_file(lake, "in [1] {a}/what? éx.csv", "id\n2\n")
-    assert [("1",)] == rows(lake, reading("in [1] {a}/what? é*.csv", header="true"))
+    write_input_file(model_tables, "in [1] {a}/what? é*.csv", "id\n1\n")
+    write_input_file(model_tables, "in [1] {a}/what? éx.csv", "id\n2\n")
+    assert [("1",)] == evaluate_rows(model_tables, build_file_model("in [1] {a}/what? é*.csv", header="true"))
 
 
-def test_patterns_and_folders_are_read(lake: ModelTables) -> None:
+def test_patterns_and_folders_are_read(model_tables: ModelTables) -> None:
     for name in ("a", "b", "c"):
-        a_file(lake, f"in/{name}.csv", f"id\n{name}\n")
-    a_file(lake, "in/_SUCCESS", "")
-    assert [("a",), ("b",)] == rows(lake, reading("in/{a,b}.csv", header="true"))
-    assert [("b",), ("c",)] == rows(lake, reading("in/[^a].csv", header="true"))
-    assert [("a",), ("b",), ("c",)] == rows(lake, reading("in", header="true"))
+        write_input_file(model_tables, f"in/{name}.csv", f"id\n{name}\n")
+    write_input_file(model_tables, "in/_SUCCESS", "")
+    assert [("a",), ("b",)] == evaluate_rows(model_tables, build_file_model("in/{a,b}.csv", header="true"))
+    assert [("b",), ("c",)] == evaluate_rows(model_tables, build_file_model("in/[^a].csv", header="true"))
+    assert [("a",), ("b",), ("c",)] == evaluate_rows(model_tables, build_file_model("in", header="true"))
 
 
-def test_a_folder_of_partitions_has_their_columns(lake: ModelTables) -> None:
-    a_file(lake, "in/day=2026-01-02/x.json", '{"id": 1}\n')
-    a_file(lake, "in/day=2026-01-03/x.json", '{"id": 2}\n')
-    found = rows(lake, reading("in", "json"))
+def test_a_folder_of_partitions_has_their_columns(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "in/day=2026-01-02/x.json", '{"id": 1}\n')
+    write_input_file(model_tables, "in/day=2026-01-03/x.json", '{"id": 2}\n')
+    found = evaluate_rows(model_tables, build_file_model("in", "json"))
     assert [(1, "2026-01-02"), (2, "2026-01-03")] == [(id_, str(day)) for id_, day in found]
 
 
-def test_a_mark_at_the_beginning_is_no_part_of_a_name(lake: ModelTables) -> None:
+def test_a_mark_at_the_beginning_is_no_part_of_a_name(model_tables: ModelTables) -> None:
     """Excel writes one."""
-    a_file(lake, "x.csv", b"\xef\xbb\xbfid;name\r\n1;\xc3\xa9\r\n")
-    model = reading("x.csv", header="true", delimiter=";", inferSchema="true")
-    assert ["id", "name"] == evaluate(lake.warehouse, model, {}).columns
-    assert [(1, "é")] == rows(lake, model)
+    write_input_file(model_tables, "x.csv", b"\xef\xbb\xbfid;name\r\n1;\xc3\xa9\r\n")
+    model = build_file_model("x.csv", header="true", delimiter=";", inferSchema="true")
+    assert ["id", "name"] == evaluate_query(model_tables.warehouse, model, {}).columns
+    assert [(1, "é")] == evaluate_rows(model_tables, model)
 
 
-def test_a_quoted_line_break_needs_an_option(lake: ModelTables) -> None:
-    a_file(lake, "x.csv", 'id,text\n1,"two\nlines, ""quoted"""\n')
-    model = reading("x.csv", header="true", multiLine="true", escape='"')
-    assert [("1", 'two\nlines, "quoted"')] == rows(lake, model)
+def test_a_quoted_line_break_needs_an_option(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "x.csv", 'id,text\n1,"two\nlines, ""quoted"""\n')
+    model = build_file_model("x.csv", header="true", multiLine="true", escape='"')
+    assert [("1", 'two\nlines, "quoted"')] == evaluate_rows(model_tables, model)
 
 
-def test_a_schema_may_be_given(lake: ModelTables) -> None:
+def test_a_schema_may_be_given(model_tables: ModelTables) -> None:
     """Then an empty file is no rows, and columns have their types without a look at the values."""
-    a_file(lake, "x.csv", "id,at\n1,2026-01-02\n")
-    model = reading("x.csv", header="true", Schema="id BIGINT, at DATE")
+    write_input_file(model_tables, "x.csv", "id,at\n1,2026-01-02\n")
+    model = build_file_model("x.csv", header="true", Schema="id BIGINT, at DATE")
     assert ["bigint", "date"] == [
-        field.dataType.simpleString() for field in evaluate(lake.warehouse, model, {}).schema.fields
+        field.dataType.simpleString() for field in evaluate_query(model_tables.warehouse, model, {}).schema.fields
     ]
-    a_file(lake, "x.csv", "")
-    assert [] == rows(lake, model)
+    write_input_file(model_tables, "x.csv", "")
+    assert [] == evaluate_rows(model_tables, model)
 
 
-def test_an_empty_file_says_what_to_do(lake: ModelTables) -> None:
-    a_file(lake, "x.csv", "")
+def test_an_empty_file_says_what_to_do(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "x.csv", "")
     with pytest.raises(WarehouseError, match=r"mart/things\.sql:3: x\.csv is empty, .* add 'schema' = "):
-        rows(lake, reading("x.csv"))
+        evaluate_rows(model_tables, build_file_model("x.csv"))
 
 
-def test_a_file_of_a_header_alone_has_no_rows(lake: ModelTables) -> None:
-    a_file(lake, "x.csv", "id,name\n")
-    frame = evaluate(lake.warehouse, reading("x.csv", header="true"), {})
+def test_a_file_of_a_header_alone_has_no_rows(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "x.csv", "id,name\n")
+    frame = evaluate_query(model_tables.warehouse, build_file_model("x.csv", header="true"), {})
     assert (["id", "name"], 0) == (frame.columns, frame.count())
 
 
-def test_a_lost_file_says_what_to_do(lake: ModelTables) -> None:
+def test_a_lost_file_says_what_to_do(model_tables: ModelTables) -> None:
     """Spark would say where it looked, in the words of a file system."""
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:3: in/\*\.csv isn't there; put it"):
-        rows(lake, reading("in/*.csv"))
+        evaluate_rows(model_tables, build_file_model("in/*.csv"))
 
 
-def test_a_lost_file_is_told_at_the_line_that_names_it(lake: ModelTables) -> None:
-    lost = reading("in/x.csv")
+def test_a_lost_file_is_told_at_the_line_that_names_it(model_tables: ModelTables) -> None:
+    lost = build_file_model("in/x.csv")
     model = dataclasses.replace(lost, sql=lost.sql.replace(" from ", "\nfrom "))
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:4: in/x\.csv isn't there"):
-        evaluate(lake.warehouse, model, {})
+        evaluate_query(model_tables.warehouse, model, {})
 
 
-def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(lake: ModelTables) -> None:
-    file = a_file(lake, "x.csv", "id\n1\n")
-    model = reading("x.csv", header="true")
-    lake.write(model)
-    before = lake.state(model)
-    frame = evaluate(lake.warehouse, model, {})
+def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(model_tables: ModelTables) -> None:
+    file = write_input_file(model_tables, "x.csv", "id\n1\n")
+    model = build_file_model("x.csv", header="true")
+    model_tables.write(model)
+    before = model_tables.state(model)
+    frame = evaluate_query(model_tables.warehouse, model, {})
     file.unlink()
     with pytest.raises(WarehouseError, match=r"^models/mart/things\.sql:\d+: ") as failure:
-        lake.write_frame(model, frame)
+        model_tables.write_frame(model, frame)
     assert "\n" not in str(failure.value)
-    assert before == lake.state(model)
+    assert before == model_tables.state(model)
 
 
 @pytest.mark.parametrize(
@@ -110,33 +110,33 @@ def test_a_file_that_goes_in_mid_run_leaves_the_table_as_it_was(lake: ModelTable
     ],
 )
 def test_a_header_that_says_otherwise_than_the_schema_is_refused(
-    lake: ModelTables, header: str, told: str
+    model_tables: ModelTables, header: str, told: str
 ) -> None:
     """Spark goes by position: it would take each column for another, or for null where types differ."""
-    a_file(lake, "x.csv", f"{header}\n1,2026-01-02\n")
-    model = reading("x.csv", header="true", schema="id BIGINT, at DATE")
+    write_input_file(model_tables, "x.csv", f"{header}\n1,2026-01-02\n")
+    model = build_file_model("x.csv", header="true", schema="id BIGINT, at DATE")
     with pytest.raises(WarehouseError) as failure:
-        lake.write(model)
+        model_tables.write(model)
     assert str(failure.value).startswith(f"models/mart/things.sql:3: {told}")
 
 
-def test_the_files_of_a_folder_have_their_columns_in_one_order(lake: ModelTables) -> None:
-    a_file(lake, "in/a.csv", "id,name\n1,x\n")
-    a_file(lake, "in/b.csv", "name,id\ny,2\n")
+def test_the_files_of_a_folder_have_their_columns_in_one_order(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "in/a.csv", "id,name\n1,x\n")
+    write_input_file(model_tables, "in/b.csv", "name,id\ny,2\n")
     with pytest.raises(WarehouseError, match=r"b\.csv has the columns name, id, where id, name are read"):
-        lake.write(reading("in", header="true"))
+        model_tables.write(build_file_model("in", header="true"))
 
 
-def test_a_header_is_looked_at_whole_by_who_reads_one_column(lake: ModelTables) -> None:
-    a_file(lake, "x.csv", "at,id\n1,2026-01-02\n")
-    model = reading("x.csv", header="true", schema="id STRING, at STRING")
+def test_a_header_is_looked_at_whole_by_who_reads_one_column(model_tables: ModelTables) -> None:
+    write_input_file(model_tables, "x.csv", "at,id\n1,2026-01-02\n")
+    model = build_file_model("x.csv", header="true", schema="id STRING, at STRING")
     with pytest.raises((Py4JError, PySparkException), match="CSV header does not conform"):
-        evaluate(lake.warehouse, model, {}).select("id").collect()
+        evaluate_query(model_tables.warehouse, model, {}).select("id").collect()
 
 
 @pytest.mark.parametrize("option", ["enforceSchema", "ENFORCESCHEMA"])
-def test_columns_go_by_position_where_a_model_says_so(lake: ModelTables, option: str) -> None:
+def test_columns_go_by_position_where_a_model_says_so(model_tables: ModelTables, option: str) -> None:
     """So they can be called otherwise than in the file."""
-    a_file(lake, "x.csv", "Customer No.,When\n1,2026-01-02\n")
-    model = reading("x.csv", header="true", schema="id BIGINT, at DATE", **{option: "true"})
-    assert [(1, "2026-01-02")] == [(id_, str(at)) for id_, at in rows(lake, model)]
+    write_input_file(model_tables, "x.csv", "Customer No.,When\n1,2026-01-02\n")
+    model = build_file_model("x.csv", header="true", schema="id BIGINT, at DATE", **{option: "true"})
+    assert [(1, "2026-01-02")] == [(id_, str(at)) for id_, at in evaluate_rows(model_tables, model)]

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.project.sql.query import parse_query
-from ondatra_dagster.project.sql.references import rewrite
-from ondatra_dagster.warehouse.spark_session import Warehouse
+from ondatra_dagster.project.sql.input_references import replace_names
+from ondatra_dagster.project.sql.query_parser import parse_query
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def spark(shared_warehouse: Warehouse) -> SparkSession:
 def rows_of(spark: SparkSession, sql: str) -> list[tuple[Any, ...]]:
     query = parse_query(sql)
     assert () == query.dialect.problems
-    return [tuple(row) for row in spark.sql(rewrite(query.sql, (), {}, query.dialect.edits)).collect()]
+    return [tuple(row) for row in spark.sql(replace_names(query.sql, (), {}, query.dialect.edits)).collect()]
 
 
 def value_of(spark: SparkSession, expression: str) -> Any:
@@ -65,10 +65,7 @@ def value_of(spark: SparkSession, expression: str) -> Any:
             '[[1,null],{"a":null},{"x":1,"y":null}]',
         ),
         ("json_array(array(), array(array('a]')))", '[[],[["a]"]]]'),
-        (
-            "json_array(x'0102', 9223372036854775807, 1e300, -0.5D)",
-            '["AQI=",9223372036854775807,1.0E300,-0.5]',
-        ),
+        ("json_array(x'0102', 9223372036854775807, 1e300, -0.5D)", '["AQI=",9223372036854775807,1.0E300,-0.5]'),
         ("json_array(case when true then json_array(1) else json_object() end)", "[[1]]"),
         ("json_array(case when true then json_array(1) else 'x' end)", '["[1]"]'),
         ("json_array(coalesce(null, json_array(1)), if(false, json_array(1), null))", "[[1],null]"),
@@ -89,10 +86,7 @@ def test_a_builder_gives_json_as_text(spark, expression, expected):
         ("json_group_array(sku)", '[null,"ink","pen","say \\"hi\\""]'),
         ("json_group_array(line order by line desc)", "[10,2,1,1]"),
         ("json_group_array(sku order by sku desc nulls first)", '[null,"say \\"hi\\"","pen","ink"]'),
-        (
-            "json_group_array(sku order by invoice desc, price nulls last)",
-            '["say \\"hi\\"",null,"pen","ink"]',
-        ),
+        ("json_group_array(sku order by invoice desc, price nulls last)", '["say \\"hi\\"",null,"pen","ink"]'),
         ("json_group_array(sku order by is_gift, line)", '[null,"ink","say \\"hi\\"","pen"]'),
         ("json_group_array(distinct line)", "[1,2,10]"),
         ("json_group_array(distinct line order by line desc)", "[10,2,1]"),
@@ -242,9 +236,7 @@ def built(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
     names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=4).map(a_text)
     arrays = st.lists(values, max_size=3).map(
         lambda items: Value(
-            f"json_array({', '.join(item.sql for item in items)})",
-            [item.json for item in items],
-            is_json=True,
+            f"json_array({', '.join(item.sql for item in items)})", [item.json for item in items], is_json=True
         )
     )
     objects = st.lists(st.tuples(names, values), max_size=3).map(

@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.model_files import a_file, reading, rows
-from support.model_tables import ModelTables
+from support.spark.file_models import build_file_model, evaluate_rows, write_input_file
+from support.spark.model_tables import ModelTables
 
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.model_run import evaluate
+from ondatra_dagster.warehouse.model_run import evaluate_query
 
 pytestmark = pytest.mark.spark
 
 
-def a_parquet(lake: ModelTables, path: str, **columns: list[object] | pa.Array) -> None:
-    file = lake.warehouse.settings.root / path
+def a_parquet(model_tables: ModelTables, path: str, **columns: list[object] | pa.Array) -> None:
+    file = model_tables.warehouse.settings.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), file)
 
@@ -23,14 +23,8 @@ def a_parquet(lake: ModelTables, path: str, **columns: list[object] | pa.Array) 
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (
-            {"id": [2]},
-            "in/b.parquet has no column 'name', which in/a.parquet has; write the files alike, or ",
-        ),
-        (
-            {"id": [2], "name": ["y"], "More": [1]},
-            "in/a.parquet has no column 'More', which in/b.parquet has; ",
-        ),
+        ({"id": [2]}, "in/b.parquet has no column 'name', which in/a.parquet has; write the files alike, or "),
+        ({"id": [2], "name": ["y"], "More": [1]}, "in/a.parquet has no column 'More', which in/b.parquet has; "),
         (
             {"id": ["2"], "name": ["y"]},
             "column 'id' is bigint in in/a.parquet and string in in/b.parquet; write the files with one type",
@@ -38,60 +32,62 @@ def a_parquet(lake: ModelTables, path: str, **columns: list[object] | pa.Array) 
     ],
 )
 def test_parquet_files_of_a_folder_have_the_same_columns(
-    lake: ModelTables, other: dict[str, list[object]], told: str
+    model_tables: ModelTables, other: dict[str, list[object]], told: str
 ) -> None:
     """Spark would take the columns of one of them for all."""
-    a_parquet(lake, "in/a.parquet", id=[1], name=["x"])
-    a_parquet(lake, "in/b.parquet", **other)
+    a_parquet(model_tables, "in/a.parquet", id=[1], name=["x"])
+    a_parquet(model_tables, "in/b.parquet", **other)
     with pytest.raises(WarehouseError) as failure:
-        lake.write(reading("in", "parquet"))
+        model_tables.write(build_file_model("in", "parquet"))
     assert str(failure.value).startswith(f"models/mart/things.sql:3: {told}")
 
 
-def test_parquet_columns_that_are_missing_are_nulls_where_the_model_says_so(lake: ModelTables) -> None:
-    a_parquet(lake, "in/a.parquet", id=[1])
-    a_parquet(lake, "in/b.parquet", id=[2], name=["y"])
-    model = reading("in", "parquet", mergeSchema="true")
-    assert [(1, None), (2, "y")] == rows(lake, model)
+def test_parquet_columns_that_are_missing_are_nulls_where_the_model_says_so(model_tables: ModelTables) -> None:
+    a_parquet(model_tables, "in/a.parquet", id=[1])
+    a_parquet(model_tables, "in/b.parquet", id=[2], name=["y"])
+    model = build_file_model("in", "parquet", mergeSchema="true")
+    assert [(1, None), (2, "y")] == evaluate_rows(model_tables, model)
 
 
-def test_parquet_files_that_spark_reads_alike_are_alike(lake: ModelTables) -> None:
+def test_parquet_files_that_spark_reads_alike_are_alike(model_tables: ModelTables) -> None:
     """In another order, written by others, in folders of partitions."""
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     a_parquet(
-        lake,
+        model_tables,
         "in/day=1/a.parquet",
         id=[1],
         name=pa.array(["x"], pa.large_string()),
         at=pa.array([moment], pa.timestamp("ms", "UTC")),
     )
     a_parquet(
-        lake,
+        model_tables,
         "in/day=2/b.parquet",
         AT=pa.array([moment], pa.timestamp("us", "UTC")),
         id=[2],
         name=pa.array(["y"]).dictionary_encode(),
     )
-    a_file(lake, "in/_SUCCESS", "")
-    found = evaluate(lake.warehouse, reading("in", "parquet"), {}).select("id", "name", "day").collect()
+    write_input_file(model_tables, "in/_SUCCESS", "")
+    found = (
+        evaluate_query(model_tables.warehouse, build_file_model("in", "parquet"), {})
+        .select("id", "name", "day")
+        .collect()
+    )
     assert [(1, "x", 1), (2, "y", 2)] == sorted(map(tuple, found))
 
 
-def test_a_declared_parquet_column_is_in_every_file(lake: ModelTables) -> None:
-    a_parquet(lake, "in/day=1/a.parquet", id=[1], name=["x"])
-    a_parquet(lake, "in/day=1/b.parquet", id=[2])
-    assert [(1, 1), (2, 1)] == rows(lake, reading("in", "parquet", schema="id BIGINT, day INT"))
-    with pytest.raises(
-        WarehouseError, match=r"in/day=1/b\.parquet has no column 'name', which the schema names"
-    ):
-        lake.write(reading("in", "parquet", schema="id BIGINT, name STRING"))
-
-
-def test_a_declared_parquet_column_of_another_type_is_told_in_a_sentence(lake: ModelTables) -> None:
-    a_parquet(lake, "in/a.parquet", id=["x"])
-    told = (
-        r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
+def test_a_declared_parquet_column_is_in_every_file(model_tables: ModelTables) -> None:
+    a_parquet(model_tables, "in/day=1/a.parquet", id=[1], name=["x"])
+    a_parquet(model_tables, "in/day=1/b.parquet", id=[2])
+    assert [(1, 1), (2, 1)] == evaluate_rows(
+        model_tables, build_file_model("in", "parquet", schema="id BIGINT, day INT")
     )
+    with pytest.raises(WarehouseError, match=r"in/day=1/b\.parquet has no column 'name', which the schema names"):
+        model_tables.write(build_file_model("in", "parquet", schema="id BIGINT, name STRING"))
+
+
+def test_a_declared_parquet_column_of_another_type_is_told_in_a_sentence(model_tables: ModelTables) -> None:
+    a_parquet(model_tables, "in/a.parquet", id=["x"])
+    told = r"^models/mart/things\.sql:3: Encountered error while reading file \S+/in/a\.parquet\. Data type mism"
     with pytest.raises(WarehouseError, match=told) as failure:
-        lake.write(reading("in", "parquet", schema="id BIGINT"))
+        model_tables.write(build_file_model("in", "parquet", schema="id BIGINT"))
     assert "\n" not in str(failure.value)

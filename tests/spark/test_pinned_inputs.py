@@ -4,21 +4,21 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from support.model_tables import ModelTables, a_model, values
+from support.spark.model_tables import ModelTables, build_model, values_query
 
+from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.delta_log import read_table_state
 from ondatra_dagster.project.model import FileInput, ModelInput, Reference, SourceInput
-from ondatra_dagster.warehouse.model_run import evaluate
+from ondatra_dagster.warehouse.model_run import evaluate_query
 
 pytestmark = pytest.mark.spark
 
-RAW = a_model("table", values("1, 'a'"), name="raw.things")
+RAW = build_model("table", values_query("1, 'a'"), name="raw.things")
 
 
 def reading(name: str, source: object, sql: str = "select * from {}"):
     start = sql.index("{}")
-    return a_model(
+    return build_model(
         "table",
         sql.format(name),
         inputs=(source,),
@@ -26,58 +26,58 @@ def reading(name: str, source: object, sql: str = "select * from {}"):
     )
 
 
-def test_a_later_version_is_not_read(lake: ModelTables) -> None:
+def test_a_later_version_is_not_read(model_tables: ModelTables) -> None:
     """What the commit says it was made from is what it was made from."""
-    first = lake.write(RAW)
-    lake.write(dataclasses.replace(RAW, sql=values("1, 'b'")))
+    first = model_tables.write(RAW)
+    model_tables.write(dataclasses.replace(RAW, sql=values_query("1, 'b'")))
     model = reading("raw.things", ModelInput(model="raw.things"))
     versions = {"raw.things": f"{first.table_id}@{first.version}"}
-    assert [(1, "a")] == [tuple(row) for row in evaluate(lake.warehouse, model, versions).collect()]
-    assert [(1, "b")] == [tuple(row) for row in evaluate(lake.warehouse, model, {}).collect()]
+    assert [(1, "a")] == [tuple(row) for row in evaluate_query(model_tables.warehouse, model, versions).collect()]
+    assert [(1, "b")] == [tuple(row) for row in evaluate_query(model_tables.warehouse, model, {}).collect()]
 
 
-def test_hidden_columns_are_not_read(lake: ModelTables) -> None:
+def test_hidden_columns_are_not_read(model_tables: ModelTables) -> None:
     """Else `select *` would take another table's rowids for a column."""
-    lake.write(dataclasses.replace(a_model("tracked", values("1, 'a'")), name="raw.things"))
+    model_tables.write(dataclasses.replace(build_model("tracked", values_query("1, 'a'")), name="raw.things"))
     model = reading("raw.things", ModelInput(model="raw.things"))
-    assert ["id", "name"] == evaluate(lake.warehouse, model, {}).columns
+    assert ["id", "name"] == evaluate_query(model_tables.warehouse, model, {}).columns
 
 
-def test_a_column_that_came_without_rows_is_read(lake: ModelTables) -> None:
+def test_a_column_that_came_without_rows_is_read(model_tables: ModelTables) -> None:
     """The version is older than the column."""
-    first = lake.write(RAW)
-    lake.write(dataclasses.replace(RAW, sql=f"select *, cast(null as int) as n from ({RAW.sql})"))
+    first = model_tables.write(RAW)
+    model_tables.write(dataclasses.replace(RAW, sql=f"select *, cast(null as int) as n from ({RAW.sql})"))
     model = reading("raw.things", ModelInput(model="raw.things"))
     versions = {"raw.things": f"{first.table_id}@{first.version}"}
-    assert ["id", "name", "n"] == evaluate(lake.warehouse, model, versions).columns
+    assert ["id", "name", "n"] == evaluate_query(model_tables.warehouse, model, versions).columns
 
 
-def test_files_are_read_with_their_options(lake: ModelTables) -> None:
-    root = lake.warehouse.settings.root
+def test_files_are_read_with_their_options(model_tables: ModelTables) -> None:
+    root = model_tables.warehouse.settings.root
     (root / "some data").mkdir()
     (root / "some data" / "x y.csv").write_text("id;name\n1;a\n")
     source = FileInput(format="csv", path="some data/x y.csv", options=(("header", "true"), ("sep", ";")))
     model = reading("csv.`some data/x y.csv`", source)
-    assert [("1", "a")] == [tuple(row) for row in evaluate(lake.warehouse, model, {}).collect()]
+    assert [("1", "a")] == [tuple(row) for row in evaluate_query(model_tables.warehouse, model, {}).collect()]
 
 
-def test_a_folder_of_tables_is_read(lake: ModelTables) -> None:
-    root: Path = lake.warehouse.settings.root
-    rows = lake.warehouse.session.sql("select 7 as id")
+def test_a_folder_of_tables_is_read(model_tables: ModelTables) -> None:
+    root: Path = model_tables.warehouse.settings.root
+    rows = model_tables.warehouse.session.sql("select 7 as id")
     rows.write.format("delta").save(str(root / "lake" / "tables" / "sevens"))
     rows.write.format("parquet").save(str(root / "lake" / "tables" / "plain"))
     for table in ("sevens", "plain"):
         source = SourceInput(source="crm", table=table, location="lake/tables")
         model = reading(f"crm.{table}", source)
-        assert [7] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+        assert [7] == [row["id"] for row in evaluate_query(model_tables.warehouse, model, {}).collect()]
 
 
-def test_a_source_is_read_at_the_version_that_was_planned(lake: ModelTables) -> None:
+def test_a_source_is_read_at_the_version_that_was_planned(model_tables: ModelTables) -> None:
     """Somebody else writes there while we read."""
-    root: Path = lake.warehouse.settings.root
+    root: Path = model_tables.warehouse.settings.root
     table = root / "lake" / "Deals 2026"
     for number in (1, 2):
-        lake.warehouse.session.sql(f"select {number} as id").write.format("delta").mode("overwrite").save(
+        model_tables.warehouse.session.sql(f"select {number} as id").write.format("delta").mode("overwrite").save(
             str(table)
         )
     source = SourceInput(source="crm", table="Deals 2026", location="lake")
@@ -85,56 +85,56 @@ def test_a_source_is_read_at_the_version_that_was_planned(lake: ModelTables) -> 
     state = read_table_state(table)
     assert state is not None
     planned = {source.name: f"{state.table_id}@0"}
-    assert [1] == [row["id"] for row in evaluate(lake.warehouse, model, planned).collect()]
-    assert [2] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+    assert [1] == [row["id"] for row in evaluate_query(model_tables.warehouse, model, planned).collect()]
+    assert [2] == [row["id"] for row in evaluate_query(model_tables.warehouse, model, {}).collect()]
     with pytest.raises(WarehouseError, match="a table was replaced while this run was under way"):
-        evaluate(lake.warehouse, model, {source.name: "another@0"})
+        evaluate_query(model_tables.warehouse, model, {source.name: "another@0"})
 
 
-def test_another_projects_hidden_columns_are_not_read(lake: ModelTables) -> None:
+def test_another_projects_hidden_columns_are_not_read(model_tables: ModelTables) -> None:
     """But a table that only has such a name keeps it."""
-    lake.write(a_model("tracked", values("1, 'a'"), name="raw.things"))
-    warehouse = lake.warehouse.settings.warehouse
+    model_tables.write(build_model("tracked", values_query("1, 'a'"), name="raw.things"))
+    warehouse = model_tables.warehouse.settings.warehouse
     theirs = SourceInput(source="crm", table="things", location=f"{warehouse}/raw")
-    assert ["id", "name"] == evaluate(lake.warehouse, reading("crm.things", theirs), {}).columns
-    own = str(lake.warehouse.settings.root / "lake" / "plain")
-    lake.warehouse.session.sql("select 1 as id, 'x' as _content_hash").write.format("delta").save(own)
+    assert ["id", "name"] == evaluate_query(model_tables.warehouse, reading("crm.things", theirs), {}).columns
+    own = str(model_tables.warehouse.settings.root / "lake" / "plain")
+    model_tables.warehouse.session.sql("select 1 as id, 'x' as _content_hash").write.format("delta").save(own)
     plain = SourceInput(source="crm", table="plain", location="lake")
     model = reading("crm.plain", plain, "select id, _content_hash as theirs from {}")
-    assert ["id", "theirs"] == evaluate(lake.warehouse, model, {}).columns
+    assert ["id", "theirs"] == evaluate_query(model_tables.warehouse, model, {}).columns
 
 
-def test_a_catalogs_table_is_read(lake: ModelTables) -> None:
-    session = lake.warehouse.session
+def test_a_catalogs_table_is_read(model_tables: ModelTables) -> None:
+    session = model_tables.warehouse.session
     session.sql("create schema if not exists Odd_Schema").collect()
-    location = (lake.warehouse.settings.root / "catalog").as_uri()
+    location = (model_tables.warehouse.settings.root / "catalog").as_uri()
     session.sql(f"create table Odd_Schema.My_Deals using parquet location '{location}' as select 7 as id")
     source = SourceInput(source="crm", table="My_Deals", location="spark_catalog.Odd_Schema")
     model = reading("crm.My_Deals", source)
-    assert [7] == [row["id"] for row in evaluate(lake.warehouse, model, {}).collect()]
+    assert [7] == [row["id"] for row in evaluate_query(model_tables.warehouse, model, {}).collect()]
     session.sql("drop schema Odd_Schema cascade").collect()
 
 
-def test_a_lost_table_of_a_folder_is_named(lake: ModelTables) -> None:
-    (lake.warehouse.settings.root / "lake" / "Deals").mkdir(parents=True)
+def test_a_lost_table_of_a_folder_is_named(model_tables: ModelTables) -> None:
+    (model_tables.warehouse.settings.root / "lake" / "Deals").mkdir(parents=True)
     model = reading("crm.deals", SourceInput(source="crm", table="deals", location="lake"))
     with pytest.raises(WarehouseError, match=r"crm\.deals isn't there; did you mean `Deals`\?"):
-        evaluate(lake.warehouse, model, {})
+        evaluate_query(model_tables.warehouse, model, {})
 
 
-def test_an_unmade_input_is_named(lake: ModelTables) -> None:
+def test_an_unmade_input_is_named(model_tables: ModelTables) -> None:
     model = reading("raw.nothing", ModelInput(model="raw.nothing"))
     with pytest.raises(WarehouseError, match=r"models/mart/things\.sql:3: raw\.nothing has no table yet"):
-        evaluate(lake.warehouse, model, {"raw.nothing": "missing"})
+        evaluate_query(model_tables.warehouse, model, {"raw.nothing": "missing"})
 
 
-def test_a_failing_query_is_one_sentence_with_its_line(lake: ModelTables) -> None:
+def test_a_failing_query_is_one_sentence_with_its_line(model_tables: ModelTables) -> None:
     """Spark's own answer has a hundred lines, and not the file's name."""
-    model = a_model("table", "select\n  1 as a,\n  nothing as b\nfrom values (1) as t(id)")
+    model = build_model("table", "select\n  1 as a,\n  nothing as b\nfrom values (1) as t(id)")
     with pytest.raises(WarehouseError) as failure:
-        evaluate(lake.warehouse, model, {})
+        evaluate_query(model_tables.warehouse, model, {})
     assert str(failure.value).startswith("models/mart/things.sql:5: ")
     assert "nothing" in str(failure.value)
     assert "\n" not in str(failure.value)
     with pytest.raises(WarehouseError, match=r"models/mart/things\.sql:4: "):
-        evaluate(lake.warehouse, a_model("table", "select 1\nfrom from x"), {})
+        evaluate_query(model_tables.warehouse, build_model("table", "select 1\nfrom from x"), {})

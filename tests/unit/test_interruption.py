@@ -12,18 +12,18 @@ from ondatra_dagster.interruption import InterruptedRunError
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def clear_interruption() -> Iterator[None]:
     yield
-    interruption.forget()
+    interruption.clear_signal()
 
 
-@interruption.interruptible()
+@interruption.raise_on_signal()
 def work_through(number: signal.Signals, steps: list[str]) -> None:
     os.kill(os.getpid(), number)
     steps.append("after the signal")
 
 
-@interruption.interruptible()
+@interruption.raise_on_signal()
 def work_that_breaks() -> None:
     os.kill(os.getpid(), signal.SIGINT)
     raise ConnectionError("nobody is there")
@@ -45,16 +45,16 @@ def test_an_error_after_a_signal_is_what_the_signal_broke() -> None:
 
 
 def test_an_error_without_a_signal_stays_as_it_is() -> None:
-    with pytest.raises(ConnectionError), interruption.interruptible():
+    with pytest.raises(ConnectionError), interruption.raise_on_signal():
         raise ConnectionError("nobody is there")
 
 
 def test_handlers_come_back() -> None:
     """Dagster's, or whose they are."""
-    before = [signal.getsignal(each) for each in interruption.SIGNALS]
-    with interruption.noting_signals():
-        assert before != [signal.getsignal(each) for each in interruption.SIGNALS]
-    assert before == [signal.getsignal(each) for each in interruption.SIGNALS]
+    before = [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
+    with interruption.record_signals():
+        assert before != [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
+    assert before == [signal.getsignal(each) for each in interruption.INTERRUPT_SIGNALS]
 
 
 def test_whoever_waits_is_woken() -> None:
@@ -68,7 +68,7 @@ def test_whoever_waits_is_woken() -> None:
         woken.append("sleep")
 
     waiting = threading.Thread(target=wait)
-    with interruption.noting_signals(), interruption.on_interruption(called.set):
+    with interruption.record_signals(), interruption.on_interruption(called.set):
         waiting.start()
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)

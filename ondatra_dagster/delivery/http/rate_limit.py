@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Self
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.http_transport import Connecting
-from ondatra_dagster.delivery.push.api_dict import parse_api
+from ondatra_dagster.delivery.http.request_transport import ConnectHook
+from ondatra_dagster.delivery.push.api_dict_parser import parse_api_text
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
-from ondatra_dagster.store.database import Schema, Store, Value, connect
-from ondatra_dagster.store.file_errors import explained
-from ondatra_dagster.store.lock import open_lock
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.file_lock import open_lock
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlValue, open_database
 
-SCHEMA = Schema(
+RATES_SCHEMA = SqliteSchema(
     "rates",
     (
         (
@@ -45,9 +45,9 @@ SCHEMA = Schema(
     ),
     if_damaged="move it away: rate limits count from the next request on",
 )
-NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
+SELECT_NEWEST = "select number, taken_at from send where base_url = :base_url order by number desc limit 1"
 # when the last of all sends up to that number has arrived: a later turn may well arrive sooner
-ARRIVED_BY = """
+SELECT_ARRIVAL = """
 select max(arrived_by) from (
     select arrived_by from send where base_url = :base_url and number <= :number and taken_at >= (
         select taken_at from send where base_url = :base_url and number = :number
@@ -58,22 +58,22 @@ select max(arrived_by) from (
     where base_url = :base_url and number <= :number and arrived_by > taken_at + 1.0
 ) where exists (select 1 from send where base_url = :base_url and number = :number)
 """
-TAKE_TURN = "insert into send values (:base_url, :number, :now, :now + :on_its_way)"
-NOTE_ON_ITS_WAY = "update send set arrived_by = :arrived_by where base_url = :base_url and number = :number"
-NOTE_ARRIVAL = """
+INSERT_SEND = "insert into send values (:base_url, :number, :now, :now + :on_its_way)"
+SET_ARRIVAL = "update send set arrived_by = :arrived_by where base_url = :base_url and number = :number"
+LOWER_ARRIVAL = """
 update send set arrived_by = min(arrived_by, :now) where base_url = :base_url and number = :number
 """
 # two for each that is added, so that a turn costs the same however many there were
-FORGET_OLD = """
+DELETE_OLD = """
 delete from send where base_url = :base_url and taken_at < :now - :longest and number in (
     select number from send where base_url = :base_url order by number limit 2
 )
 """
-FORGET_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
-ON_ITS_WAY_SECONDS = 1.0  # a request over an open connection takes less, on a busy machine too
+DELETE_FUTURE = "delete from send where base_url = :base_url and taken_at > :now"
+TRANSIT_SECONDS = 1.0  # a request over an open connection takes less, on a busy machine too
 CONNECTING_SECONDS = 10.0  # three packets lost in a row; after a kill they are waited for
-MARGIN_SECONDS = 0.001
-LONGEST_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
+WAIT_MARGIN_SECONDS = 0.001
+RETENTION_SECONDS = 3600.0  # sends are remembered so long at least, for limits that are edited
 
 
 class RateLimit:
@@ -88,94 +88,94 @@ class RateLimit:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = interruption.sleep,
     ) -> None:
-        self._base_url = _shared(base_url)
+        self._base_url = _normalize_url(base_url)
         self._limits = tuple(limits)
-        self._longest = max([LONGEST_SECONDS, *(limit.per_seconds for limit in self._limits)])
+        self._retention_seconds = max([RETENTION_SECONDS, *(limit.per_seconds for limit in self._limits)])
         self._clock = clock
         self._sleep = sleep
-        self._threads = threading.Lock()
-        with explained(_lock_path(path)):
+        self._thread_lock = threading.Lock()
+        with explain_file_errors(_lock_path(path)):
             self._lock_file = open_lock(_lock_path(path))
-        with self._alone():
-            self._store: Store = connect(path, SCHEMA, used_by_threads=True)
+        with self._locked():
+            self._store: SqliteStore = open_database(path, RATES_SCHEMA, used_by_threads=True)
             # send times that a power cut takes along are no loss
-            self._store.run("pragma synchronous = normal")
+            self._store.execute("pragma synchronous = normal")
 
     @classmethod
-    def of(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
+    def from_config(cls, config: PushConfig, path: Path, *, lib: Path) -> Self | None:
         """All limits that files of `lib` set for the sink's base_url; None without one: nothing is opened."""
-        limits = tuple(limits_for(config.base_url, lib)) if config.base_url else ()
+        limits = tuple(read_limits(config.base_url, lib)) if config.base_url else ()
         return cls(path, config.base_url, limits) if config.base_url and limits else None
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[Connecting]:
+    def wait_for_turn(self) -> Iterator[ConnectHook]:
         """Wait until one more request may go out, which is sent and answered inside."""
-        number, wait_seconds = self._take_turn()
+        number, wait_seconds = self._try_turn()
         while wait_seconds > 0:
             self._sleep(wait_seconds)
-            number, wait_seconds = self._take_turn()
+            number, wait_seconds = self._try_turn()
         try:
-            yield functools.partial(self._connecting, number)
+            yield functools.partial(self._extend_while_connecting, number)
         finally:
-            self._note(NOTE_ARRIVAL, number, now=self._clock())
+            self._update_send(LOWER_ARRIVAL, number, now=self._clock())
 
     @contextlib.contextmanager
-    def _connecting(self, number: int) -> Iterator[None]:
+    def _extend_while_connecting(self, number: int) -> Iterator[None]:
         """What is sent in that turn can't arrive before this is over."""
-        self._note(NOTE_ON_ITS_WAY, number, arrived_by=self._clock() + CONNECTING_SECONDS)
+        self._update_send(SET_ARRIVAL, number, arrived_by=self._clock() + CONNECTING_SECONDS)
         try:
             yield
         finally:
-            self._note(NOTE_ON_ITS_WAY, number, arrived_by=self._clock() + ON_ITS_WAY_SECONDS)
+            self._update_send(SET_ARRIVAL, number, arrived_by=self._clock() + TRANSIT_SECONDS)
 
-    def _note(self, statement: str, number: int, **times: float) -> None:
-        with self._alone(), self._store.immediate():
-            self._store.run(statement, self._with(number=number, **times))
+    def _update_send(self, statement: str, number: int, **times: float) -> None:
+        with self._locked(), self._store.write_transaction():
+            self._store.execute(statement, self._parameters(number=number, **times))
 
     def close(self) -> None:
-        with self._alone():  # a thread that nobody waits for any more may be in the middle of its turn
+        with self._locked():  # a thread that nobody waits for any more may be in the middle of its turn
             self._store.close()
         os.close(self._lock_file)
         self._lock_file = -1  # the number may soon be another file's
 
-    def _take_turn(self) -> tuple[int, float]:
+    def _try_turn(self) -> tuple[int, float]:
         """The number of the turn, and zero when it is taken; else in how many seconds to ask again."""
-        with self._alone(), self._store.immediate():
+        with self._locked(), self._store.write_transaction():
             now = self._clock()
             number = self._last_number(now) + 1
             wait_seconds = max(self._wait_seconds(limit, number, now) for limit in self._limits)
             if wait_seconds <= 0:
-                self._store.run(FORGET_OLD, self._with(now=now, longest=self._longest))
-                self._store.run(TAKE_TURN, self._with(number=number, now=now, on_its_way=ON_ITS_WAY_SECONDS))
+                self._store.execute(DELETE_OLD, self._parameters(now=now, longest=self._retention_seconds))
+                self._store.execute(INSERT_SEND, self._parameters(number=number, now=now, on_its_way=TRANSIT_SECONDS))
             return number, wait_seconds
 
     def _last_number(self, now: float) -> int:
-        for number, taken_at in self._store.rows(NEWEST, self._with()):
-            if taken_at <= now + ON_ITS_WAY_SECONDS:
+        for number, taken_at in self._store.fetch_rows(SELECT_NEWEST, self._parameters()):
+            if taken_at <= now + TRANSIT_SECONDS:
                 return int(number)
             # the clock was set back: what is still to come can't be waited for
-            self._store.run(FORGET_FUTURE, self._with(now=now))
+            self._store.execute(DELETE_FUTURE, self._parameters(now=now))
             return self._last_number(now)
         return 0
 
     def _wait_seconds(self, limit: RateLimitConfig, number: int, now: float) -> float:
-        before = self._with(number=number - limit.requests, on_its_way=ON_ITS_WAY_SECONDS)
-        ((arrived_by,),) = self._store.rows(ARRIVED_BY, before)
+        before = self._parameters(number=number - limit.requests, on_its_way=TRANSIT_SECONDS)
+        ((arrived_by,),) = self._store.fetch_rows(SELECT_ARRIVAL, before)
         if arrived_by is None:
             return 0.0
-        wait_seconds: float = arrived_by + limit.per_seconds + MARGIN_SECONDS - now
+        wait_seconds: float = arrived_by + limit.per_seconds + WAIT_MARGIN_SECONDS - now
         if arrived_by > now:  # it is under way, and will most likely have arrived sooner
-            return max(min(wait_seconds - ON_ITS_WAY_SECONDS, limit.per_seconds), MARGIN_SECONDS)
+            return max(min(wait_seconds - TRANSIT_SECONDS, limit.per_seconds), WAIT_MARGIN_SECONDS)
         return wait_seconds
 
-    def _with(self, **parameters: Value) -> Mapping[str, Value]:
+    def _parameters(self, **parameters: SqlValue) -> Mapping[str, SqlValue]:
         return {"base_url": self._base_url, **parameters}
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         # SQLite before 3.51.3 can spoil a file when two connections write and checkpoint it at one instant,
         # and its own waiting sleeps: so one thread of one process at a time comes near it
-        with self._threads:
+        with self._thread_lock:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
                 yield
@@ -183,18 +183,23 @@ class RateLimit:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
 
-def limits_for(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
+def read_limits(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
     """The limits of all sinks that call this base_url: the API counts what arrives, whoever sent it."""
     for file in sorted(lib.glob("*.star")):
         text = file.read_text(encoding="utf-8-sig", errors="replace")
         if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
             continue
-        config, _ = parse_api(text, file.name)
-        if config and config.rate_limit and config.base_url and _shared(config.base_url) == _shared(base_url):
+        config, _ = parse_api_text(text, file.name)
+        if (
+            config
+            and config.rate_limit
+            and config.base_url
+            and _normalize_url(config.base_url) == _normalize_url(base_url)
+        ):
             yield config.rate_limit
 
 
-def _shared(base_url: str) -> str:
+def _normalize_url(base_url: str) -> str:
     return base_url.rstrip("/").lower()
 
 

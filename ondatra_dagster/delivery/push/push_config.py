@@ -1,18 +1,18 @@
-"""What a lib/*.star file says in its API dict, as values. How the text is read is in api_dict.
+"""The configuration of a sink, as a lib/*.star file has it in its API dict; api_dict_parser reads the text.
 
-Secrets aren't here: a config names variables, and whoever opens the connection looks them up.
+It has no secrets: it names variables, and the API client looks them up.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 BATCH_MODES = ("sync", "atomic", "async")
-ON_BATCH_ERROR = ("keep", "bisect")
-CONNECTIONS = 64  # to one API at once
-DECIMALS = ("string", "number")
+BATCH_ERROR_MODES = ("keep", "bisect")
+MAX_API_CONNECTIONS = 64  # to one API at once
+DECIMAL_FORMATS = ("string", "number")
 CLIENT_AUTHS = ("body", "basic")  # where a token server looks for the client's id and secret
-WHOLE = 0  # as a batch size: the whole content at once
+WHOLE_TABLE_SIZE = 0  # as a batch size: the whole content at once
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Variable:
     name: str
 
 
-Text: TypeAlias = str | Variable
+TextOrVariable: TypeAlias = str | Variable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ParamAuth:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BasicAuth:
-    user: Text
+    user: TextOrVariable
     password: Variable
 
 
@@ -53,12 +53,12 @@ class OAuth2:
     """Tokens of a token server: for a refresh token where there is one, else for the client's own name."""
 
     token_url: str  # an address, or a path below base_url
-    client_id: Text
+    client_id: TextOrVariable
     client_secret: Variable | None = None
     refresh_token: Variable | None = None
     scope: str | None = None
     client_auth: str = "body"
-    params: tuple[tuple[str, Text], ...] = ()  # what else the token server wants: audience, resource
+    params: tuple[tuple[str, TextOrVariable], ...] = ()  # what else the token server wants: audience, resource
 
 
 Auth: TypeAlias = BearerAuth | HeaderAuth | ParamAuth | BasicAuth | OAuth2
@@ -99,7 +99,7 @@ class PushConfig:
     object: str
     base_url: str | None = None
     auth: Auth | None = None
-    headers: tuple[tuple[str, Text], ...] = ()
+    headers: tuple[tuple[str, TextOrVariable], ...] = ()
     timeout_seconds: float = 30.0
     retry: int = 3  # so up to four requests a call
     backoff_seconds: float = 1.0
@@ -111,18 +111,13 @@ class PushConfig:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Every variable that has to be set for the sink to run, each once."""
-        named = [value.name for _, value in self.headers if isinstance(value, Variable)]
-        return tuple(dict.fromkeys((*_variables_of(self.auth), *named, *self.env)))
+        """Return every variable that has to be set for the sink to run, each once."""
+        values = (*_texts_of(self.auth), *(value for _, value in self.headers))
+        named = [value.name for value in values if isinstance(value, Variable)]
+        return tuple(dict.fromkeys((*named, *self.env)))
 
 
-def _variables_of(auth: Auth | None) -> Iterator[str]:
-    for value in _texts_of(auth):
-        if isinstance(value, Variable):
-            yield value.name
-
-
-def _texts_of(auth: Auth | None) -> Sequence[Text | None]:
+def _texts_of(auth: Auth | None) -> Sequence[TextOrVariable | None]:
     match auth:
         case BearerAuth(token) | HeaderAuth(token, _) | ParamAuth(token, _):
             return [token]

@@ -3,51 +3,51 @@
 import enum
 from collections.abc import Mapping, Sequence
 
-from ondatra_dagster.project.suggestions import nearest
+from ondatra_dagster.project.spelling_suggestions import find_nearest
 
-SCHEMA = "schema"  # ours: Spark has no option for it
-OF_ALL = (
-    *(SCHEMA, "basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
+SCHEMA_OPTION = "schema"  # ours: Spark has no option for it
+COMMON_OPTIONS = (
+    *(SCHEMA_OPTION, "basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "mergeSchema"),
 )
-OF_TEXTS = (
+TEXT_FORMAT_OPTIONS = (
     *("encoding", "charset", "lineSep", "mode", "multiLine", "locale", "samplingRatio", "timeZone"),
     *("dateFormat", "timestampFormat", "timestampNTZFormat", "enableDateTimeParsingFallback"),
     *("columnNameOfCorruptRecord", "compression", "singleVariantColumn"),
 )
-OPTIONS: Mapping[str, tuple[str, ...]] = {
+OPTIONS_BY_FORMAT: Mapping[str, tuple[str, ...]] = {
     "csv": (
-        *OF_ALL,
-        *OF_TEXTS,
+        *COMMON_OPTIONS,
+        *TEXT_FORMAT_OPTIONS,
         *("header", "inferSchema", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping"),
         *("comment", "enforceSchema", "preferDate", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"),
         *("nullValue", "emptyValue", "nanValue", "positiveInf", "negativeInf", "maxColumns"),
         *("maxCharsPerColumn", "unescapedQuoteHandling", "extension"),
     ),
     "json": (
-        *OF_ALL,
-        *OF_TEXTS,
+        *COMMON_OPTIONS,
+        *TEXT_FORMAT_OPTIONS,
         *("primitivesAsString", "prefersDecimal", "allowComments", "allowUnquotedFieldNames"),
         *("allowSingleQuotes", "allowNumericLeadingZeros", "allowBackslashEscapingAnyCharacter"),
         *("allowUnquotedControlChars", "allowNonNumericNumbers", "dropFieldIfAllNull"),
     ),
-    "parquet": (*OF_ALL, "datetimeRebaseMode", "int96RebaseMode"),
+    "parquet": (*COMMON_OPTIONS, "datetimeRebaseMode", "int96RebaseMode"),
 }
-FORMATS = tuple(OPTIONS)
-MODE = "mode"
-CORRUPT_NAME = "columnNameOfCorruptRecord"
-MISSPELLED = 0.75  # how like a known option an unknown one must be to be refused: Hadoop has words of its own
+FILE_FORMATS = tuple(OPTIONS_BY_FORMAT)
+MODE_OPTION = "mode"
+CORRUPT_COLUMN_OPTION = "columnNameOfCorruptRecord"
+MISSPELLING_LIKENESS = 0.75  # how like a known option an unknown one must be to be refused: Hadoop has words of its own
 
 
-def misspelled(file_format: str, option: str) -> str | None:
+def suggest_option(file_format: str, option: str) -> str | None:
     """The option that was most likely meant; None when this one may stand."""
-    known = OPTIONS[file_format]
+    known = OPTIONS_BY_FORMAT[file_format]
     if option.casefold() in map(str.casefold, known):
         return None
-    return nearest(option, known, likeness=MISSPELLED)
+    return find_nearest(option, known, likeness=MISSPELLING_LIKENESS)
 
 
-class Mode(enum.StrEnum):
+class ParseMode(enum.StrEnum):
     """What becomes of a row that can't be parsed: Spark's words."""
 
     PERMISSIVE = "PERMISSIVE"  # nulls, and its text in _corrupt_record
@@ -55,16 +55,16 @@ class Mode(enum.StrEnum):
     FAIL = "FAILFAST"  # the default here, and not in Spark
 
 
-def option(options: Sequence[tuple[str, str]], name: str) -> str | None:
+def option_value(options: Sequence[tuple[str, str]], name: str) -> str | None:
     """Return an option's value, however its name is spelled."""
     return next((value for each, value in options if each.casefold() == name.casefold()), None)
 
 
-def is_true(options: Sequence[tuple[str, str]], name: str) -> bool:
+def is_option_on(options: Sequence[tuple[str, str]], name: str) -> bool:
     """Return whether an option is on."""
-    return (option(options, name) or "").strip().casefold() == "true"
+    return (option_value(options, name) or "").strip().casefold() == "true"
 
 
-def mode_of(options: Sequence[tuple[str, str]]) -> Mode:
+def read_parse_mode(options: Sequence[tuple[str, str]]) -> ParseMode:
     """Return the mode that the options ask for; raises ValueError for a word that is none."""
-    return Mode((option(options, MODE) or Mode.FAIL).strip().upper())
+    return ParseMode((option_value(options, MODE_OPTION) or ParseMode.FAIL).strip().upper())

@@ -1,83 +1,79 @@
-"""Which files a path or a pattern stands for: by Spark's rules, so that what is looked at is what is read."""
+"""The files of a path or a pattern, by Spark's rules: a check then looks at the files that Spark reads."""
 
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SPECIAL = re.compile(r"[{}\[\]*?\\]")
-READ_THOUGH_HIDDEN = ("_common_metadata", "_metadata")
+PATTERN_CHARACTERS = re.compile(r"[{}\[\]*?\\]")
+READ_HIDDEN_PREFIXES = ("_common_metadata", "_metadata")
 
 
-def matches(root: Path, written: str) -> list[Path]:
+def find_matching_paths(root: Path, written: str) -> list[Path]:
     """The files and folders that a path or pattern below `root` means; one that is really called so first."""
     as_it_stands = root / written
     if as_it_stands.exists():
         return [as_it_stands]
-    if not SPECIAL.search(written):
+    if not PATTERN_CHARACTERS.search(written):
         return []
-    found = {path for one in alternatives(written) for path in _walk(root, one)}
-    return sorted(path for path in found if not is_unread(path.name))
+    found = {path for one in expand_braces(written) for path in _match_segments(root, one)}
+    return sorted(path for path in found if not is_ignored_by_spark(path.name))
 
 
-def files_in(path: Path) -> Iterator[Path]:
+def walk_files(path: Path) -> Iterator[Path]:
     """A file itself; of a folder all files in it and below, but for those that Spark passes over."""
     if not path.is_dir():
         yield path
         return
     for folder, folders, names in os.walk(path, followlinks=True):
-        folders[:] = [name for name in folders if not is_unread(name)]
-        yield from (Path(folder, name) for name in names if not is_unread(name))
+        folders[:] = [name for name in folders if not is_ignored_by_spark(name)]
+        yield from (Path(folder, name) for name in names if not is_ignored_by_spark(name))
 
 
-def is_unread(name: str) -> bool:
+def is_ignored_by_spark(name: str) -> bool:
     """Whether Spark passes over a file or folder of that name: a marker, or a part of an unfinished write."""
-    if name.startswith(READ_THOUGH_HIDDEN):
+    if name.startswith(READ_HIDDEN_PREFIXES):
         return False
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
-def escaped(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """The path as Spark has to be given it, so that nothing in it counts as a pattern."""
-    return SPECIAL.sub(r"\\\g<0>", path)
+    return PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
-def pattern(written: str) -> re.Pattern[str]:
+def compile_pattern(written: str) -> re.Pattern[str]:
     """What a path has to look like to fit a pattern without braces; * and ? stay within one folder."""
-    return re.compile("/".join(map(_segment, written.split("/"))))
+    return re.compile("/".join(map(_segment_regex, written.split("/"))))
 
 
-def alternatives(written: str) -> list[str]:
+def expand_braces(written: str) -> list[str]:
     """A pattern for each choice that {a,b} leaves."""
-    opened = _first(written, "{")
+    opened = _find_unescaped(written, "{")
     if opened is None:
         return [written]
-    closed = _closing(written, opened)
+    closed = _find_closing_brace(written, opened)
     if closed is None:
         return [written]
     before, after = written[:opened], written[closed + 1 :]
-    choices = _split(written[opened + 1 : closed])
-    return [each for choice in choices for each in alternatives(before + choice + after)]
+    choices = _split_choices(written[opened + 1 : closed])
+    return [each for choice in choices for each in expand_braces(before + choice + after)]
 
 
-def _walk(root: Path, written: str) -> Iterator[Path]:
+def _match_segments(root: Path, written: str) -> Iterator[Path]:
     found = [Path("/") if written.startswith("/") else root]
     for segment in filter(None, written.split("/")):
         if segment in (".", ".."):
             found = [folder / segment for folder in found]
             continue
-        fits = re.compile(_segment(segment))
+        fits = re.compile(_segment_regex(segment))
         found = [
-            entry
-            for folder in found
-            if folder.is_dir()
-            for entry in folder.iterdir()
-            if fits.fullmatch(entry.name)
+            entry for folder in found if folder.is_dir() for entry in folder.iterdir() if fits.fullmatch(entry.name)
         ]
     yield from found
 
 
-def _segment(written: str) -> str:
+def _segment_regex(written: str) -> str:
     """A part of a pattern between two slashes, as a regular expression."""
     pieces: list[str] = []
     position = 0
@@ -88,7 +84,7 @@ def _segment(written: str) -> str:
             position += 1
             pieces.append(re.escape(written[position]))
         elif close > 0:
-            pieces.append(_letters(written[position + 1 : close]))
+            pieces.append(_character_class_regex(written[position + 1 : close]))
             position = close
         else:
             pieces.append({"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)))
@@ -96,20 +92,20 @@ def _segment(written: str) -> str:
     return "".join(pieces)
 
 
-def _letters(inside: str) -> str:
+def _character_class_regex(inside: str) -> str:
     """[a-c] and [^a-c], which may be written [!a-c]."""
     is_negated = inside[0] in "^!"
     kept = re.sub(r"([\[\]\\^&~|])", r"\\\1", inside[1:] if is_negated else inside)
     return f"[{'^/' if is_negated else ''}{kept}]"
 
 
-def _first(written: str, letter: str) -> int | None:
+def _find_unescaped(written: str, letter: str) -> int | None:
     """Where a letter stands first that isn't escaped."""
     found = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", written)
     return found.end() - 1 if found else None
 
 
-def _closing(written: str, opened: int) -> int | None:
+def _find_closing_brace(written: str, opened: int) -> int | None:
     depth = 0
     for place in range(opened, len(written)):
         depth += {"{": 1, "}": -1}.get(written[place], 0)
@@ -118,7 +114,7 @@ def _closing(written: str, opened: int) -> int | None:
     return None
 
 
-def _split(choices: str) -> list[str]:
+def _split_choices(choices: str) -> list[str]:
     """The choices between braces, whose commas inside further braces don't count."""
     parts, depth = [""], 0
     for letter in choices:

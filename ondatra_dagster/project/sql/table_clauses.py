@@ -1,7 +1,7 @@
-"""What stands around a table's name and matters to who replaces it: WITH (…), TABLESAMPLE (…), TABLE a.b.
+"""The clauses around a table's name that its replacement must respect: WITH (…), TABLESAMPLE (…), TABLE a.b.
 
-sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL: so the tokens are read here and
-put into a form that it knows. Everything is kept by the offset of the name that it belongs to.
+sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL. So the tokens are read here and
+rewritten for sqlglot. Everything is kept by the offset of the name that it belongs to.
 """
 
 import dataclasses
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ondatra_dagster.project.sql.tokens import QueryError, parenthesis, says
+from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
 
-BEFORE_A_QUERY = frozenset(
+TOKENS_BEFORE_QUERY = frozenset(
     {TokenType.L_PAREN, TokenType.R_PAREN, TokenType.ALL, TokenType.DISTINCT}
     | {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
 )
 
 
-class Options(NamedTuple):
+class FileOptionsClause(NamedTuple):
     """WITH ('header' = 'true') behind a file's name."""
 
     end: int
@@ -27,7 +27,7 @@ class Options(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableClauses:
-    options: Mapping[int, Options]  # by where the name before them ends
+    options: Mapping[int, FileOptionsClause]  # by where the name before them ends
     sample_ends: Mapping[int, int]  # where TABLESAMPLE (…) ends, by where what is before it ends
     table_queries: frozenset[int]  # where the names in TABLE a.b begin: they can't have an alias
 
@@ -35,19 +35,19 @@ class TableClauses:
 def read_clauses(tokens: Sequence[Token]) -> TableClauses:
     """All such clauses of a statement."""
     return TableClauses(
-        options=dict(_options(tokens)),
-        sample_ends=dict(_sample_ends(tokens)),
+        options=dict(_find_file_options(tokens)),
+        sample_ends=dict(_find_sample_ends(tokens)),
         table_queries=frozenset(
-            tokens[place + 1].start for place in range(len(tokens) - 1) if _begins_table_query(tokens, place)
+            tokens[place + 1].start for place in range(len(tokens) - 1) if _is_table_query_start(tokens, place)
         ),
     )
 
 
-def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
+def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
     """The tokens without the options and limits of recursion, and with TABLE a.b as FROM a.b."""
     options_end = -1
     last = -1
-    limits = {place + word for place in _recursion_limits(tokens) for word in range(4)}
+    limits = {place + word for place in _find_recursion_limits(tokens) for word in range(4)}
     for place, (token, following) in enumerate(zip(tokens, (*tokens[1:], None), strict=True)):
         if place in limits:
             continue
@@ -57,10 +57,10 @@ def parseable(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]
         if token.end < options_end:
             continue
         is_table_query = following is not None and following.start in clauses.table_queries
-        yield _as_from(token) if is_table_query else token
+        yield _from_token(token) if is_table_query else token
 
 
-def _recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
+def _find_recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
     """Where MAX RECURSION LEVEL 5 begins."""
     if any(token.token_type is TokenType.RECURSIVE for token in tokens):
         for place in range(len(tokens) - 3):
@@ -69,21 +69,21 @@ def _recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
                 yield place
 
 
-def _as_from(token: Token) -> Token:
+def _from_token(token: Token) -> Token:
     return Token(TokenType.FROM, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
-def _begins_table_query(tokens: Sequence[Token], place: int) -> bool:
+def _is_table_query_start(tokens: Sequence[Token], place: int) -> bool:
     if tokens[place].token_type is not TokenType.TABLE:
         return False
     if place == 0:
         return True
     before = tokens[place - 1].token_type
     is_argument = before is TokenType.L_PAREN and place > 1 and tokens[place - 2].token_type is TokenType.VAR
-    return before in BEFORE_A_QUERY and not is_argument  # f(TABLE a.b) is no query
+    return before in TOKENS_BEFORE_QUERY and not is_argument  # f(TABLE a.b) is no query
 
 
-def _options(tokens: Sequence[Token]) -> Iterator[tuple[int, Options]]:
+def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptionsClause]]:
     """Every WITH (…) that follows a name of two parts."""
     for place in range(3, len(tokens) - 1):
         if (
@@ -91,11 +91,11 @@ def _options(tokens: Sequence[Token]) -> Iterator[tuple[int, Options]]:
             and tokens[place + 1].token_type is TokenType.L_PAREN
             and tokens[place - 2].token_type is TokenType.DOT
         ):
-            inside, close = parenthesis(tokens, place + 1)
-            yield tokens[place - 1].end + 1, Options(tokens[close].end + 1, tuple(_pairs(inside)))
+            inside, close = find_parenthesis(tokens, place + 1)
+            yield (tokens[place - 1].end + 1, FileOptionsClause(tokens[close].end + 1, tuple(_option_pairs(inside))))
 
 
-def _pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
     """'header' = 'true', sep ';' as pairs: the equals sign may be left out, a name may have dots."""
     pair: list[Token] = []
     for token in (*tokens, None):
@@ -110,11 +110,11 @@ def _pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
         pair = []
 
 
-def _sample_ends(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+def _find_sample_ends(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
     """Every TABLESAMPLE (…) [REPEATABLE (…)]."""
     for place in range(1, len(tokens) - 1):
         if tokens[place].token_type is TokenType.TABLE_SAMPLE:
-            _, close = parenthesis(tokens, place + 1)
-            if says(tokens, close + 1, "repeatable"):
-                _, close = parenthesis(tokens, close + 2)
+            _, close = find_parenthesis(tokens, place + 1)
+            if is_word_at(tokens, close + 1, "repeatable"):
+                _, close = find_parenthesis(tokens, close + 2)
             yield tokens[place - 1].end + 1, tokens[close].end + 1

@@ -19,7 +19,7 @@ CASES = {
         kind="merge",
         key=["customer_id"],
         versions=[[ADA, BEN], [{**ADA, "email": "ada@example.org"}, BEN, CYN]],
-    ),
+    )
 }
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 import orjson
 
-from ondatra_dagster.testing.calls import Call
-from ondatra_dagster.testing.demo_api.server import DemoApi, running_demo_api
-from ondatra_dagster.testing.loopback import HOST
+from ondatra_dagster.testing.call_handler import RecordedCall
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi, running_demo_api
+from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST
 
 SHOWN_CALLS = 12
 
@@ -33,20 +33,20 @@ def main(context: click.Context, *, port: int, state: Path | None, command: tupl
     """A pretend CRM and ERP on this machine, as long as COMMAND runs, or until Ctrl-C."""
     try:
         with running_demo_api(port=port, state=state) as api:
-            context.exit(run_with(api, command) if command else serve(api))
+            context.exit(run_command_with_api(api, command) if command else serve_until_signal(api))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-    if not command or not is_ours(port, state):
+    if not command or not is_own_demo_api(port, state):
         raise click.ClickException(
             f"port {port} is taken by another program: end that, or write another port into lib/*.star "
             "and give it here too (--port 8322; with make: PORT=8322)"
         )
-    click.echo(f"using the demo API that already runs at http://{HOST}:{port}", err=True)
-    context.exit(run(command))
+    click.echo(f"using the demo API that already runs at http://{LOOPBACK_HOST}:{port}", err=True)
+    context.exit(run_command(command))
 
 
-def serve(api: DemoApi) -> int:
+def serve_until_signal(api: DemoApi) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     click.echo(f"the demo API's page is {api.url}; Ctrl-C ends it", err=True)
     ended = threading.Event()
@@ -56,16 +56,16 @@ def serve(api: DemoApi) -> int:
     return 0
 
 
-def run_with(api: DemoApi, command: tuple[str, ...]) -> int:
+def run_command_with_api(api: DemoApi, command: tuple[str, ...]) -> int:
     """Run the command beside the API, then tell what the API got from it."""
     calls_before = len(api.calls)
     click.echo(f"demo API: {api.url}", err=True)
-    code = run(command)
-    report(api, api.calls[calls_before:])
+    code = run_command(command)
+    print_report(api, api.calls[calls_before:])
     return code
 
 
-def run(command: tuple[str, ...]) -> int:
+def run_command(command: tuple[str, ...]) -> int:
     """The command's exit code, as a shell would give it."""
     # caught, not ignored: an ignored signal would be inherited; the terminal sends Ctrl-C to the command too
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -79,11 +79,10 @@ def run(command: tuple[str, ...]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
+def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
     """Say what arrived: each call when they are few, otherwise those that failed."""
     click.echo(
-        f"\nThe demo API got {_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.",
-        err=True,
+        f"\nThe demo API got {_format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
     )
     failed = [call for call in calls if not 200 <= call.status < 300]
     shown = calls if len(calls) <= SHOWN_CALLS else failed[:SHOWN_CALLS]
@@ -92,16 +91,16 @@ def report(api: DemoApi, calls: tuple[Call, ...]) -> None:
         click.echo(line.rstrip(), err=True)
     if len(shown) < len(calls):
         click.echo(f"  {'and ' if shown else ''}{len(calls) - len(shown)} more", err=True)
-    crm = f"{_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
-    erp = f"{_count(len(api.invoices()), 'invoice')} and {_count(len(api.prices()), 'price')}"
+    crm = f"{_format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
+    erp = f"{_format_count(len(api.invoices()), 'invoice')} and {_format_count(len(api.prices()), 'price')}"
     click.echo(f"The CRM holds {crm}; the ERP holds {erp}.", err=True)
 
 
-def is_ours(port: int, state: Path | None) -> bool:
+def is_own_demo_api(port: int, state: Path | None) -> bool:
     """Whether the port is served by a demo API that keeps this project's state."""
     if state is None:
         return False
-    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    connection = http.client.HTTPConnection(LOOPBACK_HOST, port, timeout=2)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError):
         connection.request("GET", "/state")
         held = orjson.loads(connection.getresponse().read())
@@ -109,7 +108,7 @@ def is_ours(port: int, state: Path | None) -> bool:
     return False
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support.shop import Shop, write_contacts
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject, write_contacts
 
-from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
 @pytest.fixture(scope="session")
@@ -16,15 +16,15 @@ def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
     """Two contacts, and nothing has run yet; the user stands in the project."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
-    shop = Shop.at(tmp_path / "my shop", url=api.url)
+    shop = ShopProject.create(tmp_path / "my shop", url=api.url)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")
     monkeypatch.chdir(shop.root)
     return shop
 
 
 @pytest.fixture
-def ondatra(capfd: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capfd)
+def ondatra(capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capfd)

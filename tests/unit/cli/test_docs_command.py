@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
 
-from ondatra_dagster.wording import docs_page
+from ondatra_dagster.text_format import docs_command
 
 ROOT = Path(__file__).parents[3]
 PAGES = {path.stem: path for path in ROOT.glob("docs/*.md")}
-NAMED = re.compile(r"docs_page\(['\"]([^'\"]+)['\"]\)")
+NAMED = re.compile(r"docs_command\(['\"]([^'\"]+)['\"]\)")
 
 
 def sources() -> dict[Path, str]:
@@ -26,33 +26,31 @@ def test_every_page_comes_with_the_package() -> None:
     assert PAGES == packed
 
 
-def test_the_pages_are_listed(ondatra: Terminal) -> None:
+def test_the_pages_are_listed(ondatra: CommandLine) -> None:
     said = ondatra("docs")
-    assert set(PAGES) == {line.split()[0] for line in said.out.splitlines()[1:]}
-    assert {"page": "models", "title": "Models"} in ondatra("docs", "--json").objects
+    assert set(PAGES) == {line.split()[0] for line in said.stdout.splitlines()[1:]}
+    assert {"page": "models", "title": "Models"} in ondatra("docs", "--json").json_lines
 
 
 @pytest.mark.parametrize("name", ["push-functions", "docs/push-functions.md"])
-def test_a_page_is_shown_whole(ondatra: Terminal, name: str) -> None:
+def test_a_page_is_shown_whole(ondatra: CommandLine, name: str) -> None:
     text = PAGES["push-functions"].read_text(encoding="utf-8")
-    assert (0, text) == (ondatra("docs", name).code, ondatra("docs", name).out)
-    assert [{"page": "push-functions", "text": text}] == ondatra("docs", name, "--json").objects
+    assert (0, text) == (ondatra("docs", name).exit_code, ondatra("docs", name).stdout)
+    assert [{"page": "push-functions", "text": text}] == ondatra("docs", name, "--json").json_lines
 
 
-def test_an_unknown_page_gets_the_nearest_one(ondatra: Terminal) -> None:
+def test_an_unknown_page_gets_the_nearest_one(ondatra: CommandLine) -> None:
     said = ondatra("docs", "modles")
-    assert (2, "there is no page 'modles'; did you mean 'models'? ") == (said.code, said.err[:50])
+    assert (2, "there is no page 'modles'; did you mean 'models'? ") == (said.exit_code, said.stderr[:50])
 
 
 def test_messages_name_pages_that_there_are() -> None:
     named = {name for text in sources().values() for name in NAMED.findall(text)}
     assert {"models", "push-functions"} <= named
     assert named <= set(PAGES)
-    assert "`ondatra docs models`" == docs_page("models")
+    assert "`ondatra docs models`" == docs_command("models")
 
 
 def test_no_message_names_a_file_of_the_repository() -> None:
     """A user of the wheel doesn't have it."""
-    assert {} == {
-        path: found for path, text in sources().items() if (found := re.findall(r"docs/\w+\S*\.md", text))
-    }
+    assert {} == {path: found for path, text in sources().items() if (found := re.findall(r"docs/\w+\S*\.md", text))}

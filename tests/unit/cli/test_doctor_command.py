@@ -3,25 +3,25 @@
 from pathlib import Path
 
 import pytest
-from support.shop import Shop
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
 
-from ondatra_dagster.doctor.checks import CHECKS
+from ondatra_dagster.doctor.check_runner import CHECKS
 
 QUICK = [check.name for check in CHECKS if not check.starts_spark]
 
 
-def test_each_check_has_a_line_that_begins_with_how_it_went(shop: Shop, ondatra: Terminal) -> None:
+def test_each_check_has_a_line_that_begins_with_how_it_went(shop: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("doctor", "--no-spark")
-    lines = [line.split()[:2] for line in said.out.splitlines()]
-    assert (0, "") == (said.code, said.err)
+    lines = [line.split()[:2] for line in said.stdout.splitlines()]
+    assert (0, "") == (said.exit_code, said.stderr)
     assert set(QUICK) == {name for _, name in lines}
     assert {"ok", "warning"} >= {level for level, _ in lines}
     assert ["ok", "variables"] in lines
 
 
 def test_a_check_that_fails_is_exit_code_one(
-    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shop.root / ".env").unlink()
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
@@ -32,15 +32,15 @@ def test_a_check_that_fails_is_exit_code_one(
         "what": "DEMO_API_KEY is not set, and lib/crm_push.star needs it",
         "remedy": "set it in .env or the environment",
     }
-    assert (1, [failed]) == (said.code, [line for line in said.objects if line["level"] == "failed"])
+    assert (1, [failed]) == (said.exit_code, [line for line in said.json_lines if line["level"] == "failed"])
 
 
 def test_outside_of_a_project_the_machine_is_checked(
-    ondatra: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has just installed the package has no project yet."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("doctor", "--no-spark")
-    assert 0 == said.code
-    assert "warning  settings   " in said.out
+    assert 0 == said.exit_code
+    assert "warning  settings   " in said.stdout
     assert [] == list(tmp_path.iterdir())

@@ -3,26 +3,26 @@
 from pathlib import Path
 
 import pytest
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
 
 
 @pytest.mark.parametrize("folder", ["/dev/null", "/dev/null/x", "/proc/x"])
-def test_a_place_that_takes_no_folder_is_refused(ondatra: Terminal, folder: str) -> None:
+def test_a_place_that_takes_no_folder_is_refused(ondatra: CommandLine, folder: str) -> None:
     said = ondatra("init", folder)
-    assert (1, "") == (said.code, said.out)
-    assert said.err.startswith(f"{folder} can't be made a project (")
-    assert said.err.endswith("); name another folder\n")
-    assert 1 == len(said.err.splitlines())
+    assert (1, "") == (said.exit_code, said.stdout)
+    assert said.stderr.startswith(f"{folder} can't be made a project (")
+    assert said.stderr.endswith("); name another folder\n")
+    assert 1 == len(said.stderr.splitlines())
 
 
 def test_a_name_that_reads_like_an_option_is_refused(
-    ondatra: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No command could be given it without care."""
     monkeypatch.chdir(tmp_path)
     said = ondatra("init", "--", "-x")
     assert (1, "commands take -x for an option; choose a name that doesn't begin with -\n") == (
-        said.code,
-        said.err,
+        said.exit_code,
+        said.stderr,
     )
     assert [] == list(tmp_path.iterdir())

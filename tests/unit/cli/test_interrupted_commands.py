@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.held_api import HeldApi, held_api
-from support.interrupted import Command
-from support.shop import PUSH, Shop, write_contacts
-from support.terminal import Terminal
+from support.apis.blocking_api import BlockingApi, running_blocking_api
+from support.processes.cli_terminal import CommandLine
+from support.processes.interruptible_command import InterruptibleCommand
+from support.projects.shop_project import SHOP_PUSH, ShopProject, write_contacts
 
-from ondatra_dagster.cli.process import INTERRUPTED
-from ondatra_dagster.tracking.history import PastRun
+from ondatra_dagster.cli.command_process import INTERRUPTED_MESSAGE
+from ondatra_dagster.sync.run_history import PastRun
 
 ROWS = 12
 ANSWERED = 5
@@ -25,30 +25,30 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @pytest.fixture
-def held() -> Iterator[HeldApi]:
-    with held_api(ANSWERED) as api:
+def blocking_api() -> Iterator[BlockingApi]:
+    with running_blocking_api(ANSWERED) as api:
         yield api
 
 
 @pytest.fixture
-def waiting(
-    held: HeldApi, tmp_path: Path, dagster_home: Path, monkeypatch: pytest.MonkeyPatch, ondatra: Terminal
-) -> Shop:
+def shop_with_waiting_rows(
+    blocking_api: BlockingApi, tmp_path: Path, dagster_home: Path, monkeypatch: pytest.MonkeyPatch, ondatra: CommandLine
+) -> ShopProject:
     """A shop with rows in its queue, each a batch of its own."""
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
-    push = PUSH.format(url=held.url).replace('"retry": 0', '"retry": 0, "push": {"batch_size": 1}')
-    shop = Shop.at(tmp_path / "shop", url=held.url, files={"lib/crm_push.star": push})
+    push = SHOP_PUSH.format(url=blocking_api.url).replace('"retry": 0', '"retry": 0, "push": {"batch_size": 1}')
+    shop = ShopProject.create(tmp_path / "shop", url=blocking_api.url, files={"lib/crm_push.star": push})
     write_contacts(shop.root, **{f"c{n}": f"{n}@example.com" for n in range(ROWS)})
     monkeypatch.chdir(shop.root)
-    assert 0 == ondatra("pause", "sync.crm").code
-    ondatra.run(shop)
-    assert 0 == ondatra("resume", "sync.crm").code
-    assert [] == held.calls
+    assert 0 == ondatra("pause", "sync.crm").exit_code
+    ondatra.run_project(shop)
+    assert 0 == ondatra("resume", "sync.crm").exit_code
+    assert [] == blocking_api.calls
     return shop
 
 
-def newest(shop: Shop) -> PastRun:
-    return shop.workspace.history.runs("sync.crm", limit=1)[0]
+def newest(shop: ShopProject) -> PastRun:
+    return shop.workspace.history.list_runs("sync.crm", limit=1)[0]
 
 
 def counts(run: PastRun) -> dict[str, object]:
@@ -59,72 +59,79 @@ def counts(run: PastRun) -> dict[str, object]:
 
 @pytest.mark.parametrize("number", CODES)
 def test_a_run_that_sends_ends_with_its_counts(
-    waiting: Shop, held: HeldApi, number: signal.Signals, ondatra: Terminal
+    shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi, number: signal.Signals, ondatra: CommandLine
 ) -> None:
     """The call on its way comes back and counts; the next run sends the others, and none twice."""
-    command = Command("run", cwd=waiting.root)
-    held.wait_for(ANSWERED + 1)
+    command = InterruptibleCommand("run", cwd=shop_with_waiting_rows.root)
+    blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt(number)
     command.interrupt(number)  # whoever is impatient changes nothing
-    held.answer_one()
-    code, said = command.end()
-    held.let_go()
-    assert (CODES[number], [INTERRUPTED]) == (code, said.splitlines()[-1:]), said
+    blocking_api.answer_one()
+    code, said = command.wait()
+    blocking_api.answer_all()
+    assert (CODES[number], [INTERRUPTED_MESSAGE]) == (code, said.splitlines()[-1:]), said
     assert "Traceback" not in said
-    begun = len(held.calls)
+    begun = len(blocking_api.calls)
     assert begun in MAY_BE_BEGUN
     done = {"planned": ROWS, "attempted": ANSWERED + 1, "succeeded": ANSWERED + 1, "failed": 0}
-    assert ("interrupted", done) == (newest(waiting).result, counts(newest(waiting)))
-    assert "interrupted" in ondatra("history").out
-    assert 0 == ondatra("run").code
-    assert ROWS + begun - ANSWERED - 1 == len(held.calls)
-    assert ROWS == len({call.idempotency_key for call in held.calls})
+    assert ("interrupted", done) == (newest(shop_with_waiting_rows).result, counts(newest(shop_with_waiting_rows)))
+    assert "interrupted" in ondatra("history").stdout
+    assert 0 == ondatra("run").exit_code
+    assert ROWS + begun - ANSWERED - 1 == len(blocking_api.calls)
+    assert ROWS == len({call.idempotency_key for call in blocking_api.calls})
 
 
-def test_an_api_that_does_not_answer_is_not_waited_for(waiting: Shop, held: HeldApi) -> None:
+def test_an_api_that_does_not_answer_is_not_waited_for(
+    shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi
+) -> None:
     """Nobody knows what became of that call, so it is made again under the same key."""
-    command = Command("replay", "sync.crm", cwd=waiting.root)
-    held.wait_for(ANSWERED + 1)
+    command = InterruptibleCommand("replay", "sync.crm", cwd=shop_with_waiting_rows.root)
+    blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt()
-    code, said = command.end()
-    assert (130, [INTERRUPTED]) == (code, said.splitlines()[-1:]), said
-    assert ("interrupted", ANSWERED) == (newest(waiting).result, counts(newest(waiting))["succeeded"])
-    held.let_go()
-    again = Command("run", cwd=waiting.root)
-    assert 0 == again.end()[0]
-    assert ROWS + 1 == len(held.calls)
-    assert ROWS == len({call.idempotency_key for call in held.calls})
+    code, said = command.wait()
+    assert (130, [INTERRUPTED_MESSAGE]) == (code, said.splitlines()[-1:]), said
+    assert ("interrupted", ANSWERED) == (
+        newest(shop_with_waiting_rows).result,
+        counts(newest(shop_with_waiting_rows))["succeeded"],
+    )
+    blocking_api.answer_all()
+    again = InterruptibleCommand("run", cwd=shop_with_waiting_rows.root)
+    assert 0 == again.wait()[0]
+    assert ROWS + 1 == len(blocking_api.calls)
+    assert ROWS == len({call.idempotency_key for call in blocking_api.calls})
 
 
-def test_a_dagster_run_that_is_told_to_end_is_no_crash(waiting: Shop, held: HeldApi) -> None:
+def test_a_dagster_run_that_is_told_to_end_is_no_crash(
+    shop_with_waiting_rows: ShopProject, blocking_api: BlockingApi
+) -> None:
     """As Kubernetes or systemd end a run worker: Dagster has its own handlers there."""
-    (waiting.root / "defs.py").write_text(
+    (shop_with_waiting_rows.root / "defs.py").write_text(
         "import pathlib\nfrom ondatra_dagster.orchestration.definitions import build_definitions\n"
         "defs = build_definitions(pathlib.Path(__file__).parent)\n"
     )
     words = ("asset", "materialize", "--select", "key:push/sync/crm", "-f", "defs.py")
-    command = Command(*words, cwd=waiting.root, module="dagster")
-    held.wait_for(ANSWERED + 1)
+    command = InterruptibleCommand(*words, cwd=shop_with_waiting_rows.root, module="dagster")
+    blocking_api.wait_for_calls(ANSWERED + 1)
     command.interrupt(signal.SIGTERM)
-    held.answer_one()
-    code, said = command.end()
-    held.let_go()
+    blocking_api.answer_one()
+    code, said = command.wait()
+    blocking_api.answer_all()
     assert code, said
-    run = newest(waiting)
+    run = newest(shop_with_waiting_rows)
     assert ("interrupted", ANSWERED + 1) == (run.result, counts(run)["succeeded"])
-    assert len(held.calls) in MAY_BE_BEGUN
-    assert not (waiting.root / ".ondatra" / "logs" / "errors.log").exists()
+    assert len(blocking_api.calls) in MAY_BE_BEGUN
+    assert not (shop_with_waiting_rows.root / ".ondatra" / "logs" / "errors.log").exists()
 
 
-def test_a_command_that_reads_its_project_ends_with_a_sentence(shop: Shop) -> None:
+def test_a_command_that_reads_its_project_ends_with_a_sentence(shop: ShopProject) -> None:
     """A file of it may be slow to come, as on a network's disk."""
     settings = shop.root / "pyproject.toml"
     settings.unlink()
     os.mkfifo(settings)
-    command = Command("run", cwd=shop.root)
+    command = InterruptibleCommand("run", cwd=shop.root)
     with settings.open("w"):  # returns when the file is being read
         command.interrupt()
-        assert (130, INTERRUPTED + "\n") == command.end()
+        assert (130, INTERRUPTED_MESSAGE + "\n") == command.wait()
 
 
 BLOCKED = """
@@ -142,7 +149,7 @@ def test_a_command_that_is_being_loaded_ends_with_a_sentence(tmp_path: Path) -> 
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(fifo=str(fifo)))
-    command = Command("status", cwd=tmp_path, variables={"PYTHONPATH": str(tmp_path)})
+    command = InterruptibleCommand("status", cwd=tmp_path, variables={"PYTHONPATH": str(tmp_path)})
     with fifo.open("w"):  # returns when the import waits
         command.interrupt()
-    assert (130, INTERRUPTED + "\n") == command.end()
+    assert (130, INTERRUPTED_MESSAGE + "\n") == command.wait()

@@ -1,48 +1,46 @@
 """`ondatra lineage`: what people see, and what programs get."""
 
 import pytest
-from support.shop import Shop
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
 
 
 @pytest.fixture
-def models(shop: Shop) -> Shop:
+def models(shop: ShopProject) -> ShopProject:
     """A model that takes two ways up to one file, and one that can't be followed."""
     folder = shop.root / "models" / "mart"
     folder.mkdir()
     (folder / "both.sql").write_text(
         "SELECT a.id, concat(a.email, b.email) AS emails FROM sync.crm a JOIN raw.contacts b USING (id)"
     )
-    (folder / "turned.sql").write_text(
-        "SELECT total FROM sync.crm PIVOT (count(email) FOR id IN ('a1' AS total))"
-    )
+    (folder / "turned.sql").write_text("SELECT total FROM sync.crm PIVOT (count(email) FOR id IN ('a1' AS total))")
     return shop
 
 
-def test_a_columns_tree_goes_up_to_the_files(models: Shop, ondatra: Terminal) -> None:
+def test_a_columns_tree_goes_up_to_the_files(models: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("lineage", "mart.both.EMAILS")
-    assert 0 == said.code
+    assert 0 == said.exit_code
     assert [
         "mart.both.emails",
         "├─ raw.contacts.email",
         "│  └─ csv.`data/contacts.csv`.email",
         "└─ sync.crm.email",
         "   └─ raw.contacts.email  (see above)",
-    ] == said.out.splitlines()
+    ] == said.stdout.splitlines()
 
 
-def test_a_model_shows_the_tree_of_each_column(models: Shop, ondatra: Terminal) -> None:
+def test_a_model_shows_the_tree_of_each_column(models: ShopProject, ondatra: CommandLine) -> None:
     said = ondatra("lineage", "mart/both")
-    assert ["mart.both.id", "mart.both.emails"] == [line for line in said.out.splitlines() if line[0] == "m"]
+    assert ["mart.both.id", "mart.both.emails"] == [line for line in said.stdout.splitlines() if line[0] == "m"]
 
 
-def test_what_cannot_be_followed_says_so(models: Shop, ondatra: Terminal) -> None:
+def test_what_cannot_be_followed_says_so(models: ShopProject, ondatra: CommandLine) -> None:
     expected = "mart.turned.total  (not known: the query doesn't show it)\n"
-    assert (0, expected) == (ondatra("lineage", "mart.turned").code, ondatra("lineage", "mart.turned").out)
+    assert (0, expected) == (ondatra("lineage", "mart.turned").exit_code, ondatra("lineage", "mart.turned").stdout)
 
 
-def test_a_program_gets_an_object_a_column(models: Shop, ondatra: Terminal) -> None:
-    (emails,) = ondatra("lineage", "mart.both.emails", "--json").objects
+def test_a_program_gets_an_object_a_column(models: ShopProject, ondatra: CommandLine) -> None:
+    (emails,) = ondatra("lineage", "mart.both.emails", "--json").json_lines
     file = "csv.`data/contacts.csv` WITH ('header' = 'true')"
     assert {
         "model": "mart.both",
@@ -52,17 +50,17 @@ def test_a_program_gets_an_object_a_column(models: Shop, ondatra: Terminal) -> N
         "are_sources_known": True,
         "sources": [{"input": file, "column": "email"}],
     } == emails
-    assert 2 == len(ondatra("lineage", "mart.both", "--json").objects)
+    assert 2 == len(ondatra("lineage", "mart.both", "--json").json_lines)
 
 
-def test_columns_that_only_a_table_will_name_are_asked_for(models: Shop, ondatra: Terminal) -> None:
+def test_columns_that_only_a_table_will_name_are_asked_for(models: ShopProject, ondatra: CommandLine) -> None:
     """SELECT * of a file that was never read."""
     (models.root / "models" / "raw" / "all.sql").write_text(
         "SELECT * FROM csv.`data/contacts.csv` WITH ('header' = 'true')"
     )
     said = ondatra("lineage", "raw.all")
-    assert (0, "") == (said.code, said.out)
-    assert "the query of raw.all doesn't name its columns: its table will; run it first\n" == said.err
+    assert (0, "") == (said.exit_code, said.stdout)
+    assert "the query of raw.all doesn't name its columns: its table will; run it first\n" == said.stderr
 
 
 @pytest.mark.parametrize(
@@ -70,16 +68,13 @@ def test_columns_that_only_a_table_will_name_are_asked_for(models: Shop, ondatra
     [
         ("mart.bth", "there is no model 'mart.bth'; did you mean 'mart.both'?"),
         ("both", "there is no model 'both'; did you mean"),
-        (
-            "mart.both.emial",
-            "mart.both has no column 'emial'; did you mean 'emails'? the columns are emails, id",
-        ),
+        ("mart.both.emial", "mart.both has no column 'emial'; did you mean 'emails'? the columns are emails, id"),
         ("mart.both.x.y", "mart.both has no column 'x.y'; the columns are emails, id"),
     ],
 )
 def test_a_wrong_name_is_a_wrong_invocation(
-    models: Shop, ondatra: Terminal, name: str, sentence: str
+    models: ShopProject, ondatra: CommandLine, name: str, sentence: str
 ) -> None:
     said = ondatra("lineage", name)
-    assert 2 == said.code
-    assert said.err.startswith(sentence)
+    assert 2 == said.exit_code
+    assert said.stderr.startswith(sentence)

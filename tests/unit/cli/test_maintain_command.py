@@ -1,7 +1,7 @@
 """`ondatra maintain` as it is typed: each duty tells what it did."""
 
-from support.shop import Shop
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
 
 DUTIES = [
     *("feeds", "sync_log", "tracking_retention", "fact_tables", "tables"),
@@ -9,12 +9,12 @@ DUTIES = [
 ]
 
 
-def test_each_duty_is_a_line_or_an_object(shop: Shop, ondatra: Terminal) -> None:
+def test_each_duty_is_a_line_or_an_object(shop: ShopProject, ondatra: CommandLine) -> None:
     """For people on stderr, for programs on stdout."""
-    ondatra.run(shop)
+    ondatra.run_project(shop)
     said = ondatra("maintain", shop=shop)
-    assert (0, "") == (said.code, said.out)
-    assert [f"✓ {duty}" for duty in DUTIES] == [line.partition(":")[0] for line in said.err.splitlines()]
-    lines = ondatra("maintain", "--json", shop=shop).objects
+    assert (0, "") == (said.exit_code, said.stdout)
+    assert [f"✓ {duty}" for duty in DUTIES] == [line.partition(":")[0] for line in said.stderr.splitlines()]
+    lines = ondatra("maintain", "--json", shop=shop).json_lines
     assert [(duty, True) for duty in DUTIES] == [(line["duty"], line["ok"]) for line in lines]
     assert all(line["did"] for line in lines)

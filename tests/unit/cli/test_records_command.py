@@ -6,70 +6,68 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.pages import Reader
-from support.record_stores import a_record
-from support.shop import Shop
-from support.terminal import Terminal
+from support.files.sample_records import build_record
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
+from support.projects.ui_client import PageReader
 
-from ondatra_dagster.changes import Change, ChangeType, Column, FeedPage, Layout, Segment
-from ondatra_dagster.cli.output import Shrink, shortened
-from ondatra_dagster.cli.records import HEAD, SHRINKS
-from ondatra_dagster.cli.width import width_of
-from ondatra_dagster.delivery.outcome import Outcome
-from ondatra_dagster.delivery.queue.claim import claim
-from ondatra_dagster.delivery.queue.enqueue import enqueue
-from ondatra_dagster.delivery.queue.settle import settle
-from ondatra_dagster.delivery.queue.settled import Attempt
-from ondatra_dagster.orchestration.project_reader import ProjectReader
-from ondatra_dagster.tracking.addresses import BatchType
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.cli.commands.records import RECORDS_HEAD, RECORDS_SHRINKS
+from ondatra_dagster.cli.output import ColumnShrink, shrink_columns
+from ondatra_dagster.cli.text_width import display_width
+from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.settle_batch import settle_batch
+from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 FIRST, SECOND = "20261118T120000Z-aaaaaa", "20261118T130000Z-bbbbbb"
 
 
 @pytest.fixture
-def ran(shop: Shop) -> Shop:
+def shop_with_records(shop: ShopProject) -> ShopProject:
     """One contact arrived, one was refused, one set aside; in a second run one failed, and waits."""
     sync, tracking = shop.workspace.sync("sync.crm"), shop.workspace.tracking
     for record in (
-        a_record("a1", payload='{"id":"a1","email":"ada@example.com"}'),
-        a_record("b2", payload='{"id":"b2","email":"?"}', status="rejected", status_message="not an address"),
-        a_record("", payload='{"id":null,"email":"x@example.com"}', status="NULL"),
+        build_record("a1", payload='{"id":"a1","email":"ada@example.com"}'),
+        build_record("b2", payload='{"id":"b2","email":"?"}', status="rejected", status_message="not an address"),
+        build_record("", payload='{"id":null,"email":"x@example.com"}', status="NULL"),
     ):
         number = int(record.status == "rejected")
-        tracking.publish(sync.id, FIRST, record.batch_type, number, [record])
-    tracking.publish(sync.id, SECOND, BatchType.UPDATED, 0, [])
+        tracking.publish_records(sync.id, FIRST, record.batch_type, number, [record])
+    tracking.publish_records(sync.id, SECOND, RecordFileType.UPDATED, 0, [])
     with sync.open_queue() as queue:
-        change = Change("c3", 3, ChangeType.INSERT, 1, '["c3","cy@example.com"]')
+        change = RowChange("c3", 3, ChangeType.INSERT, 1, '["c3","cy@example.com"]')
         layout = Layout((Column("id", "string"), Column("email", "string")))
-        enqueue(queue, Segment(-1, 1, [FeedPage(layout, [change])]), now=1.0)
-        queue.set_meta("last_run", SECOND)
-        batch = claim(queue, size=1, number=1)
+        enqueue_segment(queue, FeedSegment(-1, 1, [FeedPage(layout, [change])]), now=1.0)
+        queue.write_meta("last_run", SECOND)
+        batch = claim_batch(queue, size=1, number=1)
         assert batch
-        attempt = Attempt(run_id=SECOND, started_at=1.0, ended_at=2.0, max_attempts=8)
-        settle(queue, batch, dict.fromkeys(batch.result_keys, Outcome.parse("error: busy")), attempt)
+        attempt = PushAttempt(run_id=SECOND, started_at=1.0, ended_at=2.0, max_attempts=8)
+        settle_batch(queue, batch, dict.fromkeys(batch.result_keys, RowOutcome.parse_status("error: busy")), attempt)
     return shop
 
 
-def lines(told: Terminal, *words: str) -> list[list[str]]:
-    return [line.split()[:2] for line in told("records", "sync.crm", *words).out.splitlines()[1:]]
+def lines(told: CommandLine, *words: str) -> list[list[str]]:
+    return [line.split()[:2] for line in told("records", "sync.crm", *words).stdout.splitlines()[1:]]
 
 
-@pytest.mark.usefixtures("ran")
-def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
+@pytest.mark.usefixtures("shop_with_records")
+def test_records_are_shown_with_their_reasons(ondatra: CommandLine) -> None:
     """On one line each, what has still to go before what has ended."""
     said = ondatra("records", "sync.crm")
-    head, first, *others = said.out.splitlines()
+    head, first, *others = said.stdout.splitlines()
     assert ["status", "identifier", "operation", "when", "reason", "payload"] == head.split()
     assert ["waiting", "c3", "upsert", "again"] == first.split()[:4]
     assert "tried 1 time: busy" in first
-    assert {("rejected", "b2"), ("succeeded", "a1"), ("NULL", "upsert")} == {
-        tuple(line.split()[:2]) for line in others
-    }
-    assert (0, "(4 records)\n") == (said.code, said.err)
-    assert ["there is a null in its key" in line for line in said.out.splitlines()].count(True) == 1
+    assert {("rejected", "b2"), ("succeeded", "a1"), ("NULL", "upsert")} == {tuple(line.split()[:2]) for line in others}
+    assert (0, "(4 records)\n") == (said.exit_code, said.stderr)
+    assert ["there is a null in its key" in line for line in said.stdout.splitlines()].count(True) == 1
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("shop_with_records")
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -89,18 +87,18 @@ def test_records_are_shown_with_their_reasons(ondatra: Terminal) -> None:
     ],
 )
 def test_records_are_found_by_status_and_identifier(
-    ondatra: Terminal, words: tuple[str, ...], found: list[str]
+    ondatra: CommandLine, words: tuple[str, ...], found: list[str]
 ) -> None:
     """Programs get an object a record, and nothing else."""
     said = ondatra("records", "sync.crm", *words, "--json")
-    assert (0, "") == (said.code, said.err)
-    assert found == [record["identifier"] for record in said.objects]
+    assert (0, "") == (said.exit_code, said.stderr)
+    assert found == [record["identifier"] for record in said.json_lines]
 
 
-@pytest.mark.usefixtures("ran")
-def test_programs_get_a_record_whole(ondatra: Terminal) -> None:
+@pytest.mark.usefixtures("shop_with_records")
+def test_programs_get_a_record_whole(ondatra: CommandLine) -> None:
     """By the names of the published columns, its payload as the object that it is."""
-    (record,) = ondatra("records", "sync.crm", "--search", "b2", "--json").objects
+    (record,) = ondatra("records", "sync.crm", "--search", "b2", "--json").json_lines
     assert {"id": "b2", "email": "?"} == record["record_payload"]
     assert ("rejected", "upsert", "insert", "sync.crm") == (
         record["status"],
@@ -109,18 +107,18 @@ def test_programs_get_a_record_whole(ondatra: Terminal) -> None:
         record["sync_configuration_id"],
     )
     assert "not an address" == record["status_message"]
-    (waiting,) = ondatra("records", "sync.crm", "--status", "waiting", "--json").objects
+    (waiting,) = ondatra("records", "sync.crm", "--status", "waiting", "--json").json_lines
     assert (1, None) == (waiting["attempts"], waiting["sync_run_id"])
 
 
-@pytest.mark.usefixtures("ran")
-def test_records_of_one_run_are_told_alone(ondatra: Terminal) -> None:
+@pytest.mark.usefixtures("shop_with_records")
+def test_records_of_one_run_are_told_alone(ondatra: CommandLine) -> None:
     assert ["waiting"] == [words[0] for words in lines(ondatra, "--run", SECOND)]
     assert {"succeeded", "rejected", "NULL"} == {words[0] for words in lines(ondatra, "--run", FIRST)}
     said = ondatra("records", "sync.crm", "--run", FIRST, "--status", "waiting")
     assert (0, "nothing of it waits; what a run leaves is told with the newest run, or without --run\n") == (
-        said.code,
-        said.err,
+        said.exit_code,
+        said.stderr,
     )
 
 
@@ -132,39 +130,39 @@ def test_records_of_one_run_are_told_alone(ondatra: Terminal) -> None:
     ],
 )
 def test_who_finds_nothing_is_told_what_identifiers_are(
-    shop: Shop, ondatra: Terminal, header: str, told: str
+    shop: ShopProject, ondatra: CommandLine, header: str, told: str
 ) -> None:
     """One that isn't a column's value has to be guessed otherwise."""
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(f"{header}-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n")
-    shop.workspace.tracking.publish("sync.crm", FIRST, BatchType.UPDATED, 0, [])
+    shop.workspace.tracking.publish_records("sync.crm", FIRST, RecordFileType.UPDATED, 0, [])
     said = ondatra("records", "sync.crm", "--search", "a1")
-    assert (0, f"no record is like that; identifiers of sync.crm are {told}\n") == (said.code, said.err)
-    page = Reader(ProjectReader(shop.root))("/syncs/sync.crm/records?search=a1")
+    assert (0, f"no record is like that; identifiers of sync.crm are {told}\n") == (said.exit_code, said.stderr)
+    page = PageReader(ProjectCache(shop.root))("/syncs/sync.crm/records?search=a1")
     assert f"No record is like that; identifiers of sync.crm are {told}." in page.text
 
 
-def test_of_a_run_in_which_no_row_ended_that_is_said(shop: Shop, ondatra: Terminal) -> None:
+def test_of_a_run_in_which_no_row_ended_that_is_said(shop: ShopProject, ondatra: CommandLine) -> None:
     """The API was down: that isn't as if one had searched for too much."""
     for run_id in (FIRST, SECOND):
-        shop.workspace.tracking.publish("sync.crm", run_id, BatchType.UPDATED, 0, [])
-    assert "no row ended in this run\n" == ondatra("records", "sync.crm", "--run", FIRST).err
-    page = Reader(ProjectReader(shop.root))(f"/syncs/sync.crm/records?run={FIRST}")
+        shop.workspace.tracking.publish_records("sync.crm", run_id, RecordFileType.UPDATED, 0, [])
+    assert "no row ended in this run\n" == ondatra("records", "sync.crm", "--run", FIRST).stderr
+    page = PageReader(ProjectCache(shop.root))(f"/syncs/sync.crm/records?run={FIRST}")
     assert "No row ended in this run." in page.text
 
 
 @pytest.mark.usefixtures("shop")
-def test_without_records_it_says_so(ondatra: Terminal) -> None:
+def test_without_records_it_says_so(ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm")
-    assert (0, "", "sync.crm has no records yet\n") == (said.code, said.out, said.err)
+    assert (0, "", "sync.crm has no records yet\n") == (said.exit_code, said.stdout, said.stderr)
 
 
-@pytest.mark.usefixtures("ran")
-def test_people_are_told_that_there_are_more(ondatra: Terminal) -> None:
+@pytest.mark.usefixtures("shop_with_records")
+def test_people_are_told_that_there_are_more(ondatra: CommandLine) -> None:
     said = ondatra("records", "sync.crm", "--limit", "2")
-    assert 3 == len(said.out.splitlines())
-    assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.err
-    assert "no record is like that\n" == ondatra("records", "sync.crm", "--search", "zz").err
+    assert 3 == len(said.stdout.splitlines())
+    assert "(the newest 2; --limit shows more, --download FILE writes all)\n" == said.stderr
+    assert "no record is like that\n" == ondatra("records", "sync.crm", "--search", "zz").stderr
 
 
 @pytest.mark.parametrize(
@@ -180,66 +178,58 @@ def test_people_are_told_that_there_are_more(ondatra: Terminal) -> None:
 def test_a_line_fits_the_terminal(width: int | None, expected: tuple[str, str]) -> None:
     """What may be cut off is, one column after the other; but something is left of each."""
     head, row = ("identifier", "payload"), ("abcdefghijklmnopqrst", "abcdefghijklmnopqrst")
-    shrinks = (Shrink("payload", 12), Shrink("identifier", 12))
-    assert [list(expected)] == list(map(list, shortened(head, [row], width=width, shrinks=shrinks)))
+    shrinks = (ColumnShrink("payload", 12), ColumnShrink("identifier", 12))
+    assert [list(expected)] == list(map(list, shrink_columns(head, [row], width=width, shrinks=shrinks)))
 
 
 @pytest.mark.parametrize(
     ("width", "identifier", "reason", "payload"),
     [(80, 12, 15, 7), (100, 12, 30, 12), (120, 22, 40, 12), (160, 24, 60, 30), (240, 36, 80, 78)],
 )
-def test_a_reason_stays_readable_in_a_narrow_terminal(
-    width: int, identifier: int, reason: int, payload: int
-) -> None:
+def test_a_reason_stays_readable_in_a_narrow_terminal(width: int, identifier: int, reason: int, payload: int) -> None:
     """It is what one looks for: of the payload a few letters do, and of the identifier its begin."""
     row = ("rejected", "i" * 36, "upsert", "2026-11-19 08:47:29", "r" * 80, "p" * 200)
-    (cut,) = shortened(HEAD, [row], width=width, shrinks=SHRINKS)
-    widths = dict(zip(HEAD, map(width_of, cut), strict=True))
+    (cut,) = shrink_columns(RECORDS_HEAD, [row], width=width, shrinks=RECORDS_SHRINKS)
+    widths = dict(zip(RECORDS_HEAD, map(display_width, cut), strict=True))
     assert (identifier, reason, payload) == (widths["identifier"], widths["reason"], widths["payload"])
-    (same,) = shortened(HEAD, [(*row[:1], "C-1", *row[2:4], "r" * 30, "p" * 200)], width=100, shrinks=SHRINKS)
-    assert "r" * 30 == same[HEAD.index("reason")]
+    (same,) = shrink_columns(
+        RECORDS_HEAD, [(*row[:1], "C-1", *row[2:4], "r" * 30, "p" * 200)], width=100, shrinks=RECORDS_SHRINKS
+    )
+    assert "r" * 30 == same[RECORDS_HEAD.index("reason")]
 
 
-@pytest.mark.usefixtures("ran")
-def test_records_are_downloaded(ondatra: Terminal) -> None:
+@pytest.mark.usefixtures("shop_with_records")
+def test_records_are_downloaded(ondatra: CommandLine) -> None:
     """As many as there are, whatever a table would show."""
     for suffix in ("csv", "json", "PARQUET"):
         said = ondatra("records", "sync.crm", "--download", f"out.{suffix}")
-        assert (0, "", f"out.{suffix} has 4 records\n") == (said.code, said.out, said.err)
+        assert (0, "", f"out.{suffix} has 4 records\n") == (said.exit_code, said.stdout, said.stderr)
     with Path("out.csv").open(newline="") as file:
         keys = [line["identifier"] for line in csv.DictReader(file)]
     assert keys == [record["identifier"] for record in json.loads(Path("out.json").read_text())]
     assert keys == pq.read_table("out.PARQUET")["identifier"].to_pylist()
     said = ondatra("records", "sync.crm", "--status", "rejected", "--download", "out.csv", "--json")
-    assert [{"file": "out.csv", "records": 1}] == said.objects
+    assert [{"file": "out.csv", "records": 1}] == said.json_lines
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("shop_with_records")
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["sync.crmm"], 2, "did you mean 'sync.crm'?"),
-        (
-            ["sync.crm", "--status", "rejectd"],
-            2,
-            "did you mean 'rejected'? the statuses are invalid, pending",
-        ),
+        (["sync.crm", "--status", "rejectd"], 2, "did you mean 'rejected'? the statuses are invalid, pending"),
         (["sync.crm", "--run", "2026"], 2, "sync.crm has no records of a run '2026'; the newest runs are 20"),
         (["sync.crm", "--download", "out.cvs"], 2, "let its name end on .csv, .json or .parquet"),
         (["sync.crm", "--download", "out"], 2, "out doesn't say what to write"),
         (["sync.crm", "--download", "folder.csv"], 2, "folder.csv is a folder; name a file in it"),
-        (
-            ["sync.crm", "--download", "nope/out.csv"],
-            1,
-            "nope/out.csv can't be written: there is no such folder",
-        ),
+        (["sync.crm", "--download", "nope/out.csv"], 1, "nope/out.csv can't be written: there is no such folder"),
         (["sync.crm", "--download", "/proc/out.csv"], 1, "/proc/out.csv can't be written: "),
     ],
 )
-def test_what_cannot_be_is_one_sentence(ondatra: Terminal, words: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_is_one_sentence(ondatra: CommandLine, words: list[str], code: int, said: str) -> None:
     """With the nearest that can."""
     Path("folder.csv").mkdir()
     answer = ondatra("records", *words)
-    assert (code, "") == (answer.code, answer.out)
-    assert said in answer.err
-    assert "Traceback" not in answer.err
+    assert (code, "") == (answer.exit_code, answer.stdout)
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -1,74 +1,74 @@
 """What `ondatra run` tells while it runs, and how it ends."""
 
 import pytest
-from support.shop import Shop, write_contacts
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject, write_contacts
 
-from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
-def test_each_model_and_sync_has_its_line(shop: Shop, ondatra: Terminal) -> None:
+def test_each_model_and_sync_has_its_line(shop: ShopProject, ondatra: CommandLine) -> None:
     """On stderr: stdout is for programs."""
-    said = ondatra.run(shop)
-    assert (0, "") == (said.code, said.out)
-    lines = [line.split()[:2] for line in said.err.splitlines()]
+    said = ondatra.run_project(shop)
+    assert (0, "") == (said.exit_code, said.stdout)
+    lines = [line.split()[:2] for line in said.stderr.splitlines()]
     models, first, sync = lines[1:3], lines[3], lines[4]
     assert [["✓", "raw.contacts"], ["✓", "sync.crm"]] == models
     assert (["sync.crm", "runs"], ["→", "sync.crm"]) == (first, sync)
-    assert "delivered 2 inserts" in said.err
+    assert "delivered 2 inserts" in said.stderr
 
 
 def test_what_is_selected_runs_with_its_sync_and_nothing_else(
-    shop: Shop, api: DemoApi, ondatra: Terminal
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
     """One table of two hundred is being worked on."""
-    assert 0 == ondatra("run", "raw.*", shop=shop).code
-    assert (["raw.contacts"], ()) == (shop.tables.computed, api.calls)
-    assert 0 == ondatra("run", "kind:merge", shop=shop).code
-    assert (["raw.contacts", "sync.crm"], 2) == (shop.tables.computed, len(api.calls))
+    assert 0 == ondatra("run", "raw.*", shop=shop).exit_code
+    assert (["raw.contacts"], ()) == (shop.tables.computed_models, api.calls)
+    assert 0 == ondatra("run", "kind:merge", shop=shop).exit_code
+    assert (["raw.contacts", "sync.crm"], 2) == (shop.tables.computed_models, len(api.calls))
 
 
-def test_a_full_refresh_is_asked_for_by_a_flag(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+def test_a_full_refresh_is_asked_for_by_a_flag(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """Nothing has changed, and all the same: what a merge would keep goes, at the API too."""
-    ondatra.run(shop)
+    ondatra.run_project(shop)
     write_contacts(shop.root, a1="ada@example.com")
-    assert 0 == ondatra("run", shop=shop).code
+    assert 0 == ondatra("run", shop=shop).exit_code
     assert {"a1", "b2"} == set(api.contacts())
-    lines = ondatra("run", "--full-refresh", "sync.crm", "raw.contacts", "--json", shop=shop).objects
+    lines = ondatra("run", "--full-refresh", "sync.crm", "raw.contacts", "--json", shop=shop).json_lines
     assert ["full", "full"] == [line["run_type"] for line in lines if "model" in line]
-    assert ["raw.contacts", "sync.crm"] == shop.tables.refreshed
+    assert ["raw.contacts", "sync.crm"] == shop.tables.refreshed_models
     assert {"a1"} == set(api.contacts())
 
 
-def test_spark_comes_up_while_dagster_is_loaded(shop: Shop, ondatra: Terminal) -> None:
+def test_spark_comes_up_while_dagster_is_loaded(shop: ShopProject, ondatra: CommandLine) -> None:
     """Each takes seconds; how much is going to be read matters to how it starts."""
-    ondatra.run(shop)
+    ondatra.run_project(shop)
     assert ["raw.contacts", "sync.crm"] == shop.tables.started_early_for
 
 
 def test_no_start_is_announced_where_spark_is_up_elsewhere(
-    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With spark.remote the process only connects, so there are no ten seconds to wait for."""
     monkeypatch.setenv("ONDATRA_SPARK_REMOTE", "sc://127.0.0.1:9")
-    assert "2 models and 1 sync to look at" == ondatra("run", shop=shop).err.splitlines()[0]
+    assert "2 models and 1 sync to look at" == ondatra("run", shop=shop).stderr.splitlines()[0]
 
 
-def test_with_nothing_to_do_nothing_starts(shop: Shop, ondatra: Terminal) -> None:
+def test_with_nothing_to_do_nothing_starts(shop: ShopProject, ondatra: CommandLine) -> None:
     """The command itself, to its end: no Spark is put in its place here."""
-    ondatra.run(shop)
+    ondatra.run_project(shop)
     said = ondatra("run")
-    assert (0, "nothing to do: 2 models and 1 sync have nothing new\n") == (said.code, said.err)
-    assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").objects
+    assert (0, "nothing to do: 2 models and 1 sync have nothing new\n") == (said.exit_code, said.stderr)
+    assert [{"run": None, "ok": True, "reason": "nothing to do"}] == ondatra("run", "--json").json_lines
 
 
 def test_waiting_rows_are_told_of_when_there_is_nothing_to_do(
-    shop: Shop, api: DemoApi, ondatra: Terminal
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
     """They would be forgotten otherwise, until someone looks at the destination."""
     api.fail(status=400, times=1, path="/crm/*")
-    ondatra.run(shop)
-    assert "sync.crm: 1 row to be tried again in" in ondatra("run").err
+    ondatra.run_project(shop)
+    assert "sync.crm: 1 row to be tried again in" in ondatra("run").stderr
 
 
 JOBS = """
@@ -86,18 +86,18 @@ def poll(job_ref):
 
 
 def test_open_jobs_are_told_of_when_there_is_nothing_to_do(
-    shop: Shop, api: DemoApi, ondatra: Terminal
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
     """Their rows aren't tried again, they are asked about."""
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
-    ondatra.run(shop)
-    (told,) = [line for line in ondatra("run").err.splitlines() if line.startswith("sync.crm")]
+    ondatra.run_project(shop)
+    (told,) = [line for line in ondatra("run").stderr.splitlines() if line.startswith("sync.crm")]
     assert "sync.crm: 2 rows in open jobs to be asked about in 5 min" == told
 
 
-def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
+def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) -> None:
     """And nothing else on stdout."""
-    contacts, crm, notice, sync, end = ondatra.run(shop, as_json=True).objects
+    contacts, crm, notice, sync, end = ondatra.run_project(shop, as_json=True).json_lines
     assert ("raw.contacts", 2, True) == (contacts["model"], contacts["rows"], contacts["changed"])
     assert ("sync.crm", "backfill") == (crm["model"], crm["run_type"])
     assert str(notice["notice"]).startswith("sync.crm runs for the first time: 2 inserts")
@@ -106,75 +106,73 @@ def test_programs_get_an_object_a_line(shop: Shop, ondatra: Terminal) -> None:
     assert end["ok"]
 
 
-def test_a_failed_sync_is_exit_code_one_and_says_why(shop: Shop, api: DemoApi, ondatra: Terminal) -> None:
+def test_a_failed_sync_is_exit_code_one_and_says_why(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """Three rows against an endpoint that always answers 500 must not look like success."""
     api.fail(status=500, times=None, path="/crm/*")
-    said = ondatra.run(shop)
-    assert 1 == said.code
-    assert "✗ sync.crm" in said.err
-    assert "ERROR: the API is down" in said.err
+    said = ondatra.run_project(shop)
+    assert 1 == said.exit_code
+    assert "✗ sync.crm" in said.stderr
+    assert "ERROR: the API is down" in said.stderr
     api.recover()
 
 
 def test_rows_that_failed_are_told_with_their_number_and_keys(
-    shop: Shop, api: DemoApi, ondatra: Terminal
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
     """As those that were rejected: a bare "conflict" could be one row or all."""
     api.fail(status=409, times=None, path="/crm/*", message="conflict")
-    lines = [line.strip() for line in ondatra.run(shop).err.splitlines()]
-    assert [line for line in lines if "conflict" in line] == [
-        '2 rows (a1, b2): {"error":"conflict"}',
-    ]
+    lines = [line.strip() for line in ondatra.run_project(shop).stderr.splitlines()]
+    assert [line for line in lines if "conflict" in line] == ['2 rows (a1, b2): {"error":"conflict"}']
     api.recover()
 
 
 def test_a_run_that_tried_nothing_says_what_the_one_before_found_and_fails_for_none_of_it(
-    shop: Shop, api: DemoApi, ondatra: Terminal
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
 ) -> None:
     """Nobody has asked the API again: it may be up by now, and who reads "FAILED" looks for a reason."""
     api.fail(status=503, times=None, path="/crm/*")
-    ondatra.run(shop)
+    ondatra.run_project(shop)
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com")  # another time, the same rows
     calls = len(api.calls)
-    said = ondatra.run(shop)
-    assert (0, calls) == (said.code, len(api.calls))
-    (told,) = [line for line in said.err.splitlines() if "the API" in line]
+    said = ondatra.run_project(shop)
+    assert (0, calls) == (said.exit_code, len(api.calls))
+    (told,) = [line for line in said.stderr.splitlines() if "the API" in line]
     assert "warning: the API was down at the newest try; 2 rows to be tried again in " in told
-    assert "ended well" in said.err
+    assert "ended well" in said.stderr
     api.recover()
 
 
-def test_a_failed_model_is_a_sentence(shop: Shop, ondatra: Terminal) -> None:
+def test_a_failed_model_is_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
     """No trace on the screen."""
-    shop.tables.broken.add("sync.crm")
-    said = ondatra.run(shop)
-    assert 1 == said.code
-    assert "sync.crm can't be computed; look at it" in said.err
-    assert "Traceback" not in said.err
+    shop.tables.failing_models.add("sync.crm")
+    said = ondatra.run_project(shop)
+    assert 1 == said.exit_code
+    assert "sync.crm can't be computed; look at it" in said.stderr
+    assert "Traceback" not in said.stderr
 
 
 def test_what_ends_a_sync_is_said_once(
-    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable that isn't set: the sentence is the line of the sync, and needs no second below."""
     monkeypatch.delenv("DEMO_API_KEY", raising=False)
     (shop.root / ".env").unlink()
-    said = ondatra.run(shop)
-    assert 1 == said.code
-    after = said.err.partition("✗ sync.crm")[2]
+    said = ondatra.run_project(shop)
+    assert 1 == said.exit_code
+    after = said.stderr.partition("✗ sync.crm")[2]
     assert 1 == after.count("DEMO_API_KEY")
 
 
-def test_rejects_are_shown_with_their_reason(shop: Shop, ondatra: Terminal) -> None:
+def test_rejects_are_shown_with_their_reason(shop: ShopProject, ondatra: CommandLine) -> None:
     """The first question is which, the second why."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense", nobody="x@example.com")
-    said = ondatra.run(shop)
-    assert 0 == said.code
-    assert "b2: {" in said.err
-    assert "1 invalid" in said.err
+    said = ondatra.run_project(shop)
+    assert 0 == said.exit_code
+    assert "b2: {" in said.stderr
+    assert "1 invalid" in said.stderr
 
 
-def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: Shop, ondatra: Terminal) -> None:
+def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: ShopProject, ondatra: CommandLine) -> None:
     """A refused group of forty lines isn't forty lines; what is said of most rows comes first."""
     (shop.root / "lib" / "crm_push.star").write_text(
         "SAID = {'b': 'no mail', 'c': 'too old', 'd': 'too new', 'e': 'nonsense'}\n"
@@ -182,81 +180,78 @@ def test_a_reason_is_told_once_with_how_many_rows_and_which(shop: Shop, ondatra:
         '    return {"%d:insert" % r["__ondatra_rowid"]: "reject: " + SAID[r["id"][0]] for r in rows}\n'
     )
     write_contacts(shop.root, **dict.fromkeys(("e1", "d1", "d2", "c1", "c2", "b1", "b2", "b3", "b4"), "x"))
-    said = ondatra.run(shop)
-    lines = [line.strip() for line in said.err.splitlines()]
+    said = ondatra.run_project(shop)
+    lines = [line.strip() for line in said.stderr.splitlines()]
     begin = lines.index("4 rows (b1, b2, b3 and others): no mail")
     told = lines[begin : begin + 4]
     assert {"2 rows (c1, c2): too old", "2 rows (d1, d2): too new"} == set(told[1:3])
     assert "1 more row for other reasons" == told[3]
-    assert "nonsense" not in said.err
+    assert "nonsense" not in said.stderr
 
 
-def test_rows_delivered_with_a_warning_are_told_of(shop: Shop, ondatra: Terminal) -> None:
+def test_rows_delivered_with_a_warning_are_told_of(shop: ShopProject, ondatra: CommandLine) -> None:
     """They arrived, so the run is good, but somebody should look at them."""
     (shop.root / "lib" / "crm_push.star").write_text(
-        "def push(rows):\n"
-        '    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
+        'def push(rows):\n    return {str(r["__ondatra_rowid"]) + ":insert": "warn: phone dropped" for r in rows}\n'
     )
-    said = ondatra.run(shop)
-    assert 0 == said.code
-    assert "delivered 2 inserts; 2 with a warning" in said.err
-    assert ["2 rows (a1, b2): phone dropped"] == [
-        line.strip() for line in said.err.splitlines() if "phone" in line
-    ]
+    said = ondatra.run_project(shop)
+    assert 0 == said.exit_code
+    assert "delivered 2 inserts; 2 with a warning" in said.stderr
+    assert ["2 rows (a1, b2): phone dropped"] == [line.strip() for line in said.stderr.splitlines() if "phone" in line]
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
-    sync = next(each for each in ondatra.run(shop, as_json=True).objects if "sync" in each)
+    sync = next(each for each in ondatra.run_project(shop, as_json=True).json_lines if "sync" in each)
     assert (1, "warn") == (sync["warned"], sync["checks"]["rejects"])  # type: ignore[index]
 
 
-def test_what_went_wrong_beside_is_a_warning(shop: Shop, ondatra: Terminal) -> None:
+def test_what_went_wrong_beside_is_a_warning(shop: ShopProject, ondatra: CommandLine) -> None:
     """All rows have arrived: who is told that the run failed would send them again."""
     folder = shop.root / ".ondatra" / "tracking" / "metadata"
     folder.parent.mkdir(parents=True)
     folder.write_text("in the way")
-    said = ondatra.run(shop)
-    assert 0 == said.code
-    assert "warning: the fact tables are left as they are: " in said.err
+    said = ondatra.run_project(shop)
+    assert 0 == said.exit_code
+    assert "warning: the fact tables are left as they are: " in said.stderr
     write_contacts(shop.root, a1="ada@example.org")
-    sync = next(each for each in ondatra.run(shop, as_json=True).objects if "sync" in each)
+    sync = next(each for each in ondatra.run_project(shop, as_json=True).json_lines if "sync" in each)
     assert 1 == len(sync["warnings"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("selection", ["nope", "raw.contact", "+"])
-def test_a_selection_of_nothing_is_a_wrong_invocation(shop: Shop, ondatra: Terminal, selection: str) -> None:
+def test_a_selection_of_nothing_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, selection: str) -> None:
     """A typing error must not pass for "nothing to do"."""
     said = ondatra("run", selection)
-    assert 2 == said.code
-    assert 1 == len(said.err.splitlines())
+    assert 2 == said.exit_code
+    assert 1 == len(said.stderr.splitlines())
 
 
-def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: Shop, ondatra: Terminal) -> None:
+def test_a_selection_that_lacks_its_inputs_says_what_to_select(shop: ShopProject, ondatra: CommandLine) -> None:
     """Before anything starts."""
     said = ondatra("run", "sync.crm")
     assert (2, "sync.crm needs raw.contacts to be made before it; select +sync.crm to do that\n") == (
-        said.code,
-        said.err,
+        said.exit_code,
+        said.stderr,
     )
 
 
-def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: Shop, ondatra: Terminal) -> None:
+def test_a_check_that_fails_is_told_and_is_exit_code_one(shop: ShopProject, ondatra: CommandLine) -> None:
     """A warning is a line, and no failure."""
     path = shop.root / "models" / "sync" / "crm.sql"
     text = path.read_text()
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     path.write_text(f"-- @warning: email LIKE '%@%'\n{text}")
-    said = ondatra.run(shop)
-    assert 0 == said.code
-    assert "warning: 1 of 2 rows fails @warning email LIKE '%@%'" in said.err
+    said = ondatra.run_project(shop)
+    assert 0 == said.exit_code
+    assert "warning: 1 of 2 rows fails @warning email LIKE '%@%'" in said.stderr
     path.write_text(f"-- @audit: email LIKE '%@%'\n{text}")
-    said = ondatra.run(shop, as_json=True)
-    assert (1, "sync.crm") == (said.code, said.objects[0]["failed"])
+    said = ondatra.run_project(shop, as_json=True)
+    assert (1, "sync.crm") == (said.exit_code, said.json_lines[0]["failed"])
 
 
-def test_programs_are_told_of_checks(shop: Shop, ondatra: Terminal) -> None:
+def test_programs_are_told_of_checks(shop: ShopProject, ondatra: CommandLine) -> None:
     """As those of a sync are."""
     path = shop.root / "models" / "sync" / "crm.sql"
     path.write_text(f"-- @warning: email LIKE '%@%'\n{path.read_text()}")
-    _, crm, *_ = ondatra.run(shop, as_json=True).objects
+    _, crm, *_ = ondatra.run_project(shop, as_json=True).json_lines
     assert {"warning_email_like": "pass"} == crm["checks"]
 
 
@@ -276,12 +271,12 @@ def test_programs_are_told_of_checks(shop: Shop, ondatra: Terminal) -> None:
     ],
 )
 def test_what_the_machine_lacks_is_told_without_a_line_of_sql(
-    shop: Shop, ondatra: Terminal, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
 ) -> None:
     """With no tables in Spark's place: the command itself, which gets no further than this."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     told = ondatra("run", "raw.contacts")
-    assert 1 == told.code
-    (line,) = [line for line in told.err.splitlines() if line.startswith("✗")]
+    assert 1 == told.exit_code
+    (line,) = [line for line in told.stderr.splitlines() if line.startswith("✗")]
     assert line.removeprefix("✗ raw.contacts  ").startswith(said.format(root=shop.root))

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from support.shop import Shop
-from support.terminal import Terminal
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
 
 PATIENCE_SECONDS = 60  # a busy machine
 Served = tuple[subprocess.Popen[str], str]
 
 
 @pytest.fixture
-def served(shop: Shop) -> Iterator[Served]:
+def ui_process(shop: ShopProject) -> Iterator[Served]:
     """The command, and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ondatra_dagster.cli.main", "ui", "--port", "0"],
@@ -46,12 +46,10 @@ def get(address: str) -> tuple[int, str]:
     return answer.status, text
 
 
-def test_the_address_that_is_printed_opens_the_page(served: Served, shop: Shop) -> None:
+def test_the_address_that_is_printed_opens_the_page(ui_process: Served, shop: ShopProject) -> None:
     """And one without its token doesn't. The token stays in a file of the owner's."""
-    process, said = served
-    found = re.fullmatch(
-        r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said
-    )
+    process, said = ui_process
+    found = re.fullmatch(r"the records page is (http://127\.0\.0\.1:\d+/\?token=(\S+)) ; Ctrl-C ends it\n", said)
     assert found, said
     assert 303 == get(found[1])[0]
     assert 403 == get(found[1].replace(found[2], "x"))[0]
@@ -59,8 +57,8 @@ def test_the_address_that_is_printed_opens_the_page(served: Served, shop: Shop) 
     assert process.poll() is None
 
 
-def test_ctrl_c_ends_it_well(served: Served) -> None:
-    process, _ = served
+def test_ctrl_c_ends_it_well(ui_process: Served) -> None:
+    process, _ = ui_process
     process.send_signal(signal.SIGINT)
     assert 0 == process.wait(PATIENCE_SECONDS)
     assert process.stderr
@@ -68,17 +66,17 @@ def test_ctrl_c_ends_it_well(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_port_that_is_taken_is_a_sentence(ondatra: Terminal) -> None:
+def test_a_port_that_is_taken_is_a_sentence(ondatra: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = ondatra("ui", "--port", str(port))
-    assert (1, "") == (said.code, said.out)
-    assert f"port {port} is in use, perhaps by another `ondatra ui`; take another one" in said.err
+    assert (1, "") == (said.exit_code, said.stdout)
+    assert f"port {port} is in use, perhaps by another `ondatra ui`; take another one" in said.stderr
 
 
-def test_outside_of_a_project_it_says_so(ondatra: Terminal, tmp_path, monkeypatch) -> None:
+def test_outside_of_a_project_it_says_so(ondatra: CommandLine, tmp_path, monkeypatch) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.chdir(tmp_path / "nothing")
     said = ondatra("ui")
-    assert (1, "") == (said.code, said.out)
-    assert "is in no project" in said.err
+    assert (1, "") == (said.exit_code, said.stdout)
+    assert "is in no project" in said.stderr

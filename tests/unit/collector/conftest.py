@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from support.collecting import EventProject
+from support.projects.event_project import EventProject
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> EventProject:
-    return EventProject.at(tmp_path / "my shop")
+    return EventProject.create(tmp_path / "my shop")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from ondatra_dagster.collector.event_file import Intake, Taken
+from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.group_commit import GroupCommit
-from ondatra_dagster.errors import FullError, StateError
+from ondatra_dagster.errors import DiskFullError, StateError
 
 
 class SlowFile:
@@ -21,20 +21,20 @@ class SlowFile:
         self.may_end = threading.Semaphore(0)
         self.fault: BaseException | None = None
 
-    def take(self, intakes: Sequence[Intake]) -> list[Taken]:
+    def store_requests(self, intakes: Sequence[EventRequest]) -> list[StoreResult]:
         self.groups.append(len(intakes))
         self.began.release()
         self.may_end.acquire()
         if self.fault:
             raise self.fault
-        return [Taken.NEW] * len(intakes)
+        return [StoreResult.NEW] * len(intakes)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator["SlowFile"]:
         yield self
 
 
-INTAKE = Intake("events.views", 1, 1, b"{}")
+INTAKE = EventRequest("events.views", 1, 1, b"{}")
 
 
 async def until(semaphore: threading.Semaphore) -> None:
@@ -48,19 +48,19 @@ def test_all_that_come_during_a_commit_share_the_next() -> None:
         file = SlowFile()
         commits = GroupCommit(file.opened)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
-        first = asyncio.create_task(commits.take(INTAKE))
+        first = asyncio.create_task(commits.store_request(INTAKE))
         await until(file.began)
-        others = [asyncio.create_task(commits.take(INTAKE)) for _ in range(20)]
+        others = [asyncio.create_task(commits.store_request(INTAKE)) for _ in range(20)]
         await asyncio.sleep(0)  # each has been handed over
         assert not first.done()
         file.may_end.release()
         await until(file.began)
-        assert Taken.NEW is await first
+        assert StoreResult.NEW is await first
         assert not any(other.done() for other in others)  # no answer before it is durable
         file.may_end.release()
-        assert [Taken.NEW] * 20 == await asyncio.gather(*others)
+        assert [StoreResult.NEW] * 20 == await asyncio.gather(*others)
         assert [1, 20] == file.groups
-        commits.end()
+        commits.stop()
 
     asyncio.run(run())
 
@@ -72,14 +72,14 @@ def test_an_end_commits_what_is_in_hand_and_takes_no_more() -> None:
         file = SlowFile()
         commits = GroupCommit(file.opened)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
-        tasks = [asyncio.create_task(commits.take(INTAKE)) for _ in range(3)]
+        tasks = [asyncio.create_task(commits.store_request(INTAKE)) for _ in range(3)]
         await until(file.began)
         file.may_end.release()
         file.may_end.release()
-        await asyncio.to_thread(commits.end)
-        assert [Taken.NEW] * 3 == await asyncio.gather(*tasks)
+        await asyncio.to_thread(commits.stop)
+        assert [StoreResult.NEW] * 3 == await asyncio.gather(*tasks)
         with pytest.raises(StateError, match="the collector is ending"):
-            await commits.take(INTAKE)
+            await commits.store_request(INTAKE)
 
     asyncio.run(run())
 
@@ -89,16 +89,16 @@ def test_a_commit_that_fails_is_told_to_all_who_shared_it_and_the_next_is_tried(
 
     async def run() -> None:
         file = SlowFile()
-        file.fault = FullError("full")
+        file.fault = DiskFullError("full")
         commits = GroupCommit(file.opened)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
         file.may_end.release()
-        with pytest.raises(FullError):
-            await commits.take(INTAKE)
+        with pytest.raises(DiskFullError):
+            await commits.store_request(INTAKE)
         file.fault = None
         file.may_end.release()
-        assert Taken.NEW is await commits.take(INTAKE)
-        commits.end()
+        assert StoreResult.NEW is await commits.store_request(INTAKE)
+        commits.stop()
 
     asyncio.run(run())
 
@@ -111,13 +111,13 @@ def test_a_fault_that_nobody_foresaw_ends_it_and_leaves_nobody_waiting() -> None
         file.fault = ZeroDivisionError()
         commits = GroupCommit(file.opened)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
-        task = asyncio.create_task(commits.take(INTAKE))
+        task = asyncio.create_task(commits.store_request(INTAKE))
         await until(file.began)
         file.may_end.release()
         with pytest.raises(StateError):
             await task
         with pytest.raises(ZeroDivisionError):
-            commits.end()
+            commits.stop()
         assert not commits.is_alive
 
     asyncio.run(run())
@@ -135,7 +135,7 @@ def test_a_file_that_can_not_be_had_is_told_to_who_asks() -> None:
         commits = GroupCommit(held)  # type: ignore[arg-type]
         commits.start(asyncio.get_running_loop())
         with pytest.raises(StateError, match="held by process 7"):
-            await commits.do(lambda file: file)
-        commits.end()
+            await commits.run_function(lambda file: file)
+        commits.stop()
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ import pytest
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class LoopbackRequest:
     """A request as it arrived."""
 
     method: str
@@ -24,17 +24,19 @@ class LoopbackApi:
     """Answers with what `reply` writes to the socket, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
-        self.reply: Callable[[http.server.BaseHTTPRequestHandler, Seen], None] = answer(200, b"{}")
+        self.requests: list[LoopbackRequest] = []
+        self.reply_function: Callable[[http.server.BaseHTTPRequestHandler, LoopbackRequest], None] = build_reply(
+            200, b"{}"
+        )
         self.url = ""
 
 
-def answer(
+def build_reply(
     status: int, body: bytes = b"", **headers: str
-) -> Callable[[http.server.BaseHTTPRequestHandler, Seen], None]:
+) -> Callable[[http.server.BaseHTTPRequestHandler, LoopbackRequest], None]:
     """A reply that sends just this."""
 
-    def reply(handler: http.server.BaseHTTPRequestHandler, _seen: Seen) -> None:
+    def reply(handler: http.server.BaseHTTPRequestHandler, _seen: LoopbackRequest) -> None:
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name.replace("_", "-"), value)
@@ -52,10 +54,10 @@ def _handler(api: LoopbackApi) -> type[http.server.BaseHTTPRequestHandler]:
         def answer_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
             headers = {name.lower(): value for name, value in self.headers.items()}
-            seen = Seen(self.command, self.path, headers, body)
-            api.seen.append(seen)
+            seen = LoopbackRequest(self.command, self.path, headers, body)
+            api.requests.append(seen)
             with contextlib.suppress(ConnectionError):  # a client that gave up
-                api.reply(self, seen)
+                api.reply_function(self, seen)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer_any  # noqa: N815
 
@@ -73,7 +75,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @pytest.fixture
-def loopback() -> Iterator[LoopbackApi]:
+def loopback_api() -> Iterator[LoopbackApi]:
     api = LoopbackApi()
     server = _Server(("127.0.0.1", 0), _handler(api))
     api.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -86,12 +88,12 @@ def loopback() -> Iterator[LoopbackApi]:
 
 
 @pytest.fixture
-def reply() -> Callable[..., Callable[[http.server.BaseHTTPRequestHandler, Seen], None]]:
-    return answer
+def make_reply() -> Callable[..., Callable[[http.server.BaseHTTPRequestHandler, LoopbackRequest], None]]:
+    return build_reply
 
 
 @pytest.fixture
-def lib(tmp_path: Path) -> Callable[..., Path]:
+def write_library(tmp_path: Path) -> Callable[..., Path]:
     """Writes .star files into lib/ by name and gives the path of the first."""
 
     def write(**files: str) -> Path:

@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.contact_syncs import ATOMIC, ContactSync, contacts
-from support.key_api import KeyApi, running_key_api
+from support.apis.idempotency_key_api import IdempotencyKeyApi, running_idempotency_key_api
+from support.syncs.contact_sync import ATOMIC_PUSH, ContactSync, build_emails
 
-from ondatra_dagster.delivery.queue.letters import replay
-from ondatra_dagster.delivery.queue.tables import open_queue
-from ondatra_dagster.delivery.target import Shape
+from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters
+from ondatra_dagster.delivery.queue.queue_database import open_queue
+from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi
 
 PUSH = """
@@ -30,7 +30,7 @@ SAME_BODY = PUSH.replace('{"email": row["email"]}', "{}")
 
 
 def a_sync(
-    folder: Path, api: DemoApi | KeyApi, push: str = PUSH, *, batch_size: int = 1, batch_mode: str = "sync"
+    folder: Path, api: DemoApi | IdempotencyKeyApi, push: str = PUSH, *, batch_size: int = 1, batch_mode: str = "sync"
 ) -> ContactSync:
     settings = {"batch_size": batch_size, "batch_mode": batch_mode}
     return ContactSync(folder, api, push.replace("HEADERS", "{}"), settings)
@@ -42,7 +42,7 @@ def test_a_call_without_an_answer_keeps_its_key_in_the_next_run(api: DemoApi, tm
     sync.write(c1="1@example.com")
     api.fail(method="POST", drop="after")
     sync.run()
-    assert 1 == sync.standing().waiting
+    assert 1 == sync.read_queue_status().waiting_units
     sync.run_later(3600)
     first, second = api.calls
     assert first.idempotency_key == second.idempotency_key
@@ -50,103 +50,103 @@ def test_a_call_without_an_answer_keeps_its_key_in_the_next_run(api: DemoApi, tm
 
 
 def test_a_push_function_may_choose_its_own_key(tmp_path: Path) -> None:
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = ContactSync(tmp_path, api, PUSH.replace("HEADERS", OWN))
         sync.write(c1="1@example.com")
-        api.statuses = [503]
+        api.next_statuses = [503]
         sync.run()
         sync.run_later(3600)
-        assert 1 == len(set(api.keys))
+        assert 1 == len(set(api.received_keys))
 
 
 def test_an_answered_failure_is_followed_by_another_key(tmp_path: Path) -> None:
     """An API that stores its first answer under a key would give it again for ever."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         sync.write(c1="1@example.com")
-        api.statuses = [503, 500, 422, 429]
+        api.next_statuses = [503, 500, 422, 429]
         for _ in range(5):
             sync.run_later(100_000)
-        assert (5, 5) == (len(api.keys), len(set(api.keys)))
-        assert 0 == sync.standing().depth
+        assert (5, 5) == (len(api.received_keys), len(set(api.received_keys)))
+        assert 0 == sync.read_queue_status().depth
 
 
 def test_the_same_change_has_the_same_key_in_a_new_queue(tmp_path: Path) -> None:
     """On another machine, after any loss: nothing of the key is drawn by chance."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         for disk in ("one", "two"):
             (tmp_path / disk).mkdir()
             sync = a_sync(tmp_path / disk, api, batch_size=2)
-            sync.write(**contacts(count=5))
+            sync.write(**build_emails(count=5))
             sync.run()
-        first, second = api.keys[:5], api.keys[5:]
+        first, second = api.received_keys[:5], api.received_keys[5:]
         assert first == second
         assert 5 == len(set(first))
 
 
 def test_a_value_that_comes_back_is_another_change(tmp_path: Path) -> None:
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         for email in ("a@example.com", "b@example.com", "a@example.com"):
             sync.write(c1=email)
             sync.run()
-        assert ["a", "b", "a"] == [body["email"][0] for body in api.bodies]
-        assert 3 == len(set(api.keys))
+        assert ["a", "b", "a"] == [body["email"][0] for body in api.received_bodies]
+        assert 3 == len(set(api.received_keys))
 
 
 def test_equal_calls_for_two_rows_have_two_keys(tmp_path: Path) -> None:
     """In one batch and in two: rows of append may be equal in everything that is sent."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         for batch_size in (1, 2):
             folder = tmp_path / str(batch_size)
             folder.mkdir()
             sync = a_sync(folder, api, SAME_BODY, batch_size=batch_size)
             sync.write(c1="1@example.com", c2="2@example.com")
             sync.run()
-        assert [{}] * 4 == api.bodies
-        assert 2 == len(set(api.keys[:2])) == len(set(api.keys[2:]))
+        assert [{}] * 4 == api.received_bodies
+        assert 2 == len(set(api.received_keys[:2])) == len(set(api.received_keys[2:]))
 
 
 def test_a_replayed_row_has_another_key(tmp_path: Path) -> None:
     """The operator wants it to be done, not to be answered from a store."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api, PUSH.replace("error: ", "reject: "))
         sync.write(c1="1@example.com")
-        api.statuses = [0]  # no answer at all, so the key would stay as it is
+        api.next_statuses = [0]  # no answer at all, so the key would stay as it is
         sync.run()
-        assert ["C-1"] == list(sync.dead())
-        with open_queue(sync.queue, shape=Shape.ROW) as queue:
-            assert 1 == replay(queue, now=sync.now)
+        assert ["C-1"] == list(sync.dead_letter_errors())
+        with open_queue(sync.queue, shape=UnitKind.ROW) as queue:
+            assert 1 == replay_dead_letters(queue, now=sync.now)
         sync.run()
-        assert 2 == len(set(api.keys))
+        assert 2 == len(set(api.received_keys))
 
 
 def test_renewed_keys_outlive_the_queue(tmp_path: Path) -> None:
     """The frontier has them: else the stored failure would be the answer to the next try, too."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api)
         sync.write(c1="1@example.com")
-        api.statuses = [500]
+        api.next_statuses = [500]
         sync.run()
-        sync.keep_frontier()
+        sync.save_snapshot()
         shutil.rmtree(sync.queue.parent)
-        sync.take_over()
-        sync.hasten()
+        sync.restore_snapshot()
+        sync.make_retries_due()
         sync.run()
-        assert 2 == len(api.keys) == len(set(api.keys))
-        assert 0 == sync.standing().depth
+        assert 2 == len(api.received_keys) == len(set(api.received_keys))
+        assert 0 == sync.read_queue_status().depth
 
 
-@pytest.mark.parametrize(("push", "mode"), [(PUSH, "sync"), (ATOMIC, "atomic")])
+@pytest.mark.parametrize(("push", "mode"), [(PUSH, "sync"), (ATOMIC_PUSH, "atomic")])
 def test_a_key_never_serves_two_bodies(tmp_path: Path, push: str, mode: str) -> None:
     """The API refuses that for good, as Stripe does, so one wrong key would leave a row behind."""
-    with running_key_api() as api:
+    with running_idempotency_key_api() as api:
         sync = a_sync(tmp_path, api, push, batch_size=3, batch_mode=mode)
         for step in range(4):
             sync.write(**{f"c{n}": f"{step}.{n}@example.com" for n in range(1, 8)})
-            api.statuses = [500, 0, 200, 0, 429]
+            api.next_statuses = [500, 0, 200, 0, 429]
             sync.run_later(100_000)
         for _ in range(4):
             sync.run_later(100_000)
-        assert [] == api.misused
-        assert (0, {}) == (sync.standing().depth, sync.dead())
+        assert [] == api.conflicting_keys
+        assert (0, {}) == (sync.read_queue_status().depth, sync.dead_letter_errors())

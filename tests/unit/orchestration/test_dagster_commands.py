@@ -11,11 +11,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from support.dagster_dev import lay_down_dagster
-from support.shop import Shop, lay_down, write_contacts
+from support.processes.dagster_dev_server import write_dagster_files
+from support.projects.shop_project import ShopProject, write_contacts, write_shop_files
 
-from ondatra_dagster.sync.hold import pause, resume
-from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "ondatra_dagster" / "template"
@@ -48,8 +48,8 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A shop as `ondatra init` would have Dagster find it."""
-    root = lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
-    lay_down_dagster(root)
+    root = write_shop_files(tmp_path / "my shop", url="http://127.0.0.1:9")
+    write_dagster_files(root)
     return root
 
 
@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("email", "code", "held"), [("ada@example.com", 0, {"a1"}), ("nonsense", 1, set())])
 def test_a_job_that_is_executed_does_what_a_run_does(
     materialize: Callable[..., dg.ExecuteInProcessResult],
-    shop: Shop,
+    shop: ShopProject,
     api: DemoApi,
     command: Sequence[str],
     email: str,
@@ -65,17 +65,17 @@ def test_a_job_that_is_executed_does_what_a_run_does(
     held: set[str],
 ) -> None:
     """The same plan and queue: with nothing new no Spark starts, what waits goes out, and failures count."""
-    lay_down_dagster(shop.root)
+    write_dagster_files(shop.root)
     write_contacts(shop.root, a1=email)
     (sync,) = shop.workspace.syncs.values()
-    pause(sync)
+    pause_sync(sync)
     assert materialize(shop).success
     assert () == api.calls
-    resume(sync)
+    resume_sync(sync)
     done = typed(shop.root, *command)
     assert code == done.returncode, done.stderr
     assert held == set(api.contacts())
-    assert ["Dagster", "Dagster"] == [run.trigger for run in shop.workspace.history.runs()]
+    assert ["Dagster", "Dagster"] == [run.trigger for run in shop.workspace.history.list_runs()]
     assert not (shop.root / ".ondatra" / "logs" / "spark.log").exists()
 
 
@@ -101,8 +101,8 @@ def test_what_the_docs_show_of_dagster_can_be_loaded(tmp_path: Path, snippet: st
         "pyproject.toml": '[tool.ondatra.sources]\ncrm = "data/crm"\n',
         "models/mart/customers.sql": "SELECT id, email FROM crm.deals\n",
     }
-    root = lay_down(tmp_path, url="http://127.0.0.1:9", files=files)
-    lay_down_dagster(root)
+    root = write_shop_files(tmp_path, url="http://127.0.0.1:9", files=files)
+    write_dagster_files(root)
     (root / "ondatra_project" / "definitions.py").write_text(snippet)
     done = typed(root, "dg", "check", "defs")
     assert 0 == done.returncode, done.stdout + done.stderr

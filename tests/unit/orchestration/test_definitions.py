@@ -5,14 +5,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.shop import Shop, lay_down
+from support.projects.shop_project import ShopProject, write_shop_files
 
 from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.orchestration.asset_keys import op_name
 from ondatra_dagster.orchestration.definitions import build_definitions, definitions_of
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS
-from ondatra_dagster.orchestration.naming import op_name
-from ondatra_dagster.project.kinds import KINDS
-from ondatra_dagster.sync.verdicts import JUDGES
+from ondatra_dagster.project.model_kinds import KINDS
+from ondatra_dagster.sync.sync_checks import SYNC_CHECKS
 
 CRM = dg.AssetKey(["sync", "crm"])
 PUSH = dg.AssetKey(["push", "sync", "crm"])
@@ -20,7 +20,7 @@ PUSH = dg.AssetKey(["push", "sync", "crm"])
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return lay_down(tmp_path / "my shop", url="http://127.0.0.1:9")
+    return write_shop_files(tmp_path / "my shop", url="http://127.0.0.1:9")
 
 
 def spec_of_crm(root: Path) -> dg.AssetSpec:
@@ -78,9 +78,9 @@ def test_dagster_sees_a_changed_query_and_no_changed_comment(root: Path) -> None
 def test_a_sink_has_every_check_that_there_is(root: Path) -> None:
     """And a model with a key has its own."""
     keys = build_definitions(root).resolve_asset_graph().asset_check_keys
-    assert {dg.AssetCheckKey(PUSH, name) for name in JUDGES} | {
-        dg.AssetCheckKey(CRM, "invalid_records")
-    } == set(keys)
+    assert {dg.AssetCheckKey(PUSH, name) for name in SYNC_CHECKS} | {dg.AssetCheckKey(CRM, "invalid_records")} == set(
+        keys
+    )
 
 
 def test_a_run_stays_in_one_process(root: Path) -> None:
@@ -113,24 +113,26 @@ def test_keys_that_dagster_would_take_for_one_have_names_of_their_own() -> None:
     assert "a__b" == op_name(dg.AssetKey(["a", "b"]))
 
 
-def test_the_data_version_of_a_written_model_is_its_tables(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_the_data_version_of_a_written_model_is_its_tables(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
     """It is set by a half private way of Dagster's: this is the test that notices when that goes."""
-    definitions = definitions_of(shop.workspace, opened=shop.opened)
+    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
     job = definitions.resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
+    result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
     assert "id-of-contacts@0" == event.tags["dagster/data_version"]
-    assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(
-        event.metadata
-    )
+    assert {"dagster/row_count", "version", "run type", "reason", "dagster/column_schema"} <= set(event.metadata)
 
 
-def test_a_column_is_described_however_the_header_spells_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_column_is_described_however_the_header_spells_it(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
     """Spark looks past case, so people do."""
     path = shop.root / "models" / "raw" / "contacts.sql"
     path.write_text(f"-- @column: EMAIL = Where to write to\n{path.read_text()}")
-    job = definitions_of(shop.workspace, opened=shop.opened).resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
+    job = definitions_of(shop.workspace, opened=shop.open_engine).resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=dagster_instance, asset_selection=[dg.AssetKey(["raw", "contacts"])])
     (event,) = result.asset_materializations_for_node("raw__contacts")
     columns = event.metadata["dagster/column_schema"].schema.columns
     assert {"id": None, "email": "Where to write to"} == {each.name: each.description for each in columns}

@@ -4,46 +4,46 @@ import dataclasses
 
 import dagster as dg
 import pytest
-from support.shop import Shop, write_contacts
+from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.schedules import fact_tables_job, maintain_job
-from ondatra_dagster.orchestration.sensors import due_sensor, sink_sensor
-from ondatra_dagster.sync.hold import pause, resume
-from ondatra_dagster.testing.demo_api.server import DemoApi
+from ondatra_dagster.orchestration.sensors import due_sensor, sync_sensor
+from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 PUSH = dg.AssetKey(["push", "sync", "crm"])
 
 
-def run_models(shop: Shop, instance: dg.DagsterInstance) -> None:
-    definitions = definitions_of(shop.workspace, opened=shop.opened)
+def run_models(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
     keys = [dg.AssetKey(["raw", "contacts"]), dg.AssetKey(["sync", "crm"])]
     job = definitions.resolve_implicit_global_asset_job_def()
-    assert job.execute_in_process(instance=instance, asset_selection=keys).success
+    assert job.execute_in_process(instance=dagster_instance, asset_selection=keys).success
 
 
-def push(shop: Shop, instance: dg.DagsterInstance) -> None:
-    definitions = definitions_of(shop.workspace, opened=shop.opened)
+def push(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
     job = definitions.resolve_implicit_global_asset_job_def()
-    job.execute_in_process(instance=instance, asset_selection=[PUSH], raise_on_error=False)
+    job.execute_in_process(instance=dagster_instance, asset_selection=[PUSH], raise_on_error=False)
 
 
 def hears(
-    shop: Shop, instance: dg.DagsterInstance, *, cursor: str | None = None
+    shop: ShopProject, dagster_instance: dg.DagsterInstance, *, cursor: str | None = None
 ) -> list[dg.RunRequest | dg.SkipReason]:
     """A tick of the sensor of the one sync."""
     workspace = shop.workspace
     (sync,) = workspace.syncs.values()
-    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
-        return list(sink_sensor(workspace, sync)(context))  # type: ignore[call-overload, arg-type]
+    with dg.build_sensor_context(instance=dagster_instance, cursor=cursor) as context:
+        return list(sync_sensor(workspace, sync)(context))  # type: ignore[call-overload, arg-type]
 
 
 def ticks(
-    shop: Shop, instance: dg.DagsterInstance, *, cursor: str | None = None, now: float = 1000.0
+    shop: ShopProject, dagster_instance: dg.DagsterInstance, *, cursor: str | None = None, now: float = 1000.0
 ) -> dg.SensorResult:
     """A tick of the sensor for all that is due."""
     sensor = due_sensor(dataclasses.replace(shop.workspace, clock=lambda: now))
-    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+    with dg.build_sensor_context(instance=dagster_instance, cursor=cursor) as context:
         answer = sensor(context)
     assert isinstance(answer, dg.SensorResult)
     return answer
@@ -53,7 +53,7 @@ def keys_of(answer: dg.SensorResult) -> list[str | None]:
     return [request.run_key for request in answer.run_requests or ()]
 
 
-def test_sensors_are_on_when_dagster_starts(shop: Shop) -> None:
+def test_sensors_are_on_when_dagster_starts(shop: ShopProject) -> None:
     """A sync that waits for a switch that nobody knows of delivers nothing."""
     sensors = {sensor.name: sensor for sensor in definitions_of(shop.workspace).sensors or ()}
     assert {"push__sync__crm__sensor", "push_due"} == set(sensors)
@@ -61,55 +61,57 @@ def test_sensors_are_on_when_dagster_starts(shop: Shop) -> None:
     assert {dg.DefaultSensorStatus.RUNNING} == {sensor.default_status for sensor in sensors.values()}  # type: ignore[union-attr]
 
 
-def test_a_new_version_asks_for_a_push_of_just_this_sink(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_new_version_asks_for_a_push_of_just_this_sink(
+    shop: ShopProject, dagster_instance: dg.DagsterInstance
+) -> None:
     """And the run key names sync and version, so that two ticks are one run."""
-    run_models(shop, instance)
-    (request,) = hears(shop, instance)
+    run_models(shop, dagster_instance)
+    (request,) = hears(shop, dagster_instance)
     assert isinstance(request, dg.RunRequest)
     assert ("sync.crm:id-of-crm@0/-1", [PUSH]) == (request.run_key, request.asset_selection)
 
 
 def test_a_materialization_in_which_nothing_changed_starts_no_run(
-    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+    shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
     """A model that runs each minute must not push each minute."""
-    run_models(shop, instance)
-    push(shop, instance)
-    run_models(shop, instance)
-    (skip,) = hears(shop, instance)
+    run_models(shop, dagster_instance)
+    push(shop, dagster_instance)
+    run_models(shop, dagster_instance)
+    (skip,) = hears(shop, dagster_instance)
     assert isinstance(skip, dg.SkipReason)
     assert "sync.crm: nothing is new, and nothing is due" == skip.skip_message
-    assert [] == keys_of(ticks(shop, instance))
+    assert [] == keys_of(ticks(shop, dagster_instance))
 
 
-def test_a_version_whose_run_came_to_nothing_is_found(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_version_whose_run_came_to_nothing_is_found(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
     """Whoever only listens has lost it: that run failed, or the daemon was down."""
-    run_models(shop, instance)
-    first = ticks(shop, instance)
+    run_models(shop, dagster_instance)
+    first = ticks(shop, dagster_instance)
     assert [] == keys_of(first)  # the other sensor's turn
-    assert [] == keys_of(ticks(shop, instance, cursor=first.cursor, now=1010))
-    second = ticks(shop, instance, cursor=first.cursor, now=1060)
+    assert [] == keys_of(ticks(shop, dagster_instance, cursor=first.cursor, now=1010))
+    second = ticks(shop, dagster_instance, cursor=first.cursor, now=1060)
     assert ["sync.crm:id-of-crm@0/-1#1@1060"] == keys_of(second)
-    assert [] == keys_of(ticks(shop, instance, cursor=second.cursor, now=1110))
-    third = ticks(shop, instance, cursor=second.cursor, now=1120)
+    assert [] == keys_of(ticks(shop, dagster_instance, cursor=second.cursor, now=1110))
+    third = ticks(shop, dagster_instance, cursor=second.cursor, now=1120)
     assert ["sync.crm:id-of-crm@0/-1#2@1120"] == keys_of(third)
 
 
-def test_a_run_that_will_push_anyway_is_enough(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_run_that_will_push_anyway_is_enough(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
     """While everything is being materialized, the model is there before its push."""
-    run_models(shop, instance)
+    run_models(shop, dagster_instance)
     definitions = definitions_of(shop.workspace)
     job = definitions.resolve_implicit_global_asset_job_def()
-    run = instance.create_run_for_job(
+    run = dagster_instance.create_run_for_job(
         job, asset_selection=frozenset({PUSH}), status=dg.DagsterRunStatus.STARTED
     )
-    (skip,) = hears(shop, instance)
+    (skip,) = hears(shop, dagster_instance)
     assert isinstance(skip, dg.SkipReason)
     assert "on its way" in str(skip.skip_message)
-    first = ticks(shop, instance)
-    instance.report_run_failed(run)
+    first = ticks(shop, dagster_instance)
+    dagster_instance.report_run_failed(run)
     assert [] == keys_of(first)
-    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, dagster_instance)]
 
 
 @dg.op
@@ -124,49 +126,51 @@ def users_job() -> None:
 
 @pytest.mark.parametrize("job", [maintain_job, fact_tables_job, users_job])
 def test_a_job_without_assets_keeps_no_sync_waiting(
-    shop: Shop, instance: dg.DagsterInstance, job: dg.JobDefinition
+    shop: ShopProject, dagster_instance: dg.DagsterInstance, job: dg.JobDefinition
 ) -> None:
     """It may take hours, and pushes nothing."""
-    run_models(shop, instance)
-    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
+    run_models(shop, dagster_instance)
+    dagster_instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, dagster_instance)]
 
 
-def test_a_run_of_all_assets_is_waited_for(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_run_of_all_assets_is_waited_for(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
     """It selects none, for it runs its whole job."""
-    run_models(shop, instance)
+    run_models(shop, dagster_instance)
     job = definitions_of(shop.workspace).resolve_implicit_global_asset_job_def()
-    instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-    assert [dg.SkipReason] == [type(answer) for answer in hears(shop, instance)]
+    dagster_instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert [dg.SkipReason] == [type(answer) for answer in hears(shop, dagster_instance)]
 
 
-def test_rows_that_fall_due_wake_the_sync(shop: Shop, api: DemoApi, instance: dg.DagsterInstance) -> None:
+def test_rows_that_fall_due_wake_the_sync(
+    shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
+) -> None:
     """Nothing changed in the table: the queue alone knows."""
     api.fail(status=400, times=1, path="/crm/*")
-    run_models(shop, instance)
-    push(shop, instance)
+    run_models(shop, dagster_instance)
+    push(shop, dagster_instance)
     queue = shop.workspace.queue("sync.crm")
     assert queue
     assert queue.next_due_at
-    answer = ticks(shop, instance, now=queue.next_due_at - 1)
+    answer = ticks(shop, dagster_instance, now=queue.next_due_at - 1)
     assert ([], "nothing is due") == (keys_of(answer), answer.skip_reason.skip_message)  # type: ignore[union-attr]
-    answer = ticks(shop, instance, now=queue.next_due_at + 1)
+    answer = ticks(shop, dagster_instance, now=queue.next_due_at + 1)
     (request,) = answer.run_requests or ()
     assert [PUSH] == request.asset_selection
 
 
 def test_rows_of_a_clock_that_was_ahead_wake_the_sync_once(
-    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+    shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
     """They are due at each tick, but a run that comes to nothing isn't asked for again at each."""
     api.fail(status=400, times=1, path="/crm/*")
-    run_models(shop, instance)
-    push(shop, instance)
-    first = ticks(shop, instance, now=1000)
+    run_models(shop, dagster_instance)
+    push(shop, dagster_instance)
+    first = ticks(shop, dagster_instance, now=1000)
     (request,) = first.run_requests or ()
     assert [PUSH] == request.asset_selection
-    assert [] == keys_of(ticks(shop, instance, now=1030, cursor=first.cursor))
-    assert 1 == len(keys_of(ticks(shop, instance, now=1060, cursor=first.cursor)))
+    assert [] == keys_of(ticks(shop, dagster_instance, now=1030, cursor=first.cursor))
+    assert 1 == len(keys_of(ticks(shop, dagster_instance, now=1060, cursor=first.cursor)))
 
 
 JOBS = """
@@ -188,41 +192,41 @@ def poll(job_ref):
 
 
 def test_a_job_that_is_to_be_asked_about_wakes_the_sync(
-    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+    shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
     """The run that handed it over has ended, and nobody else looks after it."""
     (shop.root / "lib" / "crm_push.star").write_text(JOBS.replace("BASE", api.url))
-    run_models(shop, instance)
-    push(shop, instance)
+    run_models(shop, dagster_instance)
+    push(shop, dagster_instance)
     queue = shop.workspace.queue("sync.crm")
     assert queue
-    assert (1, 2) == (queue.open_jobs, queue.in_jobs)
+    assert (1, 2) == (queue.open_jobs, queue.units_in_jobs)
     assert queue.next_due_at
-    assert [] == keys_of(ticks(shop, instance, now=queue.next_due_at - 1))
-    answer = ticks(shop, instance, now=queue.next_due_at + 1)
+    assert [] == keys_of(ticks(shop, dagster_instance, now=queue.next_due_at - 1))
+    answer = ticks(shop, dagster_instance, now=queue.next_due_at + 1)
     (request,) = answer.run_requests or ()
     assert [PUSH] == request.asset_selection
 
 
 def test_a_paused_sync_is_left_alone_until_it_goes_on(
-    shop: Shop, api: DemoApi, instance: dg.DagsterInstance
+    shop: ShopProject, api: DemoApi, dagster_instance: dg.DagsterInstance
 ) -> None:
     """Its rows are taken in once; then a run would do nothing."""
     (sync,) = shop.workspace.syncs.values()
-    pause(sync)
-    run_models(shop, instance)
-    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, instance)]
-    push(shop, instance)
-    assert [] == keys_of(ticks(shop, instance))
-    resume(sync)
-    assert 1 == len(keys_of(ticks(shop, instance)))
+    pause_sync(sync)
+    run_models(shop, dagster_instance)
+    assert [dg.RunRequest] == [type(answer) for answer in hears(shop, dagster_instance)]
+    push(shop, dagster_instance)
+    assert [] == keys_of(ticks(shop, dagster_instance))
+    resume_sync(sync)
+    assert 1 == len(keys_of(ticks(shop, dagster_instance)))
 
 
-def test_a_sensor_reads_no_feed_and_computes_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_sensor_reads_no_feed_and_computes_nothing(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
     """It ticks all day."""
-    run_models(shop, instance)
-    computed = len(shop.tables.computed)
+    run_models(shop, dagster_instance)
+    computed = len(shop.tables.computed_models)
     write_contacts(shop.root, a1="new@example.com")
-    hears(shop, instance)
-    ticks(shop, instance)
-    assert (computed, 0) == (len(shop.tables.computed), shop.tables.feeds_read)
+    hears(shop, dagster_instance)
+    ticks(shop, dagster_instance)
+    assert (computed, 0) == (len(shop.tables.computed_models), shop.tables.feed_read_count)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.shop import lay_down
+from support.projects.shop_project import write_shop_files
 
+from ondatra_dagster.orchestration.asset_keys import file_key, source_key
 from ondatra_dagster.orchestration.definitions import build_definitions
-from ondatra_dagster.orchestration.naming import file_key, source_key
 from ondatra_dagster.project.model import FileInput, SourceInput
 
 QUERY = """
@@ -17,11 +17,8 @@ SELECT * FROM crm.`My Deals` JOIN csv.`data/*.csv` USING (id) JOIN csv.`data/*.c
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    files = {
-        "pyproject.toml": '[tool.ondatra.sources]\ncrm = "lake/crm"\n',
-        "models/mart/deals.sql": QUERY,
-    }
-    return lay_down(tmp_path / "shop", url="http://127.0.0.1:9", files=files)
+    files = {"pyproject.toml": '[tool.ondatra.sources]\ncrm = "lake/crm"\n', "models/mart/deals.sql": QUERY}
+    return write_shop_files(tmp_path / "shop", url="http://127.0.0.1:9", files=files)
 
 
 def test_a_file_is_an_asset_without_code_above_its_model(root: Path) -> None:
@@ -42,10 +39,7 @@ def test_odd_names_stand_in_the_graph(root: Path) -> None:
 
 def test_two_things_are_two_assets() -> None:
     keys = {
-        *(
-            file_key(FileInput(format="csv", path=path))
-            for path in ("a/*.csv", "a/?.csv", "a/_.csv", "s3a://a")
-        ),
+        *(file_key(FileInput(format="csv", path=path)) for path in ("a/*.csv", "a/?.csv", "a/_.csv", "s3a://a")),
         source_key(SourceInput(source="crm", table="My Deals", location="x")),
         source_key(SourceInput(source="crm", table="My_Deals", location="x")),
     }

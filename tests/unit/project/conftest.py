@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import ProjectError
-from ondatra_dagster.project.load import load_project
 from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.project.settings.settings import read_settings
 
 Files = Mapping[str, str | bytes]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[Files], Path]:
+def write_project(tmp_path: Path) -> Callable[[Files], Path]:
     """Write files below a folder whose name has a space, and give the folder."""
 
     def write_files(files: Files) -> Path:
@@ -30,23 +30,23 @@ def write(tmp_path: Path) -> Callable[[Files], Path]:
 
 
 @pytest.fixture
-def load(write: Callable[[Files], Path]) -> Callable[[Files], Project]:
+def load_from_files(write_project: Callable[[Files], Path]) -> Callable[[Files], Project]:
     """Load a project that is made of these files."""
 
     def load_files(files: Files) -> Project:
-        root = write(files)
+        root = write_project(files)
         return load_project(root, read_settings(root, {}))
 
     return load_files
 
 
 @pytest.fixture
-def problems(load: Callable[[Files], Project]) -> Callable[[Files], list[str]]:
+def find_problems(load_from_files: Callable[[Files], Project]) -> Callable[[Files], list[str]]:
     """What is wrong with a project that is made of these files, line by line."""
 
     def problems_of(files: Files) -> list[str]:
         with pytest.raises(ProjectError) as caught:
-            load(files)
+            load_from_files(files)
         return [str(problem) for problem in caught.value.problems]
 
     return problems_of

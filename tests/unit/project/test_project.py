@@ -3,7 +3,7 @@
 import pytest
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project.selection import select
+from ondatra_dagster.project.model_selection import select_models
 
 CHAIN = {
     "lib/crm.star": "",
@@ -18,8 +18,8 @@ CHAIN = {
 
 
 @pytest.fixture
-def project(load):
-    return load(CHAIN)
+def project(load_from_files):
+    return load_from_files(CHAIN)
 
 
 def test_models_come_after_what_they_read(project):
@@ -56,7 +56,7 @@ def test_what_a_model_is_made_from(project):
 
 
 def test_models_with_sinks_are_listed(project):
-    assert ["Sync.D"] == [model.name for model in project.with_sinks()]
+    assert ["Sync.D"] == [model.name for model in project.models_with_sinks()]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_models_with_sinks_are_listed(project):
     ],
 )
 def test_models_are_selected(project, selections, expected):
-    assert expected == sorted(select(project, selections))
+    assert expected == sorted(select_models(project, selections))
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,7 @@ def test_models_are_selected(project, selections, expected):
     [
         ("mart.d", "no model is meant by 'mart.d'; did you mean 'mart.c'? the models are "),
         ("x*", "no model is meant by 'x*'; the models are "),
-        (
-            "colour:red",
-            "'colour:red' selects by an unknown attribute; the attributes are group, key, kind, owner, tag",
-        ),
+        ("colour:red", "'colour:red' selects by an unknown attribute; the attributes are group, key, kind, owner, tag"),
         ("", "'' is not a selection; write mart.orders, +mart.orders or mart.*"),
         ("raw.a and", "'raw.a and' is not a selection; write "),
         ("(raw.a", "'(raw.a' is not a selection; write "),
@@ -122,9 +119,9 @@ def test_models_are_selected(project, selections, expected):
 def test_a_selection_that_means_nothing_is_refused(project, selection, expected):
     """A run of nothing would look like a run that went well."""
     with pytest.raises(SelectionError) as caught:
-        select(project, [selection])
+        select_models(project, [selection])
     assert str(caught.value).startswith(expected)
 
 
-def test_everything_of_an_empty_project_is_nothing(load):
-    assert set() == select(load({}), ["*"])
+def test_everything_of_an_empty_project_is_nothing(load_from_files):
+    assert set() == select_models(load_from_files({}), ["*"])

@@ -4,13 +4,13 @@ import random
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from ondatra_dagster.sync.run_id import begun_at, new_run_id
+from ondatra_dagster.sync.run_id import create_run_id, parse_start_time
 
 NOON = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)
 
 
 def an_id(now: datetime, *, after: str | None = None, seed: int = 7) -> str:
-    return new_run_id(now, after=after, random=random.Random(seed))
+    return create_run_id(now, after=after, random=random.Random(seed))
 
 
 def test_it_is_the_time_in_utc_and_six_letters() -> None:
@@ -33,5 +33,5 @@ def test_a_later_run_comes_later_by_name_whatever_the_clock_says() -> None:
 
 def test_it_tells_when_the_run_began() -> None:
     """To the second; a folder that somebody else has put there tells nothing."""
-    assert NOON.replace(microsecond=0) == begun_at(an_id(NOON))
-    assert begun_at("notes") is None
+    assert NOON.replace(microsecond=0) == parse_start_time(an_id(NOON))
+    assert parse_start_time("notes") is None

@@ -59,12 +59,7 @@ def test_an_invoice_is_put_whole_and_deleted(api: DemoApi, client: httpx.Client)
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
-        (
-            "POST",
-            "/crm/contacts",
-            {"customer_id": "C-2", "email": "ada"},
-            (422, "email 'ada' isn't an address"),
-        ),
+        ("POST", "/crm/contacts", {"customer_id": "C-2", "email": "ada"}, (422, "email 'ada' isn't an address")),
         ("POST", "/crm/contacts", {"email": "a@b.c"}, (400, "a contact needs its customer_id")),
         ("POST", "/crm/contacts", ["C-2"], (400, "the body isn't a JSON object")),
         ("POST", "/crm/contacts", ADA, (409, "contact C-1 exists already")),
@@ -123,13 +118,9 @@ def test_a_wrong_token_is_refused(api: DemoApi) -> None:
         assert (401, {"error": "the token is missing or wrong"}) == answer_of(client.get("/crm/contacts"))
 
 
-def test_a_repeated_idempotency_key_is_answered_again_and_not_done_again(
-    api: DemoApi, client: httpx.Client
-) -> None:
+def test_a_repeated_idempotency_key_is_answered_again_and_not_done_again(api: DemoApi, client: httpx.Client) -> None:
     """What makes it safe to repeat a POST whose answer was lost."""
-    first, second = (
-        client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
-    )
+    first, second = (client.post("/crm/contacts", json=ADA, headers={"Idempotency-Key": "k-1"}) for _ in range(2))
     assert (201, 201) == (first.status_code, second.status_code)
     assert [False, True] == [call.is_repeat for call in api.calls]
 
@@ -141,10 +132,7 @@ def test_calls_are_logged_as_they_came(api: DemoApi, client: httpx.Client) -> No
     assert [
         ("POST", "/crm/contacts", ADA, 201, "", "k-1"),
         ("DELETE", "/crm/contacts/C-9", None, 404, "there is no contact C-9", None),
-    ] == [
-        (call.method, call.path, call.body, call.status, call.message, call.idempotency_key)
-        for call in api.calls
-    ]
+    ] == [(call.method, call.path, call.body, call.status, call.message, call.idempotency_key) for call in api.calls]
     assert ["POST", "DELETE"] == [call["method"] for call in client.get("/calls").json()]
 
 
@@ -174,8 +162,7 @@ def test_faults_can_be_asked_for_over_http(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{"stauts": 500}, {"drop": "now"}, {"times": 0}, {"status": "500"}, {"delay_seconds": -1}, [], None],
+    "asked", [{"stauts": 500}, {"drop": "now"}, {"times": 0}, {"status": "500"}, {"delay_seconds": -1}, [], None]
 )
 def test_a_fault_that_makes_no_sense_is_refused(client: httpx.Client, asked: Any) -> None:
     """A misspelt fault that does nothing would make a test pass for no reason."""
@@ -348,9 +335,7 @@ def test_a_batch_is_taken_whole_or_not_at_all(api: DemoApi, client: httpx.Client
     assert 400 == client.post("/crm/batches", json={"operations": [{"key": "1"}]}).status_code
 
 
-def test_a_job_tells_its_results_when_it_was_asked_about_often_enough(
-    api: DemoApi, client: httpx.Client
-) -> None:
+def test_a_job_tells_its_results_when_it_was_asked_about_often_enough(api: DemoApi, client: httpx.Client) -> None:
     """The others of a job arrive beside one that is refused."""
     operations = [
         {"key": "1", "upsert": {"customer_id": "C-1", "email": "a@example.com"}},

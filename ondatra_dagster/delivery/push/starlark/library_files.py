@@ -1,17 +1,25 @@
-"""The files of lib/ that make up one push function: it, and all that it loads. Parsed here, and not run."""
+"""The files of lib/ that make up one push function: its own, and all that it loads; parsed, not run."""
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import starlark
 
-from ondatra_dagster.delivery.push.push_source import unreadable
-from ondatra_dagster.delivery.push.starlark.dialect import PREFIX, PRELUDE, parse
-from ondatra_dagster.delivery.push.starlark.faults import Place, refused_by_starlark
-from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.delivery.push.push_file_parser import exported_names, unreadable_file_problem
+from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
+    LOAD_LINE,
+    PRELUDE,
+    FileLine,
+    StarlarkFault,
+    evaluate_until_load,
+    parse_file,
+    to_project_error,
+)
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 _LITERAL = re.compile(r"""r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*'""")
 
@@ -24,57 +32,57 @@ class LibraryFile(NamedTuple):
     tree: starlark.AstModule
     loads: Mapping[str, str]  # what its load()s say → the name of the file they mean
 
-    def place_of_load(self, wanted: str) -> Place:
-        return _place_of(wanted, self.name, self.text)
+    def line_of_load(self, wanted: str) -> FileLine:
+        return _find_load_line(wanted, self.name, self.text)
 
 
-def files_of(path: Path) -> Sequence[LibraryFile]:
+def list_library_files(path: Path) -> Sequence[LibraryFile]:
     """The file after all that it loads, each once and all inside lib/; ProjectError where that can't be."""
     files: dict[str, LibraryFile] = {}
-    _collect(path.parent, path.name, files, ())
+    _collect_files(path.parent, path.name, files, ())
     return list(files.values())
 
 
-def name_of(lib: Path, relative: str) -> str:
+def library_file_name(lib: Path, relative: str) -> str:
     """What a file of lib/ is called in messages, and by others that load it."""
     return f"{lib.name}/{relative}"
 
 
-def _collect(lib: Path, relative: str, files: dict[str, LibraryFile], above: tuple[str, ...]) -> str:
-    name = name_of(lib, relative)
+def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], above: tuple[str, ...]) -> str:
+    name = library_file_name(lib, relative)
     if name in files:
         return name
-    text = _text(lib / relative, name)
+    text = _read_text(lib / relative, name)
     try:
-        tree = parse(name, PREFIX + text)
+        tree = parse_file(name, LOAD_LINE + text)
     except starlark.StarlarkError as error:
-        raise refused_by_starlark(error, name) from error
+        raise to_project_error(error, name) from error
     loads = {PRELUDE: PRELUDE}
     for wanted in [each.module_id for each in tree.loads() if each.module_id != PRELUDE]:
-        found = _found(lib, wanted, _place_of(wanted, name, text), (*above, name))
-        loads[wanted] = _collect(lib, found, files, (*above, name))
+        found = _resolve_load(lib, wanted, _find_load_line(wanted, name, text), (*above, name))
+        loads[wanted] = _collect_files(lib, found, files, (*above, name))
     files[name] = LibraryFile(name, text, tree, loads)
     return name
 
 
-def _place_of(wanted: str, name: str, text: str) -> Place:
+def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
     """Return the line that loads this file. Its name may be written with escapes there."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
-        if wanted in line or wanted in map(_value, _LITERAL.findall(line)):
-            return Place(name, number)
-    return Place(name, next((number for number, line in enumerate(lines, 1) if "load(" in line), 1))
+        if wanted in line or wanted in map(_literal_value, _LITERAL.findall(line)):
+            return FileLine(name, number)
+    return FileLine(name, next((number for number, line in enumerate(lines, 1) if "load(" in line), 1))
 
 
-def _value(literal: str) -> str:
+def _literal_value(literal: str) -> str:
     try:
         return str(ast.literal_eval(literal))
     except (SyntaxError, ValueError):  # an escape that Python doesn't have
         return ""
 
 
-def _found(lib: Path, wanted: str, place: Place, open_files: tuple[str, ...]) -> str:
-    refusal = place.refuse(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
+def _resolve_load(lib: Path, wanted: str, place: FileLine, open_files: tuple[str, ...]) -> str:
+    refusal = place.to_error(f"{wanted!r} can't be loaded", "load a .star file of lib/ by its name")
     try:
         path = (lib / wanted).resolve()
         is_file = path.is_file()
@@ -83,15 +91,47 @@ def _found(lib: Path, wanted: str, place: Place, open_files: tuple[str, ...]) ->
     if not path.is_relative_to(lib.resolve()) or path.suffix != ".star":
         raise refusal
     if not is_file:
-        raise place.refuse(f"there is no {wanted!r} in {lib.name}/", "mend the name in load()")
+        raise place.to_error(f"there is no {wanted!r} in {lib.name}/", "mend the name in load()")
     relative = path.relative_to(lib.resolve()).as_posix()
-    if name_of(lib, relative) in open_files:
-        raise place.refuse(f"loading {wanted!r} leads back here", "break the circle of load()s")
+    if library_file_name(lib, relative) in open_files:
+        raise place.to_error(f"loading {wanted!r} leads back here", "break the circle of load()s")
     return relative
 
 
-def _text(path: Path, name: str) -> str:
+def _read_text(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ProjectError([unreadable(name, error)]) from error
+        raise ProjectError([unreadable_file_problem(name, error)]) from error
+
+
+# all names of a file are looked up before its first statement runs: this one, which ends it
+_NAMES_ONLY_LINE = f'{{}}["every name is known"]; {LOAD_LINE}'
+
+
+_UNDEFINED_NAME = re.compile(r"Variable `(.+?)` not found")
+
+
+def find_undefined_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
+    """Of each file what it loads and can't have, and the first other name that nothing in it defines."""
+    texts = {file.name: file.text for file in files}
+    for file in files:
+        for load in file.tree.loads():
+            loaded = texts.get(file.loads[load.module_id])
+            known = exported_names(loaded) if loaded is not None else None
+            for name in load.symbols.values():
+                if known is not None and name not in known:
+                    remedy = suggest_correction(name, known, plural="names there")
+                    what = f"{load.module_id!r} has no {name!r} to load"
+                    yield file.line_of_load(load.module_id).to_problem(what, remedy)
+        yield from _find_undefined_name(file)
+
+
+def _find_undefined_name(file: LibraryFile) -> Iterator[Problem]:
+    try:
+        evaluate_until_load(parse_file(file.name, _NAMES_ONLY_LINE + file.text))
+    except starlark.StarlarkError as error:
+        fault = StarlarkFault.parse_error(str(error), {file.name})
+        if found := _UNDEFINED_NAME.match(fault.message):
+            what, remedy = f"nothing is called {found[1]!r} here", "define it, or load it from a file of lib/"
+            yield FileLine(file.name, fault.line).to_problem(what, remedy)

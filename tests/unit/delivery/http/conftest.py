@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.raw_answers import PUSH, push
+from support.apis.raw_responses import RESPONSE_PUSH, push_one_row
 
-from ondatra_dagster.delivery.http.http_api import HttpApi
-from ondatra_dagster.delivery.push.starlark.push_library import load_library
+from ondatra_dagster.delivery.http.api_client import ApiClient
+from ondatra_dagster.delivery.push.starlark.push_functions import load_library
 
 
 @pytest.fixture
-def answer_with(loopback: Any, lib: Callable[..., Path]) -> Iterator[Callable[..., Any]]:
+def push_response(loopback_api: Any, write_library: Callable[..., Path]) -> Iterator[Callable[..., Any]]:
     """What push() sees of an answer of these bytes."""
-    library = load_library(lib(crm=PUSH % loopback.url))
-    with HttpApi(library.config, secrets={}.get) as api:
+    library = load_library(write_library(crm=RESPONSE_PUSH % loopback_api.url))
+    with ApiClient(library.config, secrets={}.get) as api:
 
         def call(raw: bytes | Iterable[bytes]) -> Any:
             def reply(handler: http.server.BaseHTTPRequestHandler, _seen: object) -> None:
@@ -24,7 +24,7 @@ def answer_with(loopback: Any, lib: Callable[..., Path]) -> Iterator[Callable[..
                 for piece in [raw] if isinstance(raw, bytes) else raw:
                     handler.wfile.write(piece)
 
-            loopback.reply = reply
-            return push(library, api.begin())
+            loopback_api.reply_function = reply
+            return push_one_row(library, api.begin_calls())
 
         yield call

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ondatra_dagster.changes import Layout
-from ondatra_dagster.delivery.http.rate_limit import RateLimit, limits_for
-from ondatra_dagster.delivery.journal import Journal
+from ondatra_dagster.delivery.http.rate_limit import RateLimit, read_limits
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
-from ondatra_dagster.delivery.push.push_port import Parcel
-from ondatra_dagster.delivery.push.pusher import PushContext, open_pusher
+from ondatra_dagster.delivery.push.push_interface import PushBatch
+from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.row_changes import Layout
 
 
-class Clock:
+class RateLimitClock:
     """Time that passes by sleeping only."""
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ THREE_IN_TEN = RateLimitConfig(requests=3, per_seconds=10.0)
 
 
 def a_limit(
-    folder: Path, clock: Clock, *limits: RateLimitConfig, base_url: str = "https://x.test"
+    folder: Path, clock: RateLimitClock, *limits: RateLimitConfig, base_url: str = "https://x.test"
 ) -> RateLimit:
     limits = limits or (THREE_IN_TEN,)
     return RateLimit(folder / "rates.sqlite", base_url, limits, clock=clock, sleep=clock.sleep)
 
 
-def sent(limit: RateLimit, clock: Clock, *, on_its_way: float = 0.0) -> float:
+def sent(limit: RateLimit, clock: RateLimitClock, *, on_its_way: float = 0.0) -> float:
     """When the server has the request."""
-    with limit.turn():
+    with limit.wait_for_turn():
         clock.sleep(on_its_way)
         return clock.now
 
@@ -53,7 +53,7 @@ def crowd(stamps: list[float], per_seconds: float) -> int:
 
 def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
     """A bucket that starts full would let nearly twice as many through at first."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock)
     stamps = []
     for _ in range(20):
@@ -64,7 +64,7 @@ def test_no_window_holds_more_than_the_limit(tmp_path: Path) -> None:
     assert stamps[-1] - stamps[0] < 65
 
 
-def test_what_push_calls_is_limited_with_its_retries(loopback: Any, lib: Any, tmp_path: Path) -> None:
+def test_what_push_calls_is_limited_with_its_retries(loopback_api: Any, write_library: Any, tmp_path: Path) -> None:
     """An API counts requests, whatever they are good for to us."""
     stamps: list[float] = []
 
@@ -74,23 +74,23 @@ def test_what_push_calls_is_limited_with_its_retries(loopback: Any, lib: Any, tm
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
-    loopback.reply = reply
+    loopback_api.reply_function = reply
     limit = '"rate_limit": {"requests": 3, "per": "500ms"}, "retry": 1, "backoff": 0'
     push = 'def push(rows):\n    for _ in range(4):\n        http.post("/x")\n'
-    library = lib(crm=f'API = {{"base_url": "{loopback.url}", {limit}}}\n\n{push}')
+    library = write_library(crm=f'API = {{"base_url": "{loopback_api.url}", {limit}}}\n\n{push}')
     context = PushContext(sync_id="sync.crm", kind="append", key_columns=(), arguments=())
-    no_rows = Parcel(
-        number=1, layout=Layout(()), text='{"columns":[],"rows":[]}', keys=(), units=(), layouts={}
+    no_rows = PushBatch(
+        number=1, layout=Layout(()), rows_json='{"columns":[],"rows":[]}', result_keys=(), units=(), layouts={}
     )
-    with open_pusher(library, context, secrets={}.get, rates=tmp_path / "rates.sqlite") as pusher:
-        assert 4 == pusher(no_rows, Journal.in_memory("seed")).calls
+    with open_starlark_sink(library, context, secrets={}.get, rates=tmp_path / "rates.sqlite") as pusher:
+        assert 4 == pusher(no_rows, ResponseJournal.in_memory("seed")).calls
     assert len(stamps) == 8
     assert crowd(stamps, 0.5) <= 3
 
 
 def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
     """The server looks at its own clock; what left earlier and came later shares its window with the next."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
     ways = (0.4, 0.0, 0.3, 0.0, 0.0)
     stamps = [sent(limit, clock, on_its_way=way) for way in ways]
@@ -100,10 +100,10 @@ def test_a_late_arrival_counts_when_it_arrives(tmp_path: Path) -> None:
 
 def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """The request has arrived long before; what takes so long is the server's work."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
     began_at = clock.now
-    with limit.turn():
+    with limit.wait_for_turn():
         sent(limit, clock)
 
     assert clock.now - began_at < 2.1
@@ -111,11 +111,11 @@ def test_a_slow_answer_does_not_hold_up_the_others(tmp_path: Path) -> None:
 
 def test_a_slow_connection_counts_when_it_is_there(tmp_path: Path) -> None:
     """A packet that was lost comes again after a second, the next after two: nobody passes it meanwhile."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1.0))
-    with limit.turn() as connecting, connecting():
+    with limit.wait_for_turn() as connecting, connecting():
         clock.sleep(3.0)
-        _, wait_seconds = limit._take_turn()
+        _, wait_seconds = limit._try_turn()
     assert wait_seconds == 1.0
     arrived_at = clock.now
 
@@ -125,11 +125,11 @@ def test_a_slow_connection_counts_when_it_is_there(tmp_path: Path) -> None:
 
 def test_a_kill_while_connecting_is_waited_for(tmp_path: Path) -> None:
     """Its request may have gone out at the end; who comes later waits as if it had."""
-    clock = Clock()
+    clock = RateLimitClock()
     one_a_second = RateLimitConfig(requests=1, per_seconds=1.0)
     dying = a_limit(tmp_path, clock, one_a_second)
-    number, _ = dying._take_turn()
-    connecting = dying._connecting(number)
+    number, _ = dying._try_turn()
+    connecting = dying._extend_while_connecting(number)
     connecting.__enter__()  # and nobody comes to say that it is there
     began_at = clock.now
     waited_seconds = sent(a_limit(tmp_path, clock, one_a_second), clock) - began_at
@@ -139,7 +139,7 @@ def test_a_kill_while_connecting_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_pause_is_no_credit(tmp_path: Path) -> None:
     """After an hour of silence the limit is what it was."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock)
     sent(limit, clock)
     clock.sleep(3600)
@@ -149,10 +149,10 @@ def test_a_pause_is_no_credit(tmp_path: Path) -> None:
 
 def test_a_restart_is_no_credit(tmp_path: Path) -> None:
     """The times are in a file; a process that died in the middle of a call has used up its turn."""
-    clock = Clock()
+    clock = RateLimitClock()
     dying = a_limit(tmp_path, clock)
     stamps = [sent(dying, clock) for _ in range(2)]
-    dying._take_turn()  # and nobody comes to say that it has arrived
+    dying._try_turn()  # and nobody comes to say that it has arrived
     stamps.append(clock.now + 0.9)
     again = a_limit(tmp_path, clock)
     stamps += [sent(again, clock) for _ in range(4)]
@@ -162,7 +162,7 @@ def test_a_restart_is_no_credit(tmp_path: Path) -> None:
 
 def test_of_two_limits_the_stricter_holds(tmp_path: Path) -> None:
     """At each moment: one may be for bursts, the other for a day."""
-    clock = Clock()
+    clock = RateLimitClock()
     burst = RateLimitConfig(requests=2, per_seconds=1.0)
     limit = a_limit(tmp_path, clock, burst, THREE_IN_TEN)
     stamps = [sent(limit, clock) for _ in range(12)]
@@ -172,7 +172,7 @@ def test_of_two_limits_the_stricter_holds(tmp_path: Path) -> None:
 
 def test_sinks_of_one_api_share_their_sends(tmp_path: Path) -> None:
     """The API counts what arrives, whichever sink sent it; another API doesn't."""
-    clock = Clock()
+    clock = RateLimitClock()
     one = a_limit(tmp_path, clock, base_url="https://X.test/")
     two = a_limit(tmp_path, clock)
     other = a_limit(tmp_path, clock, base_url="https://y.test")
@@ -186,7 +186,7 @@ def test_sinks_of_one_api_share_their_sends(tmp_path: Path) -> None:
 
 def test_an_edited_limit_holds_at_once(tmp_path: Path) -> None:
     """A limit that was too strict isn't remembered."""
-    clock = Clock()
+    clock = RateLimitClock()
     sent(a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=1000.0)), clock)
     began_at = clock.now
     edited = a_limit(tmp_path, clock, RateLimitConfig(requests=100, per_seconds=1.0))
@@ -198,7 +198,7 @@ def test_an_edited_limit_holds_at_once(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_set_back_stops_nobody(tmp_path: Path) -> None:
     """Sends in the future are forgotten."""
-    clock = Clock()
+    clock = RateLimitClock()
     limit = a_limit(tmp_path, clock, RateLimitConfig(requests=1, per_seconds=10.0))
     sent(limit, clock)
     clock.now -= 86_400
@@ -212,19 +212,19 @@ def a_config(base_url: str | None = "https://x.test") -> PushConfig:
     return PushConfig(name="x", file="lib/x.star", destination="x", object="x", base_url=base_url)
 
 
-def test_without_a_limit_nothing_is_opened(lib: Callable[..., Path], tmp_path: Path) -> None:
+def test_without_a_limit_nothing_is_opened(write_library: Callable[..., Path], tmp_path: Path) -> None:
     """What isn't asked for costs nothing."""
-    folder = lib(x="def push(rows):\n    pass").parent
+    folder = write_library(x="def push(rows):\n    pass").parent
     for config in (a_config(), a_config(None)):
-        assert RateLimit.of(config, tmp_path / "rates.sqlite", lib=folder) is None
+        assert RateLimit.from_config(config, tmp_path / "rates.sqlite", lib=folder) is None
 
     assert not (tmp_path / "rates.sqlite").exists()
 
 
-def test_a_limit_holds_for_every_sink_of_its_api(lib: Callable[..., Path]) -> None:
+def test_a_limit_holds_for_every_sink_of_its_api(write_library: Callable[..., Path]) -> None:
     """Also for one that names none itself; a file that can't be read names none."""
     text = 'API = {"base_url": "%s", "rate_limit": {"requests": %d, "per": "1s"}}'
-    folder = lib(
+    folder = write_library(
         a=text % ("https://X.test/", 1),
         b=text % ("https://x.test", 2),
         c=text % ("https://y.test", 3),
@@ -232,7 +232,7 @@ def test_a_limit_holds_for_every_sink_of_its_api(lib: Callable[..., Path]) -> No
         e="rate_limit(",
     ).parent
 
-    found = [limit.requests for limit in limits_for("https://x.test", folder)]
+    found = [limit.requests for limit in read_limits("https://x.test", folder)]
     assert [1, 2] == found
 
 
@@ -244,7 +244,7 @@ rate = RateLimitConfig(requests=3, per_seconds=0.25)
 limit = RateLimit(pathlib.Path(sys.argv[1]), "http://x", [rate])
 def send():
     for _ in range(3):
-        with limit.turn():
+        with limit.wait_for_turn():
             at = time.time()
         sys.stdout.write(f"{at}\\n")
 workers = [threading.Thread(target=send) for _ in range(2)]
@@ -257,9 +257,7 @@ def test_threads_and_processes_take_turns(tmp_path: Path) -> None:
     """Two processes of two threads each, on real time: the moments at which they took their turns judge."""
     path = tmp_path / "rates.sqlite"
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", SEND_IN_THREADS, str(path)], stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", SEND_IN_THREADS, str(path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     stamps = [float(line) for child in children for line in child.communicate()[0].split()]

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.project.inputs.file_patterns import alternatives, escaped, files_in, is_unread, matches
+from ondatra_dagster.project.inputs.file_patterns import (
+    escape_pattern,
+    expand_braces,
+    find_matching_paths,
+    is_ignored_by_spark,
+    walk_files,
+)
 
 FILES = (
     *("data/a.csv", "data/b.csv", "data/a1.csv", "data/_SUCCESS", "data/.hidden.csv", "data/sub/c.csv"),
@@ -23,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def found(root: Path, written: str) -> list[str]:
-    return [str(path.relative_to(root)) for path in matches(root, written)]
+    return [str(path.relative_to(root)) for path in find_matching_paths(root, written)]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +63,13 @@ def test_a_pattern_means_what_it_means_to_spark(root, written, expected):
 
 def test_a_path_may_be_absolute(root, tmp_path):
     (tmp_path / "z.csv").write_text("x")
-    assert [tmp_path / "z.csv"] == matches(root, f"{tmp_path}/[z].csv")
+    assert [tmp_path / "z.csv"] == find_matching_paths(root, f"{tmp_path}/[z].csv")
 
 
 def test_files_of_a_folder_are_all_below_it(root):
-    below = {str(path.relative_to(root)) for path in files_in(root / "data")}
+    below = {str(path.relative_to(root)) for path in walk_files(root / "data")}
     assert below == set(FILES) - {"data/_SUCCESS", "data/.hidden.csv"}
-    assert [root / "data/a.csv"] == list(files_in(root / "data/a.csv"))
+    assert [root / "data/a.csv"] == list(walk_files(root / "data/a.csv"))
 
 
 @pytest.mark.parametrize(
@@ -71,14 +77,14 @@ def test_files_of_a_folder_are_all_below_it(root):
     [("_x", True), (".x", True), ("x._COPYING_", True), ("_a=1", False), ("_metadata", False), ("x", False)],
 )
 def test_what_spark_passes_over_is_passed_over(name, expected):
-    assert expected is is_unread(name)
+    assert expected is is_ignored_by_spark(name)
 
 
 def test_a_path_is_escaped_for_spark():
     """A folder called "a [b]" is no pattern."""
-    assert r"/a \[b\] \{c\}/\\x\*\?" == escaped(r"/a [b] {c}/\x*?")
+    assert r"/a \[b\] \{c\}/\\x\*\?" == escape_pattern(r"/a [b] {c}/\x*?")
 
 
 def test_an_open_brace_is_a_letter():
-    assert ["a{b"] == alternatives("a{b")
-    assert [r"a\{b,c}"] == alternatives(r"a\{b,c}")
+    assert ["a{b"] == expand_braces("a{b")
+    assert [r"a\{b,c}"] == expand_braces(r"a\{b,c}")

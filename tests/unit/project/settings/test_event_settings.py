@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings.event_settings import EventSettings
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.settings import EventSettings, read_settings
 
 
 def events(root: Path, text: str = "", **variables: str) -> EventSettings:
@@ -47,7 +46,7 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         ONDATRA_EVENTS_HOSTS="a.example, [fd00::1]",
     )
     assert ("a.example", "[fd00::1]") == told.hosts
-    assert (90, ("https://a.example", "*"), True) == (told.flush_seconds, told.origins, told.takes_any_origin)
+    assert (90, ("https://a.example", "*"), True) == (told.flush_seconds, told.origins, told.allows_any_origin)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +58,7 @@ def test_a_variable_wins(tmp_path: Path) -> None:
         ('events.unknown_fields = "drop"', "events.unknown_fields can't be 'drop'"),
         ('events.origins = "shop.example.com"', "'shop.example.com' is no origin of a page"),
         ('events.origins = ["https://a.example/path"]', "'https://a.example/path' is no origin of a page"),
-        (
-            'events.hosts = "http://a.example"',
-            "'http://a.example' is no name of a host; write",
-        ),
+        ('events.hosts = "http://a.example"', "'http://a.example' is no name of a host; write"),
         ('events.hosts = ["a.example:80"]', "'a.example:80' is no name of a host"),
         ('events.token = "x"', "'events.token' is not a setting"),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.errors import BadSettingsError
+from ondatra_dagster.errors import InvalidSettingsError
 from ondatra_dagster.project.settings.settings import read_settings
 
 OPEN = "http://ada:hunter22@maven.example.com/maven2"
@@ -34,12 +34,12 @@ def test_a_protected_mirror_is_taken(address: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", [OPEN, "HTTP://maven.example.com", "http://127.0.0.1.example.com/"])
 def test_an_open_mirror_is_refused_where_it_is_named(address: str, tmp_path: Path) -> None:
     """And its password isn't shown."""
-    with pytest.raises(BadSettingsError) as caught:
+    with pytest.raises(InvalidSettingsError) as caught:
         read_settings(project(tmp_path, 'sinks = "dry"', f'maven_mirror = "{address}"'), {})
 
     (problem,) = caught.value.problems
     assert ("pyproject.toml", 3) == (problem.file, problem.line)
-    assert "maven_mirror is an http:// address" in problem.what
+    assert "maven_mirror is an http:// address" in problem.description
     assert 'maven_http = "on"' in problem.remedy
     assert "hunter22" not in str(caught.value)
 
@@ -51,21 +51,19 @@ def test_an_open_mirror_can_be_allowed(allowed: str, tmp_path: Path) -> None:
 
 
 def test_variables_count_too(tmp_path: Path) -> None:
-    with pytest.raises(BadSettingsError, match=r"^ONDATRA_MAVEN_MIRROR: maven_mirror is an http"):
+    with pytest.raises(InvalidSettingsError, match=r"^ONDATRA_MAVEN_MIRROR: maven_mirror is an http"):
         read_settings(tmp_path, {"ONDATRA_MAVEN_MIRROR": OPEN})
     variables = {"ONDATRA_MAVEN_MIRROR": OPEN, "ONDATRA_MAVEN_HTTP": "on"}
     assert OPEN == read_settings(tmp_path, variables).maven_mirror
 
 
-@pytest.mark.parametrize(
-    "address", ["maven.example.com", "ftp://maven.example.com", "https://", "http://[::1"]
-)
+@pytest.mark.parametrize("address", ["maven.example.com", "ftp://maven.example.com", "https://", "http://[::1"])
 def test_what_is_no_repository_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(BadSettingsError, match="maven_mirror is no repository's address; write it as https"):
+    with pytest.raises(InvalidSettingsError, match="maven_mirror is no repository's address; write it as https"):
         read_settings(project(tmp_path, f'maven_mirror = "{address}"'), {})
 
 
 @pytest.mark.parametrize("value", ['"maybe"', "1", '""'])
 def test_a_switch_is_on_or_off(value: str, tmp_path: Path) -> None:
-    with pytest.raises(BadSettingsError, match="is neither on nor off; write 'on' or 'off'"):
+    with pytest.raises(InvalidSettingsError, match="is neither on nor off; write 'on' or 'off'"):
         read_settings(project(tmp_path, f"maven_http = {value}"), {})

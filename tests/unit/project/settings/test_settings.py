@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings import setting_values, settings
+from ondatra_dagster.project.settings import setting_parsers, settings
 from ondatra_dagster.project.settings.settings import Secrets, SparkSettings, read_settings
 
 
@@ -144,16 +144,11 @@ def test_alerts_have_their_own_table(tmp_path):
         'deviation = false\nno_success_hours = "off"\n',
     )
     alerts = read_settings(root, {"ONDATRA_ALERTS_DEVIATION": "80%"}).alerts
-    assert ("https://x/${A}/${B}", ("A", "B", "C")) == (alerts.webhook, alerts.variables)
+    assert ("https://x/${A}/${B}", ("A", "B", "C")) == (alerts.webhook, alerts.required_variables)
     assert (0.025, 0.8, None) == (alerts.rejects, alerts.deviation, alerts.no_success_hours)
     assert "https://x" not in repr(alerts)
     defaults = read_settings(tmp_path / "nothing", {}).alerts
-    assert (None, 0.1, None, 24) == (
-        defaults.webhook,
-        defaults.rejects,
-        defaults.deviation,
-        defaults.no_success_hours,
-    )
+    assert (None, 0.1, None, 24) == (defaults.webhook, defaults.rejects, defaults.deviation, defaults.no_success_hours)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +177,7 @@ def test_tables_keep_what_they_had_for_some_days(tmp_path, text, days):
 
 def test_every_setting_has_its_variable():
     """What can be said in the file can be said where there is no file to edit."""
-    assert set(setting_values.VARIABLES.values()) == set(setting_values.READERS)
+    assert set(setting_parsers.SETTINGS_BY_VARIABLE.values()) == set(setting_parsers.SETTING_PARSERS)
 
 
 def test_spark_has_variables(tmp_path):
@@ -237,8 +232,7 @@ def test_secrets_never_show(tmp_path):
     """Settings are printed in logs and in tracebacks."""
     (tmp_path / ".env").write_text("KEY=hunter2\n")
     root = toml(
-        tmp_path,
-        '[tool.ondatra.spark]\nremote = "sc://h/;token=hunter2"\nconf."fs.s3a.secret.key" = "hunter2"\n',
+        tmp_path, '[tool.ondatra.spark]\nremote = "sc://h/;token=hunter2"\nconf."fs.s3a.secret.key" = "hunter2"\n'
     )
     given = read_settings(root, {"TOKEN": "hunter2"})
     assert "hunter2" not in repr(given) + str(given) + repr(given.secrets) + f"{given.spark}"
@@ -251,9 +245,7 @@ def test_secrets_are_found_by_name():
 def test_an_unknown_setting_is_refused_with_the_nearest(tmp_path):
     root = toml(tmp_path, '[project]\nname = "x"\n\n[tool.ondatra]\nsink = "on"\n')
     (line,) = refusal(root)
-    assert line.startswith(
-        "pyproject.toml:5: 'sink' is not a setting; did you mean 'sinks'? the settings are"
-    )
+    assert line.startswith("pyproject.toml:5: 'sink' is not a setting; did you mean 'sinks'? the settings are")
 
 
 def test_an_unknown_setting_in_a_table_is_named_in_full(tmp_path):
@@ -301,22 +293,10 @@ def test_everything_wrong_is_said_together(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        (
-            "pyproject.toml",
-            b"[tool.ondatra]\nx = '\xe9'",
-            "pyproject.toml:2: the file is not UTF-8; save it as UTF-8",
-        ),
+        ("pyproject.toml", b"[tool.ondatra]\nx = '\xe9'", "pyproject.toml:2: the file is not UTF-8; save it as UTF-8"),
         ("pyproject.toml", b"[tool", "pyproject.toml:1: it is no TOML: Expected ']'"),
-        (
-            "pyproject.toml",
-            b"tool = 1",
-            "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]",
-        ),
-        (
-            "pyproject.toml",
-            b"tool.ondatra = 1",
-            "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]",
-        ),
+        ("pyproject.toml", b"tool = 1", "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]"),
+        ("pyproject.toml", b"tool.ondatra = 1", "pyproject.toml:1: tool.ondatra is not a table; write [tool.ondatra]"),
         (".env", b"KEY=\xe9", ".env:1: the file is not UTF-8; save it as UTF-8"),
     ],
 )
@@ -353,8 +333,7 @@ def test_java_is_found_by_its_own_variable(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environ", "expected"),
-    [({"LOCALAPPDATA": "/local"}, "/local/ondatra/jars"), ({}, "~/.cache/ondatra/jars")],
+    ("environ", "expected"), [({"LOCALAPPDATA": "/local"}, "/local/ondatra/jars"), ({}, "~/.cache/ondatra/jars")]
 )
 def test_jars_are_kept_in_the_users_cache(tmp_path, environ, expected):
     assert read_settings(tmp_path, environ).jars.parent == Path(expected).expanduser()

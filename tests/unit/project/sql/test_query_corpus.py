@@ -1,29 +1,29 @@
 """Queries of every form that Spark has: what each reads is found without Spark."""
 
 import pytest
-from support.query_corpus import CORPUS, MODELS, SOURCES, Case
+from support.projects.query_corpus import CORPUS, MODELS, SOURCES, CorpusQuery
 
-from ondatra_dagster.project.inputs.sources import Names
-from ondatra_dagster.project.sql.query import parse_query
-from ondatra_dagster.project.sql.references import find_references, rewrite
+from ondatra_dagster.project.inputs.input_resolution import InputNames
+from ondatra_dagster.project.sql.input_references import find_references, replace_names
+from ondatra_dagster.project.sql.query_parser import parse_query
 
-NAMES = Names(models={name: name for name in MODELS}, sources=SOURCES)
+NAMES = InputNames(models={name: name for name in MODELS}, sources=SOURCES)
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_the_inputs_of_a_query_are_found(case: Case) -> None:
+def test_the_inputs_of_a_query_are_found(case: CorpusQuery) -> None:
     found = find_references(parse_query(case.sql), NAMES)
-    assert () == found.missing
-    assert set(case.reads) == {read.name for read in found.inputs}
+    assert () == found.unreadable_inputs
+    assert set(case.table_names) == {read.name for read in found.inputs}
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_only_views_are_read_and_the_rest_of_the_text_stays(case: Case) -> None:
+def test_only_views_are_read_and_the_rest_of_the_text_stays(case: CorpusQuery) -> None:
     """No name of an input is left, and no line moves."""
     query = parse_query(case.sql)
     found = find_references(query, NAMES)
     views = {read.name: f"view_{number}" for number, read in enumerate(found.inputs)}
-    text = rewrite(query.sql, found.references, views, query.dialect.edits)
+    text = replace_names(query.sql, found.references, views, query.dialect.edits)
     again = find_references(parse_query(text), NAMES)
-    assert set(views.values()) == {missing.what.split("'")[1] for missing in again.missing}
+    assert set(views.values()) == {missing.description.split("'")[1] for missing in again.unreadable_inputs}
     assert ((), query.sql.count("\n")) == (again.references, text.count("\n"))

@@ -2,13 +2,13 @@
 
 import pytest
 from sqlglot import exp
-from support.query_corpus import CORPUS, MODELS, SOURCES, Case
+from support.projects.query_corpus import CORPUS, MODELS, SOURCES, CorpusQuery
 
-from ondatra_dagster.project.inputs.sources import Names
-from ondatra_dagster.project.sql.query import parse_query
-from ondatra_dagster.project.sql.references import find_references
-from ondatra_dagster.project.sql.relations import Relation, of_input, opaque
-from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn, unresolved_columns
+from ondatra_dagster.project.inputs.input_resolution import InputNames
+from ondatra_dagster.project.sql.input_references import find_references
+from ondatra_dagster.project.sql.query_parser import parse_query
+from ondatra_dagster.project.sql.relations import Relation, input_relation, opaque_relation
+from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn, find_unresolved_columns
 
 COLUMNS = {
     "shop.customers": ["id", "name", "country", "tags", "address", "j"],
@@ -20,7 +20,7 @@ COLUMNS = {
     "crm.Deals 2024": ["id", "the name", "a`b"],
 }
 FILE = ["id", "v"]
-NAMES = Names(models={name: name for name in MODELS}, sources=SOURCES)
+NAMES = InputNames(models={name: name for name in MODELS}, sources=SOURCES)
 
 
 def unresolved(sql: str, *, unknown: str = "") -> list[UnresolvedColumn]:
@@ -32,14 +32,14 @@ def unresolved(sql: str, *, unknown: str = "") -> list[UnresolvedColumn]:
     def relation_of(table: exp.Table) -> Relation:
         read = inputs.get(table.parts[0].meta.get("start", -1))
         if read is None:
-            return opaque()
-        return of_input(read, None if read.name == unknown else COLUMNS.get(read.name, FILE))
+            return opaque_relation()
+        return input_relation(read, None if read.name == unknown else COLUMNS.get(read.name, FILE))
 
-    return unresolved_columns(query, relation_of)
+    return find_unresolved_columns(query, relation_of)
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=repr)
-def test_no_alarm_is_false(case: Case) -> None:
+def test_no_alarm_is_false(case: CorpusQuery) -> None:
     """Spark takes all of these."""
     assert [] == unresolved(case.sql)
 
@@ -106,15 +106,13 @@ def test_a_column_that_nothing_has_is_found(sql: str, names: list[str]) -> None:
         "from shop.customers |> extend 1 as one |> select two",  # sqlglot makes other queries of pipes
         "select id from shop.orders o where exists (with a as (select o.nowhere) select * from a)",
         "select ID, `Id` from Shop.Customers where NAME = 'x'",
-        "select address.city from shop.customers "
-        "order by (select max(q1) from shop.orders where status = city)",
+        "select address.city from shop.customers order by (select max(q1) from shop.orders where status = city)",
         "select percentile_cont(0.5) within group (order by amount desc) as m from shop.orders",
         "select date_diff(DAY, ordered_on, now()), date_add(WEEK, 1, ordered_on), "
         "timestampdiff(HOUR, ordered_on, now()), extract(dayofweek_iso from ordered_on) from shop.orders",
         "select trim(leading 'x' from status), substring(status from 1 for 2), "
         "position('e' in status) from shop.orders",
-        "select interval 1 day + ordered_on, interval '1-2' year to month, "
-        "date'2024-01-01', X'1F' from shop.orders",
+        "select interval 1 day + ordered_on, interval '1-2' year to month, date'2024-01-01', X'1F' from shop.orders",
         "select cast(attrs as map<string, string>)['k'], tags[0] from shop.orders, shop.customers",
         "select listagg(status, ',') within group (order by id) from shop.orders",
         "select id, lag(id, 1) ignore nulls over (order by id) from shop.orders",

@@ -1,0 +1,47 @@
+"""dlt's custom destination sending the same rows. Run by the Python of dlt's own environment, not by ours.
+
+Two rates: of a whole run, and of its load step alone, for which rows are extracted and normalized already,
+as ours are in the queue.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import dlt
+import requests
+from dlt.common.json import json as dlt_json
+
+from bench.sample_rows import build_row
+
+JSON = {"content-type": "application/json"}
+
+
+def main(url: str, rows: int, size: int) -> None:
+    session = requests.Session()
+
+    @dlt.destination(batch_size=size, name="api", naming_convention="direct")
+    def api(items: Any, table: Any) -> None:
+        # with dlt's own, faster JSON: requests would take the slowest there is in this environment
+        session.post(f"{url}/rows", data=dlt_json.dumpb(items), headers=JSON).raise_for_status()
+
+    def source() -> Iterator[list[dict[str, Any]]]:
+        for start in range(0, rows, 1000):
+            yield [build_row(number) for number in range(start, min(start + 1000, rows))]
+
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = dlt.pipeline("bench", destination=api, pipelines_dir=folder)
+        began = time.perf_counter()
+        pipeline.extract(source(), table_name="rows")
+        pipeline.normalize()
+        normalized = time.perf_counter()
+        pipeline.load(raise_on_failed_jobs=True)
+        ended = time.perf_counter()
+    print(json.dumps({"rate": rows / (ended - began), "load_rate": rows / (ended - normalized)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

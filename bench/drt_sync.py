@@ -1,0 +1,58 @@
+"""drt's REST destination sending the same rows. Run by the Python of drt's own environment, not by ours.
+
+Its engine in this process, as its own `drt run` calls it, from a SQLite table that is filled before.
+"""
+
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from drt.config.profiles import SQLiteProfile
+from drt.config.sync_options import SyncConfig
+from drt.destinations.rest_api import RestApiDestination
+from drt.engine.sync import run_sync
+from drt.sources.sqlite import SQLiteSource
+
+from bench.sample_rows import COLUMNS, build_row
+
+
+def main(url: str, rows: int, size: int, batch: int) -> None:
+    batched = {"body_mode": "batch", "batch_template": "{{ rows | tojson }}", "max_records_per_request": size}
+    sync = SyncConfig.model_validate(
+        {
+            "name": "bench",
+            "model": f"select {', '.join(COLUMNS)} from bench",
+            "destination": {
+                "type": "rest_api",
+                "url": f"{url}/rows",
+                "headers": {"content-type": "application/json"},
+                **(batched if size > 1 else {}),
+            },
+            # it opens a client for each batch; its own limit would be ten requests a second
+            "sync": {"batch_size": batch, "rate_limit": {"requests_per_second": 1_000_000}},
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        database = Path(folder) / "rows.sqlite"
+        _fill(database, rows)
+        profile = SQLiteProfile(type="sqlite", database=str(database))
+        began = time.perf_counter()
+        done = run_sync(sync, SQLiteSource(), RestApiDestination(), profile, Path(folder))
+        ended = time.perf_counter()
+    if done.success != rows:
+        raise SystemExit(f"drt sent {done.success} of {rows} rows: {done.row_errors[:1]}")
+    print(json.dumps({"rate": rows / (ended - began)}))
+
+
+def _fill(database: Path, rows: int) -> None:
+    with sqlite3.connect(database) as store:
+        store.execute(f"create table bench ({', '.join(COLUMNS)})")
+        values = (tuple(build_row(number).values()) for number in range(rows))
+        store.executemany(f"insert into bench values ({', '.join('?' * len(COLUMNS))})", values)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,152 @@
+"""Events by HTTP: a plain Starlette app that parses them and no more, and ours, which keeps them durably.
+
+Both are served by uvicorn in a process of their own, and sent to through raw sockets: the requests are made
+up before, so that the sender costs as little as can be.
+"""
+
+import contextlib
+import datetime
+import os
+import random
+import re
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+HOST = "127.0.0.1"
+CONNECTIONS = 64
+PATH = "/collect/events/seen"
+MODEL = """-- @kind: events
+event_name STRING NOT NULL,
+user_id BIGINT NOT NULL,
+page STRING,
+seconds DOUBLE,
+at TIMESTAMP,
+received_at TIMESTAMP
+"""
+PAGES = ("/", "/cart", "/checkout/address", "/products/coffee-grinder-1200", "/products/kettle-77")
+PLAIN_APP = """
+import socket, sys
+import orjson, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def collect(request):
+    orjson.loads(await request.body())
+    return Response(b'{"accepted":1}', 202, media_type="application/json")
+
+app = Starlette(routes=[Route("/collect/{schema}/{table}", collect, methods=["POST"]),
+                        Route("/collect/{schema}/{table}/batch", collect, methods=["POST"])])
+listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+print(f"at http://127.0.0.1:{listener.getsockname()[1]}/", file=sys.stderr, flush=True)
+config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False)
+uvicorn.Server(config).run(sockets=[listener])
+"""
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+def measure_event_rate(folder: Path, name: str, events: int, size: int) -> float:
+    """How many events a second it takes, `size` in each request."""
+    body = orjson.dumps(_build_events(size) if size > 1 else _build_events(1)[0])
+    path = f"{PATH}/batch" if size > 1 else PATH
+    head = f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    with SERVERS[name](folder) as port:
+        requests = events // size
+        _send_requests(port, request, requests // 5)
+        return requests * size / _send_requests(port, request, requests)
+
+
+def _build_events(size: int) -> list[dict[str, object]]:
+    """Page views, each another: what keeps them may pack them."""
+    chance, at = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
+    return [
+        {
+            "event_name": "page_seen",
+            "user_id": chance.randrange(10_000_000),
+            "page": chance.choice(PAGES),
+            "seconds": round(chance.expovariate(0.05), 3),
+            "at": (at + datetime.timedelta(seconds=chance.random())).isoformat(timespec="milliseconds"),
+        }
+        for _ in range(size)
+    ]
+
+
+@contextlib.contextmanager
+def _plain_server(_folder: Path) -> Iterator[int]:
+    with _running_server([sys.executable, "-c", PLAIN_APP], Path.cwd()) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def _ondatra_server(folder: Path) -> Iterator[int]:
+    (folder / "models" / "events").mkdir(parents=True)
+    (folder / "models" / "events" / "seen.sql").write_text(MODEL, encoding="utf-8")
+    (folder / "pyproject.toml").write_text("[tool.ondatra]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ondatra_dagster.cli.main", "events", "--port", "0"]
+    with _running_server(command, folder) as port:
+        yield port
+
+
+SERVERS = {"plain": _plain_server, "ours": _ondatra_server}
+
+
+@contextlib.contextmanager
+def _running_server(command: list[str], folder: Path) -> Iterator[int]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr
+        found = re.search(r"127\.0\.0\.1:(\d+)", server.stderr.readline())
+        if found is None:
+            raise SystemExit(f"{' '.join(command[:4])} doesn't start:\n{server.stderr.read()}")
+        try:
+            yield int(found[1])
+        finally:
+            server.terminate()
+
+
+def _send_requests(port: int, request: bytes, requests: int) -> float:
+    """Send so many over some connections, each the next when its last is answered; how long that took."""
+    with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
+        for _ in range(min(CONNECTIONS, requests)):
+            connection = opened.enter_context(socket.create_connection((HOST, port)))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(connection, selectors.EVENT_READ)
+        began = time.perf_counter()
+        for key in selector.get_map().values():
+            _socket_of(key).sendall(request)
+        to_send, to_hear = requests - len(selector.get_map()), requests
+        while to_hear:
+            for key, _ in selector.select():
+                _read_response(_socket_of(key))
+                to_hear -= 1
+                if to_send:
+                    _socket_of(key).sendall(request)
+                    to_send -= 1
+        return time.perf_counter() - began
+
+
+def _socket_of(key: selectors.SelectorKey) -> socket.socket:
+    assert isinstance(key.fileobj, socket.socket)
+    return key.fileobj
+
+
+def _read_response(connection: socket.socket) -> None:
+    """Take one whole answer."""
+    held = connection.recv(65_536)
+    while b"\r\n\r\n" not in held:
+        held += connection.recv(65_536)
+    head, _, body = held.partition(b"\r\n\r\n")
+    if b" 202 " not in head[:16]:
+        raise SystemExit(f"not taken: {held[:300]!r}")
+    length = _LENGTH.search(head)
+    missing = (int(length[1]) if length else 0) - len(body)
+    while missing > 0:
+        missing -= len(connection.recv(65_536))

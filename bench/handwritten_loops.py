@@ -1,0 +1,58 @@
+"""What people write by hand: a loop over the rows, one request a batch. Nothing is tracked or retried."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+import httpx
+import requests
+
+from bench.sample_rows import yield_batches
+
+JSON = {"content-type": "application/json"}
+Post = Callable[[str], int]
+
+
+def _time_loop(post: Post, rows: int, size: int) -> float:
+    prepared = list(yield_batches(rows, size))
+    began = time.perf_counter()
+    for batch in prepared:
+        # a call a row sends an object, not a list of one
+        status = post(json.dumps(batch if size > 1 else batch[0]))
+        if status != http.HTTPStatus.OK:
+            raise SystemExit(f"the bench's server answered {status}")
+    return time.perf_counter() - began
+
+
+def send_with_http_client(url: str, rows: int, size: int) -> float:
+    """http.client over one connection: the floor."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc)
+
+    def post(body: str) -> int:
+        connection.request("POST", "/rows", body, JSON)
+        with connection.getresponse() as response:
+            response.read()
+            return response.status
+
+    return _time_loop(post, rows, size)
+
+
+def send_with_httpx(url: str, rows: int, size: int) -> float:
+    """httpx with one kept client."""
+    with httpx.Client(base_url=url) as client:
+        return _time_loop(lambda body: client.post("/rows", content=body, headers=JSON).status_code, rows, size)
+
+
+def send_with_requests(url: str, rows: int, size: int) -> float:
+    """requests with one session."""
+    with requests.Session() as session:
+        return _time_loop(lambda body: session.post(f"{url}/rows", data=body, headers=JSON).status_code, rows, size)
+
+
+LOOPS: Mapping[str, Callable[[str, int, int], float]] = {
+    "http.client": send_with_http_client,
+    "httpx": send_with_httpx,
+    "requests": send_with_requests,
+}

@@ -1,0 +1,59 @@
+"""The API that everyone sends to: takes each request, says yes, keeps nothing.
+
+Blocking sockets, a thread a connection: the cheapest that was tried. From the same client an asyncio protocol
+took 0.5 to 0.8 of its requests a second, and http.server 0.6 to 0.95.
+"""
+
+import contextlib
+import multiprocessing
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+RESPONSE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{"ok":true}'
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_READ_BYTES = 262_144
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[str]:
+    """The address of a server in a process of its own."""
+    ours, its = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_run_server, args=(its,), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}"
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _run_server(told: Connection) -> None:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    told.send(listener.getsockname()[1])
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=_answer_requests, args=(client,), daemon=True).start()
+
+
+def _answer_requests(client: socket.socket) -> None:
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    held = b""
+    with contextlib.suppress(ConnectionError), client:
+        while received := client.recv(_READ_BYTES):
+            held += received
+            head, found, body = held.partition(b"\r\n\r\n")
+            if not found:
+                continue
+            missing = _body_length(head) - len(body)
+            while missing > 0:
+                missing -= len(client.recv(_READ_BYTES) or b"x" * missing)
+            client.sendall(RESPONSE)
+            held = b""  # nobody here sends a request before the last one is answered
+
+
+def _body_length(head: bytes) -> int:
+    length = _LENGTH.search(head)
+    return int(length[1]) if length else 0

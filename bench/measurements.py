@@ -1,0 +1,221 @@
+"""One measurement in a process of its own: `python -m bench.measurements NAME ARGUMENT…` prints its numbers.
+
+A process each, so that nobody inherits another's heap, caches or threads. What comes before the first row
+(imports, opened files, rows made up) isn't timed.
+"""
+
+import gc
+import json
+import resource
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlglot
+
+from bench.command_times import RunProject
+from bench.event_servers import measure_event_rate
+from bench.generated_projects import build_queries, write_project, write_tables
+from bench.handwritten_loops import LOOPS
+from bench.ondatra_sync import OPERATION, RUN_ID, GeneratedTable, SyncFolder, deliver_queue, fill_queue
+from bench.record_queries import RecordSearchProject
+from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, enqueue_segment
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.unpublished_records import (
+    FILE_ROWS,
+    RECORDS_UPDATED,
+    STATUS_SUCCEEDED,
+    PushAttempt,
+    SettledRow,
+    begin_run,
+    store_settled_rows,
+)
+from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.records.record_schema import RECORD_SCHEMA
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment
+from ondatra_dagster.sync.record_publisher import RecordPublisher
+
+Numbers = dict[str, float]
+WARM_UP = 10  # a share of the rows
+
+
+def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) -> Numbers:
+    """A loop that people write by hand."""
+    send = LOOPS[name]
+    send(url, int(rows) // WARM_UP, int(size))
+    return {"rate": int(rows) / send(url, int(rows), int(size))}
+
+
+def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
+    """Ours, from queued to settled and recorded."""
+    place = SyncFolder.create(folder, url, int(size))
+    with place.queue() as queue, place.pusher() as push:
+        fill_queue(queue, int(rows) // WARM_UP, version=1)
+        deliver_queue(place, queue, push)
+        fill_queue(queue, int(rows), version=2)
+        return {"rate": int(rows) / deliver_queue(place, queue, push)}
+
+
+def full_sync(folder: Path, url: str, rows: str, size: str) -> Numbers:
+    """Ours, from the feed to published records and the frontier; and how much memory that took."""
+    seconds = SyncFolder.create(folder, url, int(size)).run_first_sync(int(rows))
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"rate": int(rows) / seconds, "megabytes": kilobytes / 1024}
+
+
+def sqlite_inserts(folder: Path, rows: str) -> Numbers:
+    """The same texts into a table with a unique key, as durable and in as many transactions."""
+    changes = [change for page in GeneratedTable(int(rows)).pages() for change in page.changes]
+    store = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    store.execute("pragma journal_mode = wal").fetchall()
+    store.execute("pragma synchronous = full")
+    store.execute("create table unit (id integer primary key, key text unique, target text)")
+    began = time.perf_counter()
+    for start in range(0, len(changes), CHUNK_KEYS):
+        part = [(change.key, change.payload) for change in changes[start : start + CHUNK_KEYS]]
+        store.execute("begin immediate")
+        store.executemany("insert into unit (key, target) values (?, ?)", part)
+        store.execute("commit")
+    return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def enqueue_feed(folder: Path, rows: str) -> Numbers:
+    """Ours: a feed into the queue, less the time in which the feed makes up its pages."""
+    making = 0.0
+
+    def pages() -> Iterator[FeedPage]:
+        nonlocal making
+        began = time.perf_counter()
+        for page in GeneratedTable(int(rows)).pages():
+            making += time.perf_counter() - began
+            yield page
+            began = time.perf_counter()
+
+    with SyncFolder(folder).queue() as queue:
+        began = time.perf_counter()
+        enqueue_segment(queue, FeedSegment(-1, 1, pages()), now=1.0)
+        return {"rate": int(rows) / (time.perf_counter() - began - making)}
+
+
+def pyarrow_files(folder: Path, rows: str) -> Numbers:
+    """pyarrow writes the same columns from lists, in as many files."""
+    payloads = [page_change.payload for page in GeneratedTable(int(rows)).pages() for page_change in page.changes]
+    began = time.perf_counter()
+    for start in range(0, len(payloads), FILE_ROWS):
+        part = payloads[start : start + FILE_ROWS]
+        same = {name: [name] * len(part) for name in RECORD_SCHEMA.names}
+        columns = {**same, "identifier": [str(start + n) for n in range(len(part))], "record_payload": part}
+        pq.write_table(pa.table(columns), folder / f"{start}.parquet", compression="zstd")
+    return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def publish_records(folder: Path, rows: str) -> Numbers:
+    """Ours: rows that were settled in batches of 100, to files of records."""
+    tracking = RecordStore(str(folder / "tracking"))
+    with SyncFolder(folder).queue() as queue:
+        _settle(queue, int(rows))
+        publisher = RecordPublisher(queue, tracking, sync_id="sync.api", run_id=RUN_ID, operation=OPERATION)
+        began = time.perf_counter()
+        publisher.publish_all()
+        return {"rate": int(rows) / (time.perf_counter() - began)}
+
+
+def _settle(queue: Queue, rows: int, size: int = 100) -> None:
+    table = GeneratedTable(rows)
+    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=8)
+    begin_run(queue, RUN_ID, "{}")
+    for page in table.pages():
+        layout = queue.store_layout(page.layout)
+        settled = [
+            SettledRow(key, rowid, ChangeType.INSERT, version, STATUS_SUCCEEDED, None, layout, payload)
+            for key, rowid, _, version, payload, _ in page.changes
+        ]
+        with queue.store.write_transaction():
+            for start in range(0, len(settled), size):
+                store_settled_rows(queue, RECORDS_UPDATED, settled[start : start + size], attempt)
+
+
+def receive_events(folder: Path, name: str, events: str, size: str) -> Numbers:
+    """Events by HTTP: a plain application, or our collector."""
+    return {"rate": measure_event_rate(folder, name, int(events), int(size))}
+
+
+def parse_queries(folder: Path, models: str) -> Numbers:
+    """sqlglot alone on the same queries."""
+    texts = list(build_queries(int(models)).values())
+    sqlglot.parse(texts[0], dialect="databricks")
+    began = time.perf_counter()
+    for text in texts:
+        sqlglot.parse(text, dialect="databricks")
+    return {"seconds": time.perf_counter() - began}
+
+
+def read_project(folder: Path, models: str) -> Numbers:
+    """Ours: settings, headers, queries, references, graph of a project."""
+    write_project(folder / "warm", 1)
+    load_project(folder / "warm", read_settings(folder / "warm", {}))
+    write_project(folder / "project", int(models))
+    gc.collect()  # a collection of what else this process holds would be longer than reading ten models
+    gc.freeze()
+    began = time.perf_counter()
+    load_project(folder / "project", read_settings(folder / "project", {}))
+    return {"seconds": time.perf_counter() - began}
+
+
+def read_definitions(folder: Path, models: str) -> Numbers:
+    """Ours: all that Dagster is told of a project, and Dagster itself, which is loaded for it."""
+    write_project(folder / "project", int(models))
+    began = time.perf_counter()
+    from ondatra_dagster.orchestration.definitions import build_definitions
+
+    build_definitions(folder / "project").resolve_asset_graph()
+    return {"seconds": time.perf_counter() - began}
+
+
+def idle_run(folder: Path, models: str) -> Numbers:
+    """Ours: the whole command `ondatra run` on a project whose tables are all as they should be."""
+    project = write_project(folder / "project", int(models))
+    write_tables(project)
+    return {"seconds": RunProject(project).command_seconds("run")}
+
+
+def page_view(folder: Path) -> Numbers:
+    """Ours: the first view of the records page."""
+    return {"seconds": RecordSearchProject.create(folder / "project").page_seconds()}
+
+
+def view_query(folder: Path) -> Numbers:
+    """What people write by hand for the same."""
+    return {"seconds": RecordSearchProject.create(folder / "project").view_query_seconds()}
+
+
+MEASUREMENTS: Mapping[str, Callable[..., Numbers]] = {
+    contestant.__name__: contestant
+    for contestant in (
+        handwritten_loop,
+        deliver_queued,
+        full_sync,
+        sqlite_inserts,
+        enqueue_feed,
+        pyarrow_files,
+        publish_records,
+        receive_events,
+        parse_queries,
+        read_project,
+        read_definitions,
+        idle_run,
+        page_view,
+        view_query,
+    )
+}
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        print(json.dumps(MEASUREMENTS[sys.argv[1]](Path(made), *sys.argv[2:])))

@@ -1,0 +1,36 @@
+"""A Python of its own for each peer, whose dependencies aren't ours: made once, in the user's cache."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+DLT = "dlt==1.31.*"
+DRT = "drt-core==1.2.*"
+
+
+class MissingPeerError(Exception):
+    """The peer can't be had here; the text says why."""
+
+
+def install_peer(requirement: str) -> Path:
+    """The Python that has that package, or MissingPeerError."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = requirement.replace("==", "-").removesuffix(".*")
+    folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+    python = folder / "bin" / "python"
+    made = folder / "made"  # written last: a folder that was begun only is made anew
+    if not made.exists():
+        venv.create(folder, clear=True, with_pip=True)
+        _install(python, requirement)
+        made.touch()
+    return python
+
+
+def _install(python: Path, requirement: str) -> None:
+    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise MissingPeerError(f"pip can't install {requirement}: {lines[0] if lines else done.stderr[-200:]}")

@@ -1,0 +1,155 @@
+"""Looking at many runs' records: the command, the page, and queries that people write by hand.
+
+The records are written once, by our own writer, into the user's cache. Keys are 36 letters in another order
+in each run, as a worst case: no file's bounds rule any of them out.
+"""
+
+import dataclasses
+import http.client
+import os
+import random
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+
+from bench.command_times import CannotRunError, RunProject, python_seconds
+from bench.sample_rows import build_row
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.delivery.queue.unpublished_records import FILE_ROWS
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.record_schema import SyncRecord
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.ui.page_server import PageServer, open_listener
+
+RUN_COUNT = 50
+RECORDS_PER_RUN = 100_000  # of each run
+BENCH_SYNC = "sync.crm"  # of the project that `ondatra init` lays down
+REJECTED_SHARE = 0.01
+FIRST_RUN_AT = datetime(2026, 11, 1, tzinfo=UTC)
+
+QUERY = """
+import duckdb
+duckdb.sql('''
+    select * from read_parquet('{files}') where identifier = '{key}'
+    order by batch_ended_at desc
+''').fetchall()
+"""
+
+
+FIRST_VIEW = """
+select identifier, status, operation, status_message, batch_ended_at, record_payload
+from read_parquet('{files}') order by batch_ended_at desc limit 50
+"""
+RECORDS_PATH = "/syncs/{sync}/records"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordSearchProject:
+    """A project with the records of many runs."""
+
+    project: RunProject
+    tracking: Path
+
+    @classmethod
+    def create(cls, root: Path) -> "RecordSearchProject":
+        tracking = _prepare_records()
+        project = RunProject.create_without_run(root)
+        settings = root / "pyproject.toml"
+        text = settings.read_text(encoding="utf-8")
+        named = f'[tool.ondatra]\ntracking = "{tracking}"\n'
+        settings.write_text(text.replace("[tool.ondatra]\n", named), encoding="utf-8")
+        return cls(project, tracking)
+
+    def command_seconds(self) -> float:
+        """Of the whole command."""
+        return self.project.command_seconds("records", BENCH_SYNC, "--search", _key(RECORDS_PER_RUN // 2))
+
+    def query_seconds(self) -> float:
+        """Of a Python that does nothing but the query."""
+        return python_seconds(QUERY.format(files=self.files, key=_key(RECORDS_PER_RUN // 2)))
+
+    @property
+    def files(self) -> Path:
+        return self.tracking / "sync_tracking_datasets" / "1" / BENCH_SYNC / "*" / "*.parquet"
+
+    def page_seconds(self) -> float:
+        """Of the first view of the records page, when somebody has searched there before."""
+        server = PageServer(ProjectCache(self.project.root), open_listener(0))
+        server.start()
+        try:
+            parts = urlsplit(server.url)
+            connection = http.client.HTTPConnection(parts.netloc)
+            cookie = {"Cookie": f"ondatra_ui_{server.port}={parse_qs(parts.query)['token'][0]}"}
+            path = RECORDS_PATH.format(sync=BENCH_SYNC)
+            _get(connection, f"{path}?search={_key(RECORDS_PER_RUN // 2)}", cookie)
+            began = time.perf_counter()
+            _get(connection, path, cookie)
+            return time.perf_counter() - began
+        finally:
+            server.stop()
+
+    def view_query_seconds(self) -> float:
+        """Of a query for the same records, in a DuckDB that has been asked before."""
+        import duckdb
+
+        query = FIRST_VIEW.format(files=self.files)
+        with duckdb.connect() as connection:
+            connection.execute(query).fetchall()
+            began = time.perf_counter()
+            connection.execute(query).fetchall()
+            return time.perf_counter() - began
+
+
+def _get(connection: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> None:
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status != 200:
+        raise CannotRunError(f"not measured: {path} answered {answer.status}")
+
+
+def _prepare_records() -> Path:
+    """The folder with the records."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "ondatra" / "bench" / f"records-{RUN_COUNT}x{RECORDS_PER_RUN}"
+    made = folder / "made"  # written last: a folder that was begun only is filled anew
+    if not made.exists():
+        store = RecordStore(str(folder))
+        for run in range(RUN_COUNT):
+            _publish(store, run)
+        made.touch()
+    return folder
+
+
+def _publish(store: RecordStore, run: int) -> None:
+    began = FIRST_RUN_AT + timedelta(hours=6 * run)
+    chance = random.Random(run)
+    numbers = chance.sample(range(RECORDS_PER_RUN), RECORDS_PER_RUN)
+    for number, start in enumerate(range(0, RECORDS_PER_RUN, FILE_ROWS)):
+        records = (_record(key, began, chance) for key in numbers[start : start + FILE_ROWS])
+        store.publish_records(BENCH_SYNC, f"{began:%Y%m%dT%H%M%SZ}-abcdef", RecordFileType.UPDATED, number, records)
+
+
+def _record(number: int, began: datetime, chance: random.Random) -> SyncRecord:
+    is_rejected = chance.random() < REJECTED_SHARE
+    return SyncRecord(
+        identifier=_key(number),
+        payload=orjson.dumps(build_row(number) | {"seen": chance.random()}).decode(),
+        operation="upsert",
+        status="rejected" if is_rejected else "succeeded",
+        status_message="no such plan" if is_rejected else None,
+        batch_started_at=began,
+        batch_ended_at=began + timedelta(seconds=1),
+        rowid=number,
+        change_type="update_postimage",
+        table_version=1,
+        table_id="table",
+    )
+
+
+def _key(number: int) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))

@@ -1,0 +1,1 @@
+"""What runs a project, without Dagster: the opened project, its runs, dry runs, maintenance and alerts."""

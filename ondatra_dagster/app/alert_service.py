@@ -1,0 +1,341 @@
+"""The alerts of a project: rules are checked as models and syncs end and from time to time, then alerts are sent."""
+
+import functools
+import logging
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ondatra_dagster.app.run_events import SyncResult
+from ondatra_dagster.app.sync_service import current_verdicts
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.delivery.http.alert_webhook import AlertWebhook
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.deltalog.removable_history import read_commit_time
+from ondatra_dagster.errors import BusyError, OndatraError
+from ondatra_dagster.operations.alert_rules import (
+    COMPARED_RUNS,
+    FAILED,
+    NO_SUCCESS,
+    RECOVERY_MESSAGES,
+    evaluate_crash,
+    evaluate_failure,
+    evaluate_no_success,
+    evaluate_runs,
+    is_rule_enabled,
+)
+from ondatra_dagster.operations.alert_store import ActiveAlert, Alert, AlertState, AlertStore, RuleResult, SubjectType
+from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.planning.plan import WorkNeeded, plan_model
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_history import RunResult, SyncTotals
+from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
+from ondatra_dagster.sync.sync_checks import Severity
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count
+
+ALERT_TASK = "alerts"
+
+
+RUNS_READ = 3 * COMPARED_RUNS  # of which some only tried again what waited
+
+
+QUOTED_VALUE = re.compile(r"'[^'\n]*'")
+
+
+log = logging.getLogger(__name__)
+
+
+class RunReference(NamedTuple):
+    """The run that an alert names, and the Dagster run that it links to."""
+
+    run_id: str | None = None
+    dagster_run_id: str | None = None
+
+
+class AlertService:
+    """The alerts of one project. Without a webhook there are none; what goes wrong here fails no run."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._settings = workspace.settings.alerts
+        self._store = AlertStore(workspace.settings.state / "alerts.sqlite")
+        self._initial_alerts = self._read_initial_alerts()  # at the time of which the project was read
+        self.dagster_run_id: str | None = None  # of the run that this process works for
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._settings.webhook is not None
+
+    def on_model_end(self, model: Model) -> None:
+        """Note that a model has its table as it should be."""
+        self._store_results(lambda: [evaluate_failure(SubjectType.MODEL, model.name, ())], run=self._current_run)
+
+    def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
+        """Note that a model or a sync has ended with that. Spark quotes values of rows, which are masked."""
+        masked = QUOTED_VALUE.sub("'…'", message)
+        self._store_results(lambda: [evaluate_failure(subject_type, name, [masked])], run=self._current_run)
+
+    def on_sync_end(self, result: SyncResult) -> None:
+        """Note how a sync's turn ended; of one that another process delivers nothing can be said."""
+        if result.errors or result.summary.queue:
+            self._store_results(lambda: self._run_results(result), run=self._current_run)
+
+    def resolve_alerts(self) -> None:
+        """Note which alerts are over without a run, because an edit was undone or the subject is gone.
+
+        For whoever has just read the project. What was found again since then is left alone.
+        """
+        if self._initial_alerts:
+            self._store_results(self._recovery_results, run=lambda _: RunReference(), known=self._initial_alerts)
+
+    def check_and_send(self, *, is_current: bool = False) -> TaskResult:
+        """Note which syncs have crashed, or been silent for too long, and send what is to be sent.
+
+        With `is_current` also what is over: for whoever has just read the project.
+        """
+        if not self.is_enabled:
+            return TaskResult(task=ALERT_TASK, message="none are sent: alerts.webhook isn't set")
+        if is_current:
+            self.resolve_alerts()
+        self._store_results(lambda: [*self._crash_results(), *self._no_success_results()], run=self._newest_run)
+        sent = self.send()
+        left, alerting = self._store.read_unsent(), self._store.read_active_alerts()
+        waits = f"; {format_count(len(left), 'alert')} couldn't be sent and will be at the next look" if left else ""
+        return TaskResult(
+            task=ALERT_TASK,
+            message=f"{format_count(sent, 'alert')} sent, {len(alerting)} still alerting{waits}",
+            counts={"sent": sent, "waiting": len(left), "alerting": len(alerting)},
+            details=tuple({each.type: each.subject, "rule": each.rule, "since": each.since} for each in alerting),
+        )
+
+    def read_active_alerts(self) -> list[ActiveAlert]:
+        """Return what is alerting, the oldest first; nothing without a webhook, when nobody looks at it."""
+        return self._store.read_active_alerts() if self.is_enabled else []
+
+    def send(self) -> int:
+        """Send what is noted, the oldest first, until one isn't taken; how many were."""
+        try:
+            return self._send() if self.is_enabled and self._store.read_unsent() else 0
+        except BusyError:
+            return 0  # another process is at it
+        except OndatraError as error:
+            log.warning("alerts are not sent: %s", error)
+            return 0
+
+    def _send(self) -> int:
+        sent = 0
+        with (
+            self._store.sending_lock(),
+            AlertWebhook(self._settings, secrets=self._workspace.settings.secret) as webhook,
+        ):
+            for alert in self._store.read_unsent():
+                if why := webhook.send_alert(alert.id, alert.body):
+                    self._store.store_send_error(alert, why)
+                    log.warning("an alert was not taken: %s", why)
+                    break
+                self._store.delete_sent(alert)
+                sent += 1
+        return sent
+
+    def _read_initial_alerts(self) -> list[ActiveAlert]:
+        try:
+            return self.read_active_alerts()
+        except OndatraError as error:
+            log.warning("alerts can't be read: %s", error)
+            return []
+
+    def _store_results(
+        self,
+        read: Callable[[], Iterable[RuleResult]],
+        *,
+        run: Callable[[RuleResult], RunReference],
+        known: Collection[ActiveAlert] | None = None,
+    ) -> None:
+        if not self.is_enabled:
+            return
+        try:
+            self._store.apply_results(list(read()), functools.partial(self._build_alert, run=run), known=known)
+        except OndatraError as error:
+            log.warning("alerts are left as they are: %s", error)
+
+    def _recovery_results(self) -> Iterator[RuleResult]:
+        for each in self._initial_alerts:
+            if why := recovery_reason(self._workspace, each):
+                yield RuleResult(
+                    type=SubjectType(each.type), subject=each.subject, rule=each.rule, sentence=None, recovery=why
+                )
+        late = {each.subject for each in self._initial_alerts if each.rule == NO_SUCCESS}
+        for reading in self._no_success_results(sync for name, sync in self._workspace.syncs.items() if name in late):
+            if reading.sentence is None:
+                yield reading
+
+    def _run_results(self, result: SyncResult) -> Iterator[RuleResult]:
+        sync_id, summary = result.sync.id, result.summary
+        errors = [verdict.description for verdict in result.errors]
+        pending = summary.queue.depth if summary.queue else 0
+        if errors or has_recovered(self._workspace, sync_id, pending=pending):
+            detail = next(_row_errors(result), "")
+            yield evaluate_failure(SubjectType.SYNC, sync_id, errors, detail=detail)
+        if summary.run_id:
+            runs = self._workspace.history.list_runs(sync_id, limit=RUNS_READ)
+            yield from evaluate_runs(sync_id, runs, self._settings, noun=unit_noun(result.sync))
+        yield from self._no_success_results([result.sync])
+
+    def _crash_results(self) -> Iterator[RuleResult]:
+        """Return the failure of each sync whose process was killed: it couldn't note that itself."""
+        crashed = self._workspace.history.count_crashed_runs()
+        for sync_id in self._workspace.syncs:
+            if crashed[sync_id]:
+                yield evaluate_crash(sync_id)
+
+    def _no_success_results(self, syncs: Iterable[Sync] | None = None) -> Iterator[RuleResult]:
+        """Return what no_success says of these syncs, or of all."""
+        totals = self._workspace.history.read_totals()
+        for sync in self._workspace.syncs.values() if syncs is None else syncs:
+            yield from self._no_success_result(sync, totals.get(sync.id))
+
+    def _no_success_result(self, sync: Sync, last: SyncTotals | None) -> Iterator[RuleResult]:
+        workspace = self._workspace
+        reading = evaluate_no_success(
+            sync.id,
+            waiting_since=pending_since(workspace, sync),
+            last_success=last.last_success.timestamp() if last and last.last_success else None,
+            now=workspace.clock(),
+            settings=self._settings,
+        )
+        if reading:
+            yield reading
+
+    def _build_alert(
+        self, reading: RuleResult, state: AlertState, *, run: Callable[[RuleResult], RunReference]
+    ) -> Alert:
+        at = datetime.fromtimestamp(self._workspace.clock(), UTC).isoformat(timespec="seconds")
+        reference = run(reading)
+        body: dict[str, Json] = {
+            "id": uuid.uuid4().hex,
+            "project": self._workspace.settings.root.name,
+            reading.type.value: reading.subject,
+            "rule": reading.rule,
+            "state": state.value,
+            "at": at,
+            "sentence": _alert_message(reading, state),
+            "numbers": dict(reading.numbers),
+            "run": reference.run_id,
+            "link": self._run_url(reference.dagster_run_id),
+        }
+        return Alert(str(body["id"]), at, body)
+
+    def _current_run(self, reading: RuleResult) -> RunReference:
+        """Return the run of this process."""
+        own = self.dagster_run_id
+        if reading.type is SubjectType.MODEL:
+            return RunReference(own, own)
+        newest = self._newest_run(reading)
+        is_of_another = own is not None and newest.dagster_run_id != own
+        return RunReference(None, own) if is_of_another else newest
+
+    def _newest_run(self, reading: RuleResult) -> RunReference:
+        """Return the sync's newest run."""
+        newest = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
+        return RunReference(newest.run_id, newest.dagster_run_id) if newest else RunReference()
+
+    def _run_url(self, dagster_run_id: str | None) -> str | None:
+        page = self._workspace.settings.dagster_url
+        return f"{page}/runs/{dagster_run_id}" if dagster_run_id else None
+
+
+def _alert_message(reading: RuleResult, state: AlertState) -> str:
+    if state is AlertState.RECOVERED:
+        return f"{reading.subject} {reading.recovery or RECOVERY_MESSAGES[reading.rule]}"
+    still = " is still failing, now because" if state is AlertState.CHANGED else ""
+    return f"{reading.subject}{still}: {reading.sentence}"
+
+
+def _row_errors(result: SyncResult) -> Iterator[str]:
+    """Return what was said of the rows of a run; a turn that never came to them has no errors of its own."""
+    if result.summary.run_id:
+        yield from result.summary.first_errors
+        yield from (reason.message for reason in result.summary.reject_reasons)
+
+
+def pending_since(workspace: Workspace, sync: Sync) -> float | None:
+    """Return since when there is something to send, in seconds since 1970.
+
+    None when there isn't, when nothing may be sent, or when that is unknown.
+    """
+    settings = workspace.settings
+    table = read_table_state(table_path(settings, sync.model.id))
+    if settings.sinks == "off" or find_hold_reason(sync, settings) or table is None:
+        return None
+    queue, unread, _lost = workspace.try_read_queue(sync.id)
+    if unread:
+        return None  # its runs fail for it
+    moments = [queue.oldest_since if queue else None]
+    watermark = queue.watermark if queue else -1
+    if table.version > watermark:
+        newest = table.changed_at.timestamp() if table.changed_at else None
+        moments.append(read_commit_time(table_path(settings, sync.model.id), watermark + 1) or newest)
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
+    """Return why the alert is over; None when it isn't, or only a run can tell.
+
+    The workspace has to be as the files are now: models of an hour ago know nothing of an edit since then.
+    """
+    if gone := _missing_subject_reason(workspace, alert):
+        return f"is no longer watched: {gone}"
+    if alert.rule != FAILED:
+        return None
+    try:
+        if alert.type == SubjectType.MODEL:
+            return _model_recovery_reason(workspace, alert.subject)
+        return _sync_recovery_reason(workspace, workspace.syncs[alert.subject])
+    except OndatraError:  # such as a queue that can't be read
+        return None
+
+
+def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
+    """Return whether a sync's failure is over, after a turn without errors or with nothing to do.
+
+    A run that crashed, or failed and left rows, isn't made good by a turn that did nothing.
+    """
+    history = workspace.history
+    if history.count_crashed_runs()[sync_id]:
+        return False
+    newest = next(iter(history.list_runs(sync_id, limit=1)), None)
+    if newest is None or newest.result is RunResult.SUCCEEDED:
+        return True
+    return not pending and newest.result is not RunResult.RUNNING
+
+
+def _missing_subject_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
+    models = {model.name for model in workspace.project.models.values()}
+    if alert.subject not in (models if alert.type == SubjectType.MODEL else workspace.syncs):
+        return "the project no longer has it"
+    return None if is_rule_enabled(alert.rule, workspace.settings.alerts) else f"the rule {alert.rule} is off"
+
+
+def _model_recovery_reason(workspace: Workspace, name: str) -> str | None:
+    model = next(model for model in workspace.project.models.values() if model.name == name)
+    step = plan_model(workspace.project, model, workspace.plan_inputs())
+    is_current = step.work_needed is WorkNeeded.NO
+    return "is no longer failing: its table matches its definition and inputs" if is_current else None
+
+
+def _sync_recovery_reason(workspace: Workspace, sync: Sync) -> str | None:
+    if workspace.settings.sinks == "off" or workspace.sync_work(sync).has_work:
+        return None
+    seen = workspace.try_read_queue(sync.id)
+    if seen.status is None or seen.unknown_reason:
+        return None
+    verdicts = current_verdicts(workspace, sync)
+    if any(verdict.severity is Severity.ERROR for verdict in verdicts):
+        return None
+    is_over = has_recovered(workspace, sync.id, pending=seen.status.depth)
+    return "is no longer failing: it has nothing to do" if is_over else None

@@ -1,0 +1,244 @@
+"""The run service of a dry run: it plans, computes and enqueues like any other, but on clones and copies.
+
+The same calls reach the same code. Only the tables and queues are elsewhere, and are deleted at the end.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app import sync_service
+from ondatra_dagster.app.dry_run_folder import open_dry_run_folder
+from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
+from ondatra_dagster.app.run_service import ComputedModel, RunService
+from ondatra_dagster.app.warehouse_interface import CloningTables
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.collector.event_store import event_store_path
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.event_batches import EventBatchSource
+from ondatra_dagster.operations.sync_log_appender import LogTable
+from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
+from ondatra_dagster.planning.input_versions import format_table_version
+from ondatra_dagster.planning.plan import NO_VERSION, ModelStep, plan_model
+from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.settings.settings import DryRunFolder, Settings
+from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.storage import sqlite_database
+from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, read_state_id
+from ondatra_dagster.sync.feed_adapters import CloneFeed
+from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
+from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.sync.sync_dry_run import dry_run_sync
+from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+
+
+@contextlib.contextmanager
+def open_dry_workspace(workspace: Workspace) -> Iterator[Workspace]:
+    """The workspace as a dry run has it: its queues are copies, and its tables may come to be clones."""
+    with open_dry_run_folder(workspace.settings) as settings:
+        assert settings.dry_run_folder  # noqa: S101 - for the type checker
+        folder = settings.dry_run_folder.folder
+        project = dataclasses.replace(workspace.project, settings=settings)
+        syncs = {name: dataclasses.replace(sync, state_folder=folder) for name, sync in workspace.syncs.items()}
+        for name, sync in workspace.syncs.items():
+            _copy_queue(sync, syncs[name])
+        if (events := event_store_path(workspace.settings)).exists():
+            sqlite_database.copy_database(events, event_store_path(settings))
+        yield dataclasses.replace(workspace, project=project, syncs=syncs)
+
+
+def _copy_queue(sync: Sync, to: Sync) -> None:
+    if sync.queue_file.exists():
+        sqlite_database.copy_database(sync.queue_file, to.queue_file)
+    if sync.pause_file.exists():
+        pause_sync(to)
+
+
+class DryRunService(RunService):
+    """The run service of one dry run."""
+
+    is_dry = True
+
+    def __init__(
+        self, workspace: Workspace, rehearsed: Workspace, tables: CloningTables, *, progress: RunProgress | None = None
+    ) -> None:
+        self._dry_tables = DryRunTables(tables, rehearsed.settings)
+        self._dry_workspace = rehearsed
+        super().__init__(workspace, self._dry_tables, progress=progress)
+
+    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
+        """Whether the model would have to be computed, when all that it reads has had its turn."""
+        return plan_model(self.workspace.project, model, self._dry_workspace.plan_inputs(), is_full=is_full)
+
+    def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
+        """The next run has to find this out for itself."""
+
+    def _waiting_events(self, model: Model) -> EventBatchSource | None:
+        return self._dry_workspace.events(model)
+
+    def _delete_flushed_events(self, model: Model) -> None:
+        """They wait on for a real run."""
+
+    def _model_result(self, computed: ComputedModel, written: ModelWriteResult) -> ModelResult:
+        result = super()._model_result(computed, written)
+        return dataclasses.replace(result, version=self._dry_tables.version(computed.step.model, written))
+
+    @interruption.raise_on_signal()
+    def push(self, sync: Sync, options: RunOptions) -> SyncResult:
+        """Say what would be brought to the sync's destination now."""
+        self._progress.on_sync_start(sync, lambda: "")
+        result = self._dry_run_sync(sync, options)
+        self._progress.on_sync_end(result)
+        return result
+
+    def finish_run(self) -> None:
+        """A dry run leaves no log."""
+
+    def records_address(self, result: SyncResult) -> str | None:
+        """A dry run leaves none."""
+        return None
+
+    def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
+        if self.workspace.settings.sinks == "off":
+            return sync_service.push_sync(self.workspace, sync, self.tables.feed(sync), options)
+        forecast = dry_run_sync(self._dry_workspace.syncs[sync.id], self._dry_run_ports(sync), options)
+        return sync_service.dry_run_result(sync, forecast)
+
+    def _dry_run_ports(self, sync: Sync) -> Ports:
+        """Those of a run, but for what it would change."""
+        own = self._dry_workspace.syncs[sync.id]
+        return dataclasses.replace(
+            sync_service.build_ports(self._dry_workspace, own, self.tables.feed(sync)),
+            read_source=lambda: (
+                self._dry_tables.source(sync) or sync_service.read_source_state(self._dry_workspace, own)
+            ),
+            open_push=_refuse_to_push,
+            record_store=self.workspace.tracking.for_dry_run(
+                read_state_id(self.workspace.settings.state) or UNKNOWN_STATE_ID
+            ),
+            # the user pauses the real sync, not the copy
+            find_hold_reason=lambda: find_hold_reason(sync, self.workspace.settings),
+        )
+
+
+def _refuse_to_push() -> NoReturn:
+    raise RuntimeError("a dry run has no API to send to")
+
+
+class ModelClone(NamedTuple):
+    """A model's table in a dry run. Without an original, the dry run creates the first table."""
+
+    path: StorageAddress
+    original: TableState | None
+    original_invalid: TableState | None
+
+
+class DryRunTables:
+    """The tables of a dry run: clones, each made before its model is computed."""
+
+    def __init__(self, tables: CloningTables, settings: Settings) -> None:
+        if settings.dry_run_folder is None:
+            raise ValueError("a dry run wants settings with a scratch")
+        self._tables = tables
+        self._settings = settings
+        self._scratch: DryRunFolder = settings.dry_run_folder
+        self._clones: dict[str, ModelClone] = {}
+        self.start_early, self.activity = tables.start_early, tables.activity
+
+    @property
+    def is_open(self) -> bool:
+        return self._tables.is_open
+
+    def sync_log(self, *, waits: bool = True) -> LogTable:
+        """The real one, which a dry run has nothing for."""
+        return self._tables.sync_log(waits=waits)
+
+    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
+        """The real one, which a dry run has nothing for either."""
+        return self._tables.open_for_maintenance(table)
+
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
+        """What the model's query gives; its table's clone is as it is from now on."""
+        self._clone_table(model.id)
+        return self._tables.compute(model, versions, is_full=is_full)
+
+    def write(
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitMetadata,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: EventBatchSource | None = None,
+    ) -> ModelWriteResult:
+        """Bring the clone to the frame; asked anew when the original is another than was planned from."""
+        clone = self._clones[model.id]
+        is_as_planned = planned == (format_table_version(clone.original) if clone.original else "")
+        written = self._tables.write(
+            model, frame, note, is_full=is_full, planned=None if is_as_planned else "", events=events
+        )
+        now = read_table_state(clone.path)
+        if clone.original and now and not now.log_version:
+            del self._scratch.tables[model.id]  # whoever reads it reads the real one, at the real version
+        return written
+
+    def _clone_table(self, model_id: str) -> None:
+        real = warehouse_table_path(self._settings, model_id)
+        path = StorageAddress(self._scratch.tables_address, real.s3).join_names(*model_id.split("."))
+        clone = ModelClone(path, read_table_state(real), read_table_state(real + INVALID_TABLE_SUFFIX))
+        if clone.original:
+            self._tables.clone(real, clone.original, path)
+        if clone.original_invalid:
+            self._tables.clone(real + INVALID_TABLE_SUFFIX, clone.original_invalid, path + INVALID_TABLE_SUFFIX)
+        self._clones[model_id] = clone
+        self._scratch.tables[model_id] = path
+
+    def version(self, model: Model, written: ModelWriteResult) -> int:
+        """That of what was written, as if it had been written to the real table."""
+        return _version_with_clone(self._clones[model.id].original, written.version)
+
+    def feed(self, sync: Sync) -> Feed:
+        """The changes of the real table, and after them those of its clone."""
+        real = self._tables.feed_at(sync, warehouse_table_path(self._settings, sync.model.id))
+        clone = self._clones.get(sync.model.id)
+        if clone is None:
+            return real
+        later = self._tables.feed_at(sync, clone.path)
+        if clone.original is None:
+            return later
+        aside = clone.original_invalid
+        return CloneFeed(
+            original_feed=real,
+            clone_feed=later,
+            clone_start_version=clone.original.log_version,
+            clone_start_invalid_version=aside.log_version if aside else None,
+        )
+
+    def source(self, sync: Sync) -> SourceState | None:
+        """The model's table as a run would leave it; None when the dry run didn't compute it."""
+        clone = self._clones.get(sync.model.id)
+        now = read_table_state(clone.path) if clone else None
+        if clone is None or now is None:
+            return None
+        aside = read_table_state(clone.path + INVALID_TABLE_SUFFIX)
+        return SourceState(
+            table_id=clone.original.table_id if clone.original else now.table_id,
+            version=_version_with_clone(clone.original, now.version),
+            invalid_version=_version_with_clone(clone.original_invalid, aside.version) if aside else NO_VERSION,
+            invalid_count=(aside.commit_metadata.rows or 0) if aside and aside.commit_metadata else 0,
+            columns=now.columns,
+            row_count=now.commit_metadata.rows if now.commit_metadata else None,
+        )
+
+
+def _version_with_clone(original: TableState | None, version: int) -> int:
+    """A clone's version, had its commits been made to its original; where there are none, that one's own."""
+    if original is None:
+        return version
+    return original.log_version + version if version else original.version

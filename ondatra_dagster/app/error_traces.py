@@ -1,0 +1,53 @@
+"""Unforeseen errors: a sentence for the user, and the trace in a file for the developer."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.log_formatter import format_traceback
+from ondatra_dagster.storage.file_errors import disk_error
+from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
+
+
+def store_trace(error: Exception, state: Path | None) -> str:
+    """Return the error as a sentence, and keep its trace in the project's logs.
+
+    Without a project, or where its disk is full or read-only, the trace goes into a temporary file. The fault
+    of a disk needs no trace.
+    """
+    if fault := disk_error(error, state or Path.cwd()):
+        return str(fault)
+    return f"{type(error).__name__}: {error}; {_write_trace(error, state)}"
+
+
+def _write_trace(error: Exception, state: Path | None) -> str:
+    """Write the trace where that is possible, and return where it is."""
+    reason = ""
+    for open_log in ([_open_log(state)] if state else []) + [_open_temporary_file()]:
+        try:
+            with open_log as file:
+                file.write(format_traceback(error))
+        except (OSError, StateError) as problem:
+            reason = str(problem)
+        else:
+            return f"the whole trace is in {file.name}"
+    return f"its trace couldn't be kept ({reason})"
+
+
+@contextlib.contextmanager
+def _open_log(state: Path) -> Iterator[IO[str]]:
+    make_state_folder_private(state)
+    path = state / "logs" / "errors.log"
+    make_private_folder(path.parent)
+    with open_private_file(path, "a", "utf-8") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _open_temporary_file() -> Iterator[IO[str]]:
+    """Open a file that outlives the process and that only its owner reads."""
+    with tempfile.NamedTemporaryFile("w", prefix="ondatra-", suffix=".log", delete=False, encoding="utf-8") as file:
+        yield file

@@ -1,0 +1,183 @@
+"""The metrics of a project's syncs, tables and disk space, as values and in Prometheus' text format 0.0.4."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.settings.storage_access import local_path
+from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSample, format_metrics
+from ondatra_dagster.sync.run_history import PastRun, SyncTotals
+from ondatra_dagster.sync.send_guards import find_hold_reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncMetrics:
+    """One sync; None is what nobody knows, or isn't there."""
+
+    sync: str
+    depth: int | None = 0
+    oldest_seconds: float | None = None
+    dead: int | None = 0
+    open_jobs: int | None = 0
+    next_due_at: float | None = None  # seconds since 1970
+    is_held: bool = False
+    rows: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what became of them
+    runs: int = 0
+    failed_runs: int = 0
+    interrupted_runs: int = 0
+    last_success_at: float | None = None
+    last_run_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMetrics:
+    """One model's table."""
+
+    model: str
+    version: int | None = None
+    rows: int | None = None
+    disk_bytes: int | None = None
+    changed_at: float | None = None
+
+
+def format_project_metrics(syncs: Iterable[SyncMetrics], models: Iterable[ModelMetrics]) -> str:
+    """All of it, ending with a line feed."""
+    metrics = (*_sync_metrics(tuple(syncs)), *_model_metrics(tuple(models)))
+    return format_metrics(metrics)
+
+
+def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
+    def each(name: str, of_type: str, text: str, values: Iterable[float | None]) -> Metric:
+        labels = ({"sync": sync.sync} for sync in syncs)
+        return Metric(f"ondatra_sync_{name}", of_type, text, _known_samples(labels, values))
+
+    yield each("queue_depth", GAUGE, "Keys that are still to be delivered.", [s.depth for s in syncs])
+    yield each("oldest_waiting_seconds", GAUGE, "Age of the oldest of these.", [s.oldest_seconds for s in syncs])
+    yield each("dead_letters", GAUGE, "Keys that were given up or refused.", [s.dead for s in syncs])
+    yield each("open_jobs", GAUGE, "Asynchronous jobs that go on.", [s.open_jobs for s in syncs])
+    yield each("next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs])
+    yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
+    yield each("runs_total", COUNTER, "Runs in the history.", [s.runs for s in syncs])
+    yield each("failed_runs_total", COUNTER, "Of these, failed or crashed.", [s.failed_runs for s in syncs])
+    yield each(
+        "interrupted_runs_total", COUNTER, "Of these, ended by Ctrl-C or SIGTERM.", [s.interrupted_runs for s in syncs]
+    )
+    yield Metric(
+        "ondatra_sync_units_total",
+        COUNTER,
+        "Units by what became of them in the runs of the history.",
+        [
+            MetricSample({"sync": sync.sync, "outcome": outcome}, sync.rows.get(cell, 0))
+            for sync in syncs
+            for cell, outcome in (("succeeded", "delivered"), ("rejected", "rejected"), ("failed", "failed"))
+        ],
+    )
+    yield each(
+        "last_success_timestamp_seconds", GAUGE, "When a run last ended well.", [s.last_success_at for s in syncs]
+    )
+    yield each("last_run_duration_seconds", GAUGE, "How long the newest run took.", [s.last_run_seconds for s in syncs])
+
+
+def _model_metrics(models: tuple[ModelMetrics, ...]) -> Iterator[Metric]:
+    def each(name: str, text: str, values: Iterable[float | None]) -> Metric:
+        labels = ({"model": model.model} for model in models)
+        return Metric(f"ondatra_table_{name}", GAUGE, text, _known_samples(labels, values))
+
+    yield each("version", "The newest version that changed rows.", [m.version for m in models])
+    yield each("rows", "Rows of the table.", [m.rows for m in models])
+    yield each("disk_bytes", "What its folder takes, old versions too.", [m.disk_bytes for m in models])
+    yield each("changed_timestamp_seconds", "When its rows last changed.", [m.changed_at for m in models])
+
+
+def _known_samples(labels: Iterable[Mapping[str, str]], values: Iterable[float | None]) -> list[MetricSample]:
+    """Return samples of the values that are known: 0 in place of the others would say that all is well."""
+    pairs = zip(labels, values, strict=True)
+    return [MetricSample(label, value) for label, value in pairs if value is not None]
+
+
+def project_metrics_text(workspace: Workspace) -> str:
+    """What Prometheus is told, now; to be handed over to who serves it."""
+    return format_project_metrics(read_sync_metrics(workspace), read_model_metrics(workspace))
+
+
+def read_sync_metrics(workspace: Workspace) -> Iterator[SyncMetrics]:
+    """Each sync's queue, and what its runs in the history come to."""
+    totals, newest = workspace.history.read_totals(), workspace.history.read_newest_runs()
+    for sync_id in workspace.syncs:
+        yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id), newest.get(sync_id))
+
+
+def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
+    """Each model's table."""
+    for model in workspace.project.models.values():
+        path = table_path(workspace.settings, model.id)
+        table = read_table_state(path)
+        yield ModelMetrics(
+            model=model.name,
+            version=table.version if table else None,
+            rows=table.commit_metadata.rows if table and table.commit_metadata else None,
+            disk_bytes=disk_usage(path),
+            changed_at=table.changed_at.timestamp() if table and table.changed_at else None,
+        )
+
+
+def read_disk_totals(workspace: Workspace) -> Mapping[str, int]:
+    """Return the bytes of tables, queues, records and logs on this machine's disk."""
+    settings = workspace.settings
+    parts = {
+        "tables": disk_usage(settings.warehouse),
+        "queues": disk_usage(settings.state / "queue"),
+        "records": disk_usage(settings.tracking),
+        "logs": disk_usage(settings.state / "logs"),
+        "dagster": disk_usage(settings.state / "dagster"),
+    }
+    return {name: size for name, size in parts.items() if size}
+
+
+def disk_usage(address: str | Path) -> int | None:
+    """Return the bytes below a path or an address: 0 when nothing is there, None on another machine."""
+    path = local_path(address)
+    return None if path is None else _folder_size(str(path))
+
+
+def _folder_size(folder: str) -> int:
+    size = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    size += _folder_size(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return size  # another process removed it
+    return size
+
+
+def _read_metrics_of_sync(
+    workspace: Workspace, sync_id: str, totals: SyncTotals | None, newest: PastRun | None
+) -> SyncMetrics:
+    seen, now = workspace.try_read_queue(sync_id), workspace.clock()
+    queue, nothing = None if seen.loss_message else seen.status, None if seen.unknown_reason else 0
+    oldest = queue.oldest_since if queue else None
+    last = totals.last_success if totals else None
+    ended = newest.ended_at if newest else None
+    return SyncMetrics(
+        sync=sync_id,
+        depth=queue.depth if queue else nothing,
+        oldest_seconds=None if oldest is None else round(now - oldest, 3),
+        dead=queue.dead_units if queue else nothing,
+        open_jobs=queue.open_jobs if queue else nothing,
+        next_due_at=queue.next_due_at if queue else None,
+        is_held=find_hold_reason(workspace.syncs[sync_id], workspace.settings) is not None,
+        rows=totals.row_counts if totals else {},
+        runs=totals.runs if totals else 0,
+        failed_runs=totals.failed_runs if totals else 0,
+        interrupted_runs=totals.interrupted_runs if totals else 0,
+        last_success_at=last.timestamp() if last else None,
+        last_run_seconds=(ended - newest.started_at).total_seconds() if newest and ended else None,
+    )

@@ -1,0 +1,74 @@
+"""The results of a run's models and syncs, and the listener that receives them while the run goes on."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.row_changes import Column
+from ondatra_dagster.sync.run_summary import DryRunResult, RunSummary
+from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """The result of one model in a run."""
+
+    model: Model
+    has_changes: bool
+    reason: str  # why it was computed, or why not
+    run_type: str  # backfill (the first time), incremental, full, skip
+    table_version: str  # as planning.versions spells it
+    version: int
+    rows: int | None  # in the table now; None when nobody counted
+    columns: tuple[Column, ...]
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    invalid_rows: int = 0  # rows that are not in the table, for their key
+    verdicts: tuple[SyncCheckResult, ...] = ()  # of the checks in its header
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """The result of one sync in a run, with the results of its checks."""
+
+    sync: Sync
+    summary: RunSummary
+    verdicts: tuple[SyncCheckResult, ...]
+    forecast: DryRunResult | None = None  # of a dry run, which sent nothing
+    warnings: tuple[str, ...] = ()  # sentences on what went wrong beside, for which no run fails
+
+    @property
+    def errors(self) -> tuple[SyncCheckResult, ...]:
+        """The verdicts for which the run fails."""
+        return tuple(verdict for verdict in self.verdicts if verdict.severity is Severity.ERROR)
+
+
+DescribeActivity = Callable[[], str]  # what is being done just now; "" where nobody knows
+
+
+class RunProgress(Protocol):
+    """A listener that is called as each model and sync begins and ends."""
+
+    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
+    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
+    def on_model_end(self, result: ModelResult) -> None: ...
+    def on_sync_end(self, result: SyncResult) -> None: ...
+    def on_wait(self, message: str) -> None: ...
+    def on_notice(self, message: str) -> None: ...
+    def on_failure(self, name: str, message: str) -> None: ...
+
+
+class NullRunProgress:
+    """A listener that does nothing: Dagster's own page shows the run."""
+
+    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
+    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
+    def on_model_end(self, result: ModelResult) -> None: ...
+    def on_sync_end(self, result: SyncResult) -> None: ...
+    def on_wait(self, message: str) -> None: ...
+    def on_notice(self, message: str) -> None: ...
+    def on_failure(self, name: str, message: str) -> None: ...

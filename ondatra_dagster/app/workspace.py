@@ -1,0 +1,286 @@
+"""The workspace: a project and its syncs, loaded for commands, assets and sensors. No Dagster, no Spark.
+
+Loading reads the user's files and nothing else. A run's actions are in run_service.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.collector.event_store import PendingSummary, count_stored_events, event_store_path
+from ondatra_dagster.collector.pending_events import ModelEvents
+from ondatra_dagster.delivery.push.push_file_check import PushFileCheck, check_push_file, check_sink_line
+from ondatra_dagster.delivery.queue.queue_database import queue_file_path, queue_lock_path
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status_of_file
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.errors import InvalidSettingsError, Problem, ProjectError, StateError
+from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
+from ondatra_dagster.planning.input_versions import format_table_version, table_state_lookup
+from ondatra_dagster.planning.missing_columns import find_missing_columns, up_to_date_check
+from ondatra_dagster.planning.plan import NO_VERSION, Plan, PlanInputs, SyncStep, make_plan, plan_sync
+from ondatra_dagster.planning.table_lookup import current_columns_lookup, invalid_table_path, table_path
+from ondatra_dagster.planning.unchanged_run_cache import UnchangedRunCache
+from ondatra_dagster.project.lineage_resolver import LineageResolver
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.project_loader import PartialProject, read_project
+from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
+from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.storage.file_lock import is_locked
+from ondatra_dagster.storage.state_folder_id import ensure_state_id
+from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+class QueueReadResult(NamedTuple):
+    """The status of a sync's queue, or why it can't be read."""
+
+    status: QueueStatus | None  # None: it never ran, or nobody knows
+    read_error: str | None = None  # why nobody does, and what to do
+    loss_message: str | None = None  # the sync has run, and its queue is gone: what the next run makes of that
+
+    @property
+    def unknown_reason(self) -> str | None:
+        """Why nobody knows what waits and what is dead; None when that is known."""
+        return self.read_error or self.loss_message
+
+    @property
+    def is_forgotten(self) -> bool:
+        return self.status is not None and self.status.is_forgotten
+
+
+class SyncWork(NamedTuple):
+    """The answer to whether a sync has work."""
+
+    has_work: bool
+    reason: str
+    work_digest: str  # the same while the work is the same
+    is_new: bool  # the table has versions that nobody has looked at
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """One project that was loaded without problems."""
+
+    project: Project
+    syncs: Mapping[str, Sync]  # by sync id, in the order of their models
+    warnings: tuple[Problem, ...] = ()
+    clock: Callable[[], float] = time.time
+
+    @property
+    def settings(self) -> Settings:
+        return self.project.settings
+
+    def sync(self, name: str) -> Sync:
+        """The sync of that id, or of the model of that name; raises SelectionError."""
+        sink = self.project.sync(name).sink
+        return self.syncs[sink.sync_id if sink else name]
+
+    @functools.cached_property
+    def history(self) -> RunHistory:
+        state = self.settings.state
+        return RunHistory(
+            state / "history.sqlite",
+            is_at_work=lambda sync_id: is_locked(queue_lock_path(queue_file_path(state, sync_id))),
+        )
+
+    @functools.cached_property
+    def tracking(self) -> RecordStore:
+        settings = self.settings
+        return RecordStore(
+            StorageAddress(settings.tracking, settings.s3),
+            organization=settings.organization,
+            workspace=settings.workspace,
+            state=lambda: ensure_state_id(settings.state),
+        )
+
+    @property
+    def sync_log(self) -> SyncLogAppender:
+        return SyncLogAppender(self.settings, self.tracking)
+
+    @functools.cached_property
+    def lineage(self) -> LineageResolver:
+        """Of what each column is made; read when it is first asked for."""
+        return LineageResolver(self.project, current_columns_lookup(self.project))
+
+    def check_columns(self, running: Collection[str] | None = None) -> None:
+        """Raise ProjectError with each column that surely doesn't exist, of all models or of those that run.
+
+        A model that doesn't run is read as its table is, whatever its definition says by now.
+        """
+        if running is None:
+            is_settled = up_to_date_check(self.project, self.unchanged_run_cache.read_runs())
+        else:
+            is_settled = set(self.project.models).difference(running).__contains__
+        if problems := find_missing_columns(self.project, is_settled, running):
+            raise ProjectError(problems)
+
+    @property
+    def unchanged_run_cache(self) -> UnchangedRunCache:
+        return UnchangedRunCache(self.settings.state / "cache.sqlite")
+
+    def queue(self, sync_id: str) -> QueueStatus | None:
+        """How the sync's queue stands; None when it never ran. StateError: it can't be read."""
+        return read_status_of_file(self.syncs[sync_id].queue_file, now=self.clock())
+
+    def try_read_queue(self, sync_id: str) -> QueueReadResult:
+        """The same for who looks at all syncs: one whose queue can't be read hides no other.
+
+        One that is lost passes for none that ever was until the next run, but for the history.
+        """
+        try:
+            state = self.queue(sync_id)
+            is_lost = not (state and state.has_table) and self.history.has_begun(sync_id)
+        except StateError as error:
+            return QueueReadResult(None, read_error=str(error))
+        return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_lost else None)
+
+    def invalid_version(self, model_id: str) -> int:
+        """The version of the table of the model's rows that were set aside."""
+        state = self._invalid_table_state(model_id)
+        return NO_VERSION if state is None else state.version
+
+    def invalid_count(self, model_id: str) -> int:
+        """How many rows the newest write of the model set aside."""
+        state = self._invalid_table_state(model_id)
+        return (state.commit_metadata.rows or 0) if state and state.commit_metadata else 0
+
+    def _invalid_table_state(self, model_id: str) -> TableState | None:
+        return read_table_state(invalid_table_path(table_path(self.settings, model_id)))
+
+    def events(self, model: Model) -> ModelEvents | None:
+        """What the collector took for the model and its table hasn't; None for a model with a query."""
+        return None if model.kind.has_query else ModelEvents(self.settings, model)
+
+    def events_waiting(self, model_id: str) -> PendingSummary:
+        """How many of these there are, and since when."""
+        events = self.events(self.project.models[model_id])
+        return events.summarize_pending() if events else PendingSummary()
+
+    def events_without_model(self) -> dict[str, int]:
+        """How many events wait for each model that the project no longer has."""
+        waiting = count_stored_events(event_store_path(self.settings))
+        return {name: events for name, events in waiting.items() if name not in self.project.models}
+
+    def plan_inputs(self) -> PlanInputs:
+        """The world as it is now."""
+        return PlanInputs(
+            tables=table_state_lookup(self.settings),
+            invalid_table_version=self.invalid_version,
+            queues=self.queue,
+            unchanged_runs=self.unchanged_run_cache.read_runs(),
+            has_ever_run=self.history.has_begun,
+            pending_event_count=lambda model_id: self.events_waiting(model_id).events,
+        )
+
+    def sync_work(self, sync: Sync) -> SyncWork:
+        """What the sync has to do now, when its model isn't computed first."""
+        look = self.plan_inputs()
+        step = self._plan_sync(sync, look)
+        table, queue = look.tables(sync.model.id), self.try_read_queue(sync.id).status
+        version = format_table_version(table) if table else "no table"
+        due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
+        if queue and queue.is_clock_behind:  # what counts as now is another time at each look
+            due_at = -1
+        name = f"{version}/{look.invalid_table_version(sync.model.id)}" + (f"/{due_at}" if due_at else "")
+        return SyncWork(has_work=step.will_run, reason=step.reason, work_digest=name, is_new=step.reads_table)
+
+    def sync_plan(self, sync: Sync) -> Plan:
+        """What a run of just the sync has to do, with its table as it is: no model is looked at."""
+        return Plan(models=(), syncs=(self._plan_sync(sync, self.plan_inputs()),))
+
+    def _plan_sync(self, sync: Sync, look: PlanInputs) -> SyncStep:
+        return plan_sync(self.project, sync.model, sync.sink, look)
+
+    def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
+        """What a run of the whole project, or of the selected model ids, has to do."""
+        return make_plan(self.project, self.plan_inputs(), selection=selection, is_full=is_full)
+
+
+def _lost_queue_message(sync_id: str, state: QueueStatus | None) -> str:
+    if state and state.is_forgotten:
+        return f"it was forgotten: the next run asks for `ondatra resync {sync_id}`"
+    return (
+        "its queue is lost: the next run rebuilds it from the frontier and the records,"
+        f" or asks for `ondatra resync {sync_id}` where these are gone too"
+    )
+
+
+def load_workspace(root: Path) -> Workspace:
+    """The project at `root` with its syncs; raises ProjectError with all that is wrong with its files.
+
+    Raises SettingsError where its settings are such that the rest can't be judged.
+    """
+    settings, problems = _read_settings(root)
+    reading = read_project(settings.root, settings)
+    project = reading.project
+    checks = _check_sinks(reading)
+    problems += [*reading.problems, *_sink_use_problems(project, checks)]
+    problems += [problem for check in checks.values() for problem in check.problems]
+    if problems:
+        raise ProjectError(problems)
+    variables = [
+        *_unset_alert_variables(settings),
+        *(warning for check in checks.values() for warning in check.warnings),
+        *unknown_variable_warnings(settings.root, settings.secrets.names),
+    ]
+    return Workspace(
+        project=project, syncs=_build_syncs(project, checks), warnings=(*project.warnings, *sorted(variables))
+    )
+
+
+def _read_settings(root: Path) -> tuple[Settings, list[Problem]]:
+    try:
+        return read_settings(root), []
+    except InvalidSettingsError as error:
+        if error.usable_settings is None:
+            raise
+        return error.usable_settings, list(error.problems)
+
+
+def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
+    """The variables that alerts need and that aren't there."""
+    file, line = find_setting_line("alerts.webhook", settings.root)
+    for name in settings.alerts.required_variables:
+        if not settings.secret(name):
+            what, remedy = f"the variable {name} is not set", "set it in .env or the environment"
+            yield Problem(file=file, line=line, description=what, remedy=remedy)
+
+
+def _check_sinks(reading: PartialProject) -> dict[str, PushFileCheck]:
+    """What is known of the sinks that are used; of all when the models don't tell which those are."""
+    project = reading.project
+    used = {model.sink.name for model in project.models_with_sinks() if model.sink}
+    return {
+        name: check_push_file(path, secrets=project.settings.secret)
+        for name, path in project.sink_files.items()
+        if name in used or (not reading.is_complete and _has_push(path))
+    }
+
+
+def _has_push(path: Path) -> bool:
+    """Whether it is a sink: else it is there for others to load."""
+    return "def push(" in path.read_text(encoding="utf-8", errors="replace")
+
+
+def _sink_use_problems(project: Project, checks: Mapping[str, PushFileCheck]) -> Iterator[Problem]:
+    for model in project.models_with_sinks():
+        check = checks.get(model.sink.name) if model.sink else None  # None: there is no such file
+        if check and check.config:
+            yield from check_sink_line(check.config, model)
+
+
+def _build_syncs(project: Project, checks: Mapping[str, PushFileCheck]) -> dict[str, Sync]:
+    return {
+        model.sink.sync_id: Sync(
+            model=model, sink=model.sink, push_config=config, push_library=path, state_folder=project.settings.state
+        )
+        for model in project.models_with_sinks()
+        if model.sink and (config := checks[model.sink.name].config) and (path := project.sink_files[model.sink.name])
+    }

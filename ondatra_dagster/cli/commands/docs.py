@@ -1,0 +1,59 @@
+"""`ondatra docs`: the pages of the documentation, which come with the package."""
+
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import click
+
+from ondatra_dagster.cli.output import print_json, print_table
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+SUFFIX = ".md"
+
+
+@click.command("docs")
+@click.argument("page", metavar="[PAGE]", required=False)
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a page on stdout.")
+def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Show a page of the documentation, or list the pages.
+
+    PAGE is a name from that list: tutorial, models, push-functions.
+    """
+    pages = documentation_pages()
+    if page is None:
+        _print_page_list(pages, as_json=as_json)
+        return 0
+    name = page.removeprefix("docs/").removesuffix(SUFFIX)
+    if name not in pages:
+        raise SelectionError(f"there is no page {page!r}; {suggest_correction(name, pages, plural='pages')}")
+    if as_json:
+        print_json({"page": name, "text": _read_page(pages[name])})
+    else:
+        click.echo_via_pager(_read_page(pages[name]).removesuffix("\n"))
+    return 0
+
+
+def documentation_pages() -> dict[str, Traversable]:
+    """Return the pages by name. In the repository they are links to those of docs/."""
+    folder = resources.files("ondatra_dagster") / "docs"
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    return {file.name.removesuffix(SUFFIX): file for file in files if file.name.endswith(SUFFIX)}
+
+
+def _print_page_list(pages: Mapping[str, Traversable], *, as_json: bool) -> None:
+    titles = {name: _page_title(_read_page(file)) for name, file in pages.items()}
+    if as_json:
+        for name, title in titles.items():
+            print_json({"page": name, "title": title})
+    else:
+        print_table(["page", "title"], titles.items())
+
+
+def _page_title(text: str) -> str:
+    return next(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
+
+
+def _read_page(file: Traversable) -> str:
+    return file.read_text(encoding="utf-8")

@@ -1,0 +1,54 @@
+"""`ondatra doctor`: whether this machine and this project are as a run needs them."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from ondatra_dagster.cli.current_project import find_root
+from ondatra_dagster.cli.output import indent_lines, print_json, replace_control_characters
+from ondatra_dagster.cli.status_line import StatusLine
+from ondatra_dagster.doctor.check_context import read_check_context
+from ondatra_dagster.doctor.check_result import CheckLevel
+from ondatra_dagster.doctor.check_runner import CHECKS, NamedResult, run_checks
+from ondatra_dagster.errors import SettingsError
+
+LEVEL_WIDTH = max(len(level) for level in CheckLevel)
+NAME_WIDTH = max(len(check.name) for check in CHECKS)
+
+
+@click.command("doctor")
+@click.option("--no-spark", "leaves_spark", is_flag=True, help="Start no Spark and fetch nothing: done in a second.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a result on stdout.")
+def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Check this machine and the project for all that a run needs.
+
+    Each line begins with ok, warning or failed. Spark is really started, which takes some 10 seconds and
+    fetches its jars where they are missing. Ends with 1 when a check failed.
+    """
+    machine = read_check_context(_find_root_or_none(), starts_spark=not leaves_spark)
+    live = StatusLine(sys.stderr)
+    has_failed = False
+    for named in run_checks(machine, on_begin=lambda name: live.show(lambda: f"… {name}")):
+        has_failed = has_failed or named.result.level is CheckLevel.FAILED
+        with live:
+            _print_result(named, as_json=as_json)
+    live.clear()
+    return 1 if has_failed else 0
+
+
+def _find_root_or_none() -> Path | None:
+    try:
+        return find_root()
+    except SettingsError:
+        return None
+
+
+def _print_result(named: NamedResult, *, as_json: bool) -> None:
+    check, result = named
+    if as_json:
+        print_json({"check": check, "level": result.level, "what": result.what, "remedy": result.remedy})
+    else:
+        click.echo(
+            indent_lines(replace_control_characters(f"{result.level:<{LEVEL_WIDTH}}  {check:<{NAME_WIDTH}}  {result}"))
+        )

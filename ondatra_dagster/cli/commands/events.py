@@ -1,0 +1,58 @@
+"""`ondatra events`: takes events by HTTP, until it is told to end."""
+
+import functools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.project_metrics import project_metrics_text
+from ondatra_dagster.cli.current_project import find_root
+from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.collector.event_server import LOOPBACK, CollectorServer, open_listener, read_token
+from ondatra_dagster.log_formatter import EscapingFormatter
+from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.settings import DEFAULT_COLLECTOR_PORT, read_settings
+from ondatra_dagster.storage.private_files import make_state_folder_private
+
+SHUTDOWN_SECONDS = 60.0  # what was taken is committed and answered first
+
+
+@click.command("events")
+@click.option(
+    "--port",
+    default=DEFAULT_COLLECTOR_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="0 for any free one.",
+)
+@click.option(
+    "--host", default=LOOPBACK, show_default=True, help="Who may reach it; others than this machine want a token."
+)
+def command(port: int, host: str) -> int:
+    """Take events for models of kind events, until Ctrl-C: POST them to /collect/SCHEMA/TABLE."""
+    root = find_root()
+    settings = read_settings(root)
+    project = load_project(root, settings)
+    make_state_folder_private(settings.state)
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    with open_listener(host, port, token=read_token(settings)) as listener:
+        server = CollectorServer(project, listener, more_metrics=_metrics_reader(root))
+        names = ", ".join(model.name for model in server.collector.routes.models.values())
+        told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
+        with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
+            server.run(lambda: print_message(told))
+    interruption.clear_signal()  # it is how this command ends well
+    print_message("ended; what was taken and isn't in a table yet waits for a run")
+    return 0
+
+
+def _metrics_reader(root: Path) -> Callable[[], str]:
+    """Return a reader of the project's metrics. It loads push functions late: an error in one stops no events."""
+    reader = functools.cache(lambda: ProjectCache(root))
+    return lambda: project_metrics_text(reader().load_current_project()[0])

@@ -1,0 +1,83 @@
+"""`ondatra lineage`: of which columns a model's columns are made, up to the raw files."""
+
+from collections.abc import Iterator
+
+import click
+
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import print_json, print_message
+from ondatra_dagster.project.lineage_resolver import ColumnLineage, LineageBranch, LineageResolver
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.sql.relations import ColumnOrigin
+from ondatra_dagster.row_changes import Json
+
+UNKNOWN_NOTE = "  (not known: the query doesn't show it)"
+REPEATED_NOTE = "  (see above)"
+
+
+@click.command("lineage")
+@click.argument("name", metavar="MODEL[.COLUMN]")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a column on stdout.")
+def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Show of which columns a model's column, or each of them, is made.
+
+    Only texts and tables' logs are read; what a query doesn't show is said to be unknown.
+    """
+    workspace = open_workspace()
+    lineage = workspace.lineage
+    model, column = _split_column(workspace.project, name)
+    columns = (lineage.column(model, column),) if column else lineage.columns(model)
+    for each in columns:
+        if as_json:
+            print_json(_column_object(lineage, model, each))
+        else:
+            click.echo("\n".join(_draw_tree(workspace.project, lineage.branch(model, each.name))))
+    if not columns:
+        print_message(f"the query of {model.name} doesn't name its columns: its table will; run it first")
+    return 0
+
+
+def _split_column(project: Project, name: str) -> tuple[Model, str | None]:
+    """Return the model and the column of a name; a column's own name may have dots."""
+    schema, _, rest = name.replace("/", ".", 1).partition(".")
+    table, _, column = rest.partition(".")
+    return project.model(f"{schema}.{table}" if table else name), column or None
+
+
+def _column_object(lineage: LineageResolver, model: Model, column: ColumnLineage) -> dict[str, Json]:
+    sources, is_all = lineage.sources(model, column.name)
+    return {
+        "model": model.name,
+        "column": column.name,
+        "is_known": column.is_known,
+        "inputs": [_origin_object(origin) for origin in column.origins],
+        "are_sources_known": is_all,
+        "sources": [_origin_object(origin) for origin in sources],
+    }
+
+
+def _origin_object(origin: ColumnOrigin) -> Json:
+    return {"input": origin.input.name, "column": origin.column}
+
+
+def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
+    """Yield a column, and indented below it the columns that it is made of."""
+    yield _branch_text(project, branch)
+    for place, above in enumerate(branch.upstream_branches, start=1):
+        is_last = place == len(branch.upstream_branches)
+        lines = _draw_tree(project, above)
+        yield ("└─ " if is_last else "├─ ") + next(lines)
+        yield from (("   " if is_last else "│  ") + line for line in lines)
+
+
+def _branch_text(project: Project, branch: LineageBranch) -> str:
+    name = _input_name(project, branch.origin.input)
+    note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
+    return f"{name}.{branch.origin.column}{note}"
+
+
+def _input_name(project: Project, read: Input) -> str:
+    if isinstance(read, ModelInput):
+        return project.models[read.model].name
+    return f"{read.format}.`{read.path}`" if isinstance(read, FileInput) else read.name

@@ -1,0 +1,35 @@
+"""`ondatra maintain`: what has to be done from time to time, which Dagster's schedules do too."""
+
+import click
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import indent_lines, print_json, print_message
+from ondatra_dagster.row_changes import Json
+
+
+@click.command("maintain")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a duty on stdout.")
+@click.pass_obj
+def command(opened: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Free the space that nobody needs any more, and keep tables quick to read.
+
+    First each sync takes in what its table has new, and the sync log what was sent: nothing is lost. Spark
+    starts only where one of the duties needs it.
+    """
+    return run_maintenance(open_workspace(), as_json=as_json, opened=opened or open_run_service)
+
+
+def run_maintenance(workspace: Workspace, *, as_json: bool, opened: OpenRunService = open_run_service) -> int:
+    """Run each maintenance task and report it; return 1 if one failed."""
+    is_good = True
+    with interruption.graceful_shutdown(), opened(workspace) as engine:
+        for end in engine.run_maintenance():
+            is_good = is_good and end.is_successful
+            if as_json:
+                details: dict[str, Json] = {"each": [dict(each) for each in end.details]} if end.details else {}
+                print_json({"duty": end.task, "ok": end.is_successful, "did": end.message, **end.counts, **details})
+            print_message(f"{'✓' if end.is_successful else '✗'} {end.task}: {indent_lines(end.message)}")
+    return 0 if is_good else 1

@@ -1,0 +1,48 @@
+"""`ondatra query`: the rows of a table, without the columns that are ours alone. Mostly without Spark."""
+
+import sys
+
+import click
+
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import format_cell, print_message, print_table
+from ondatra_dagster.cli.text_width import shorten_text
+from ondatra_dagster.planning.table_lookup import find_named_table
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.text_format import format_count
+from ondatra_dagster.warehouse.table_reader import TableRows, read_table_rows
+
+MAX_ROWS_SHOWN = 50  # rows that a person looks at
+MAX_VALUE_WIDTH = 40  # columns of a terminal that a value takes
+
+
+@click.command("query")
+@click.argument("table")
+@click.option("--limit", type=click.IntRange(min=0), help=f"How many rows; {MAX_ROWS_SHOWN}, with --json all.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a row on stdout.")
+def command(table: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Show the rows of TABLE: a model, a source's table, or MODEL__invalid."""
+    project = open_workspace().project
+    limit = MAX_ROWS_SHOWN if limit is None and not as_json else limit
+    rows = read_table_rows(project.settings, find_named_table(project, table), limit=limit)
+    if as_json:
+        for text in rows.json_objects():
+            click.echo(text)
+    else:
+        _print_rows(rows)
+    return 0
+
+
+def _print_rows(rows: TableRows) -> None:
+    widest = MAX_VALUE_WIDTH if sys.stdout.isatty() else None
+    shown = [[_format_value(value, widest) for value in row] for row in rows.json_rows()]
+    print_table(rows.columns, shown)
+    if rows.row_count is None or len(shown) == rows.row_count:
+        print_message(f"({format_count(len(shown), 'row')})")
+    else:
+        print_message(f"({len(shown)} of {format_count(rows.row_count, 'row')}; --limit shows more)")
+
+
+def _format_value(value: Json, widest: int | None) -> str:
+    text = format_cell(value)
+    return text if widest is None else shorten_text(text, widest)

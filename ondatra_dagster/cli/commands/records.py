@@ -1,0 +1,147 @@
+"""`ondatra records`: what became of single rows, and what is still to."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import (
+    ColumnShrink,
+    format_cell,
+    print_json,
+    print_message,
+    print_table,
+    shrink_columns,
+    terminal_width,
+)
+from ondatra_dagster.records.record_chunks import RecordChunk, iterate_records
+from ondatra_dagster.records.record_export import EXPORT_WRITERS, format_json_lines, write_export
+from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord, explain_status
+from ondatra_dagster.records.record_schema import INVALID_STATUSES
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.sync.record_lookup import find_records
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count, format_local_time
+
+MAX_RECORDS_SHOWN = 50  # records that a person looks at
+RECORDS_HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
+# where a terminal is too narrow, in this order: why a row ended so is what one looks for
+RECORDS_SHRINKS = (
+    *(ColumnShrink("payload", 32), ColumnShrink("reason", 60), ColumnShrink("identifier", 24)),
+    *(
+        ColumnShrink("payload", 12),
+        ColumnShrink("reason", 40),
+        ColumnShrink("identifier", 12),
+        ColumnShrink("reason", 24),
+    ),
+    *(ColumnShrink("payload", 0), ColumnShrink("reason", 12)),
+)
+
+
+@click.command("records")
+@click.argument("sync")
+@click.option("--run", "run_id", metavar="ID", help="Only of that run, see `ondatra history`.")
+@click.option("--status", metavar="|".join(RecordStage), help="Only what has come so far.")
+@click.option("--search", "prefix", default="", metavar="PREFIX", help="Only identifiers that begin so.")
+@click.option("--limit", type=click.IntRange(min=0), help=f"How many, the newest first; {MAX_RECORDS_SHOWN}, or all.")
+@click.option(
+    "--download",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write all of them to a file .csv, .json or .parquet.",
+)
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a record on stdout.")
+def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> int:  # noqa: FBT001 - click's call
+    """Show the records of SYNC, the newest first: what was sent or set aside, and what is still to go."""
+    workspace = open_workspace()
+    chosen = workspace.sync(sync)
+    search = _build_search(**filters)
+    if download:
+        _check_download_file(download)
+        _write_download(find_records(chosen, workspace.tracking, search), download, as_json=as_json)
+    elif as_json:
+        for line in format_json_lines(find_records(chosen, workspace.tracking, search)):
+            click.echo(line)
+    else:
+        _print_records(chosen, workspace.tracking, search)
+    if search.includes_pending and (lost := workspace.try_read_queue(chosen.id).loss_message):
+        print_message(f"pending rows aren't among them: {lost}")
+    return 0
+
+
+def _build_search(*, run_id: str | None, status: str | None, prefix: str, limit: int | None) -> RecordQuery:
+    return RecordQuery(
+        run_id=run_id,
+        stage=None if status is None else RecordStage.parse(status),
+        status=status if status in INVALID_STATUSES else None,
+        prefix=prefix,
+        limit=limit,
+    )
+
+
+def _check_download_file(file: Path) -> None:
+    """Refuse a file that can't be a download, before anything is searched."""
+    if file.suffix.lower() not in EXPORT_WRITERS:
+        *endings, last = EXPORT_WRITERS
+        raise click.UsageError(f"{file} doesn't say what to write; let its name end on {', '.join(endings)} or {last}")
+    if file.is_dir():
+        raise click.UsageError(f"{file} is a folder; name a file in it")
+
+
+def _write_download(parts: Iterator[RecordChunk], file: Path, *, as_json: bool) -> None:
+    try:
+        written = write_export(parts, file)
+    except OSError as error:
+        raise click.ClickException(f"{file} can't be written: {error.strerror or error}") from error
+    if as_json:
+        print_json({"file": str(file), "records": written})
+    else:
+        print_message(f"{file} has {format_count(written, 'record')}")
+
+
+def _print_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> None:
+    most = MAX_RECORDS_SHOWN if search.limit is None else search.limit
+    search = dataclasses.replace(search, limit=most + 1)  # one more tells whether there are more
+    found = list(iterate_records(find_records(sync, tracking, search)))
+    if not found:
+        print_message(_no_records_message(sync, tracking, search))
+        return
+    rows = shrink_columns(RECORDS_HEAD, map(_table_row, found[:most]), width=terminal_width(), shrinks=RECORDS_SHRINKS)
+    print_table(RECORDS_HEAD, rows)
+    if len(found) > most:
+        print_message(f"(the newest {most}; --limit shows more, --download FILE writes all)")
+    else:
+        print_message(f"({format_count(len(found), 'record')})")
+
+
+def _no_records_message(sync: Sync, tracking: RecordStore, search: RecordQuery) -> str:
+    if not tracking.list_runs(sync.id):
+        return f"{sync.id} has no records yet"
+    if search.run_id and not search.includes_ended:
+        return "nothing of it waits; what a run leaves is told with the newest run, or without --run"
+    if search.run_id and not (search.stage or search.prefix):
+        return "no row ended in this run"
+    if search.prefix and sync.identifier_hint:
+        return f"no record is like that; identifiers of {sync.id} are {sync.identifier_hint}"
+    return "no record is like that"
+
+
+def _table_row(record: ResultRecord) -> Sequence[str]:
+    return (
+        record.status,
+        format_cell(record.identifier),
+        record.operation,
+        f"again {format_local_time(record.next_try_at)}"
+        if record.next_try_at
+        else format_local_time(record.batch_ended_at),
+        format_cell(_format_reason(record)),
+        format_cell(record.payload),
+    )
+
+
+def _format_reason(record: ResultRecord) -> str:
+    tried = f"tried {format_count(record.attempts, 'time')}" if record.attempts else ""
+    return ": ".join(filter(None, (tried, explain_status(record.status, record.status_message))))

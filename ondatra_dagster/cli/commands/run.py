@@ -1,0 +1,164 @@
+"""`ondatra run`: plan, then start Dagster in this process on what has work; with none it starts nothing."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Collection
+from typing import Any
+
+import click
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app.alert_service import AlertService
+from ondatra_dagster.app.dry_run_service import open_dry_workspace
+from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import print_json, print_message
+from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.project.model_selection import select_models
+from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
+from ondatra_dagster.text_format import format_count, format_duration
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommandOptions:
+    """The options of `ondatra run`, as click names them. Other commands that run a plan set some of them."""
+
+    as_json: bool = False
+    is_full: bool = False
+    is_dry: bool = False
+    allow_deletes: Collection[str] = ()  # syncs that may remove more than their @max_deletes
+    is_new_state: bool = False
+    trigger: str = "ondatra run"  # for the history
+
+
+DEFAULT_OPTIONS = RunCommandOptions()
+
+
+@click.command("run")
+@click.argument("selection", metavar="[SELECT]...", nargs=-1)
+@click.option(
+    "--full-refresh",
+    "is_full",
+    is_flag=True,
+    help="Compute the models anew into the same tables; equal rows stay, what isn't given any more goes.",
+)
+@click.option(
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="Tell what would be written and sent; nothing is, but for a line in the history.",
+)
+@click.option(
+    "--allow-deletes",
+    metavar="SYNC",
+    multiple=True,
+    help="Let this sync remove more than its @max_deletes; may be given more than once.",
+)
+@click.option(
+    "--allow-new-state",
+    "is_new_state",
+    is_flag=True,
+    help="Let a sync whose state is lost send all its rows as new ones; without it, such a sync waits.",
+)
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
+@click.pass_obj
+def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **given: Any) -> int:
+    """Bring tables and destinations up to date.
+
+    SELECT names models as Dagster does: mart.orders, +sync.crm, 'mart.*'. Their syncs run with them.
+    """
+    options = RunCommandOptions(**given)
+    workspace = open_workspace()
+    for warning in workspace.warnings:
+        print_message(f"warning: {warning}")
+    chosen = select_models(workspace.project, selection) if selection else None
+    options = dataclasses.replace(options, allow_deletes=[workspace.sync(name).id for name in options.allow_deletes])
+    plan = plan_run(workspace, chosen, is_full=options.is_full, is_dry=options.is_dry)
+    workspace.check_columns({step.model.id for step in plan.models if step.will_run})
+    for sync_id in options.allow_deletes:
+        if why := _useless_reason(workspace, plan, sync_id):
+            print_message(f"--allow-deletes {sync_id} allows nothing: {why}")
+    return execute_plan(workspace, plan, options, opened=opened or open_run_service)
+
+
+def plan_run(
+    workspace: Workspace, chosen: Collection[str] | None = None, *, is_full: bool = False, is_dry: bool = False
+) -> Plan:
+    """Return what there is to do. A dry run plans on copies, because SQLite leaves files where it reads."""
+    if not is_dry:
+        return workspace.plan(chosen, is_full=is_full)
+    with open_dry_workspace(workspace) as rehearsed:
+        return rehearsed.plan(chosen, is_full=is_full)
+
+
+def execute_plan(
+    workspace: Workspace,
+    plan: Plan,
+    options: RunCommandOptions = DEFAULT_OPTIONS,
+    *,
+    opened: OpenRunService = open_run_service,
+) -> int:
+    """Run a plan, report each model and sync when it ends, and return the exit code."""
+    if options.is_dry:
+        print_message("dry run: nothing is written and nothing is sent")
+    if not plan.has_work:
+        if not options.is_dry:  # an undone edit leaves nothing to run, and its alerts are over
+            alerts = AlertService(workspace)
+            alerts.resolve_alerts()
+            alerts.send()
+        _report_idle(workspace, plan, options)
+        return 0
+    is_remote = bool(workspace.settings.spark.remote)  # the server is up already
+    progress = JsonProgress(plan) if options.as_json else TextProgress(plan, starts_spark=not is_remote)
+    with (
+        interruption.graceful_shutdown(),
+        contextlib.closing(progress),
+        opened(workspace, progress, is_dry=options.is_dry) as engine,
+    ):
+        if plan.needs_tables:
+            engine.start_early(step.model for step in plan.models if step.will_run)
+        from ondatra_dagster.orchestration.in_process_run import run_plan
+
+        end = run_plan(
+            engine,
+            plan,
+            trigger=options.trigger,
+            allow_deletes=options.allow_deletes,
+            is_new_state=options.is_new_state,
+        )
+    if end.was_interrupted:
+        raise interruption.InterruptedRunError  # which Dagster has taken for its own
+    for failure in end.other_errors:
+        progress.on_failure("Dagster", failure)
+    progress.on_run_end(end.run_id, is_good=end.is_successful)
+    return 0 if end.is_successful else 1
+
+
+def _useless_reason(workspace: Workspace, plan: Plan, sync_id: str) -> str | None:
+    """Return why --allow-deletes has no effect on this run; None when it has one."""
+    if sync_id not in {step.sync_id for step in plan.syncs}:
+        return "it isn't selected"
+    if workspace.settings.sinks == "off":
+        return "sinks are off"
+    held = find_hold_reason(workspace.syncs[sync_id], workspace.settings)
+    return f"{held}; give the flag again after that" if held else None
+
+
+def _report_idle(workspace: Workspace, plan: Plan, options: RunCommandOptions) -> None:
+    models, syncs = format_count(len(plan.models), "model"), format_count(len(plan.syncs), "sync")
+    if options.as_json:
+        print_json({"run": None, "ok": True, "reason": "nothing to do"})
+    print_message(f"nothing to do: {models} and {syncs} have nothing new")
+    for step in plan.syncs if not options.is_dry else ():
+        queue = workspace.try_read_queue(step.sync_id).status
+        noun = unit_noun(workspace.syncs[step.sync_id])
+        if held := find_hold_reason(workspace.syncs[step.sync_id], workspace.settings):
+            print_message(f"{step.sync_id}: {held}: {format_count(queue.depth if queue else 0, noun)} pending")
+        elif queue and queue.next_due_at:
+            due_in = format_duration(max(queue.next_due_at - time.time(), 0))
+            told = {"to be tried again": queue.waiting_units, "in open jobs to be asked about": queue.units_in_jobs}
+            parts = [f"{format_count(units, noun)} {what}" for what, units in told.items() if units]
+            print_message(f"{step.sync_id}: {' and '.join(parts)} in {due_in}")

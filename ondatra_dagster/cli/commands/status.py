@@ -1,0 +1,171 @@
+"""`ondatra status`: every model and sync on one screen. It looks at files only."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import click
+
+from ondatra_dagster.app.alert_service import AlertService
+from ondatra_dagster.app.project_metrics import disk_usage, project_metrics_text, read_disk_totals
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.output import indent_lines, print_json, print_message, print_table, replace_control_characters
+from ondatra_dagster.operations.alert_store import ActiveAlert
+from ondatra_dagster.planning.plan import ModelStep, SyncStep
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_history import PastRun
+from ondatra_dagster.sync.send_guards import find_hold_reason
+from ondatra_dagster.text_format import format_count, format_duration, format_local_time, format_size
+
+# heading → which part of a line stands below it
+MODEL_COLUMNS = {
+    "model": "model",
+    "kind": "kind",
+    "version": "version",
+    "rows": "rows",
+    "last run": "last_run_at",
+    "disk": "disk",
+    "next run": "plan",
+}
+SYNC_COLUMNS = {
+    "sync": "sync",
+    "model": "model",
+    "waiting": "waiting",
+    "oldest": "oldest",
+    "next retry": "next_retry",
+    "jobs": "open_jobs",
+    "dead": "dead",
+    "last run": "last_run_at",
+    "result": "result",
+    "next run": "plan",
+}
+
+
+@click.command("status")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
+@click.option("as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector.")
+def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Show models and syncs, and what a run would do; 1 when a queue or the history can't be read."""
+    workspace = open_workspace()
+    if as_metrics:
+        click.echo(project_metrics_text(workspace), nl=False)
+        return 0
+    lines = list(_status_lines(workspace))
+    code = 1 if any(line.get("error") for line in lines) else 0
+    if problem := workspace.history.problem:
+        print_message(f"warning: {problem}")
+        code = 1
+    if as_json:
+        for line in lines:
+            print_json(line)
+        return code
+    _print_status(workspace, lines)
+    for name, waiting in workspace.events_without_model().items():
+        print_message(f"{format_count(waiting, 'event')} wait for {name}, which is no model any more; bring it back")
+    return code
+
+
+def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
+    """Yield the models, then the syncs."""
+    plan, alerting = workspace.plan(), AlertService(workspace).read_active_alerts()
+    unchanged, newest = workspace.unchanged_run_cache.read_runs(), workspace.history.read_newest_runs()
+    for model in plan.models:
+        seen = unchanged.get(model.model.id)
+        line = _model_line(workspace, model, seen.at if seen else None)
+        yield {**line, "alerts": _active_rules(alerting, "model", model.model.name)}
+    for sync in plan.syncs:
+        line = _sync_line(workspace, sync, newest.get(sync.sync_id))
+        yield {**line, "alerts": _active_rules(alerting, "sync", sync.sync_id)}
+
+
+def _print_status(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
+    models = [line for line in lines if "sync" not in line]
+    syncs = [line for line in lines if "sync" in line]
+    print_table(
+        list(MODEL_COLUMNS), ([_format_column(line, name) for name in MODEL_COLUMNS.values()] for line in models)
+    )
+    if syncs:
+        click.echo()
+        print_table(
+            list(SYNC_COLUMNS), ([_format_column(line, name) for name in SYNC_COLUMNS.values()] for line in syncs)
+        )
+    totals = read_disk_totals(workspace)
+    if totals:
+        click.echo("\non disk: " + ", ".join(f"{name} {format_size(size)}" for name, size in totals.items()))
+    for each in AlertService(workspace).read_active_alerts():
+        since = format_local_time(datetime.fromisoformat(each.since))
+        click.echo(f"alerting since {since}: {each.subject}: {indent_lines(replace_control_characters(each.sentence))}")
+
+
+def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:
+    table = step.table
+    ran = [table.changed_at] if table and table.changed_at else []
+    if table and seen_at:
+        ran.append(datetime.fromtimestamp(seen_at, UTC))
+    return {
+        **_event_fields(workspace, step.model),
+        "model": step.model.name,
+        "kind": step.model.kind.name,
+        "version": table.version if table else None,
+        "rows": table.commit_metadata.rows if table and table.commit_metadata else None,
+        "last_run_at": format_local_time(max(ran)) if ran else None,
+        "disk_bytes": disk_usage(table_path(workspace.settings, step.model.id)),
+        "will_run": step.will_run,
+        "plan": step.reason,
+    }
+
+
+def _event_fields(workspace: Workspace, model: Model) -> dict[str, Json]:
+    """Return the waiting events of a model of kind events; nothing for other kinds."""
+    if model.kind.has_query:
+        return {}
+    waiting = workspace.events_waiting(model.id)
+    age = max(round(workspace.clock() - waiting.oldest_at), 0) if waiting.oldest_at else None
+    return {"events_waiting": waiting.events, "oldest_event_seconds": age}
+
+
+def _sync_line(workspace: Workspace, step: SyncStep, last: PastRun | None) -> dict[str, Json]:
+    seen, now = workspace.try_read_queue(step.sync_id), workspace.clock()
+    queue = None if seen.loss_message else seen.status
+    sync, nothing = workspace.syncs[step.sync_id], None if seen.unknown_reason else 0
+    return {
+        "sync": step.sync_id,
+        "model": step.model.name,
+        "waiting": queue.depth if queue else nothing,
+        "oldest_seconds": round(now - queue.oldest_since) if queue and queue.oldest_since else None,
+        "next_retry_seconds": round(queue.next_due_at - now) if queue and queue.next_due_at else None,
+        "open_jobs": queue.open_jobs if queue else nothing,
+        "dead": queue.dead_units if queue else nothing,
+        "paused": sync.pause_file.exists(),
+        "held": find_hold_reason(sync, workspace.settings),
+        "last_run": last.run_id if last else None,
+        "last_run_at": format_local_time(last.started_at) if last else None,
+        "result": last.result.value if last else None,
+        "will_run": step.will_run,
+        "plan": seen.unknown_reason or step.reason,
+        "lost": seen.loss_message is not None,
+        "error": seen.read_error,
+    }
+
+
+def _active_rules(alerting: Iterable[ActiveAlert], subject_type: str, name: str) -> list[Json]:
+    return [each.rule for each in alerting if (each.type, each.subject) == (subject_type, name)]
+
+
+def _format_column(line: Mapping[str, Json], name: str) -> object:
+    """Format a value of a line for people."""
+    if name in ("oldest", "next_retry"):
+        return _format_seconds(line[f"{name}_seconds"], over="due" if name == "next_retry" else format_duration(0))
+    if name == "disk":
+        size = line["disk_bytes"]
+        return format_size(size) if isinstance(size, int) and size else ""
+    return line.get(name)
+
+
+def _format_seconds(seconds: Json, *, over: str) -> str:
+    """Format a duration; `over` replaces one that isn't positive."""
+    if not isinstance(seconds, int | float):
+        return ""
+    return format_duration(seconds) if seconds > 0 else over

@@ -1,0 +1,44 @@
+"""`ondatra ui`: the records page, on this machine."""
+
+import errno
+import threading
+
+import click
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.cli.current_project import find_root
+from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.ui.page_server import PageServer, open_listener
+
+
+@click.command("ui")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Where on 127.0.0.1, 0 for any free port; else what the setting ui_port says.",
+)
+def command(port: int | None) -> int:
+    """Show syncs, their runs and records as a page in the browser, until Ctrl-C. It changes nothing."""
+    project = ProjectCache(find_root())
+    wanted = project.load_current_project()[0].settings.ui_port if port is None else port
+    try:
+        listener = open_listener(wanted)
+    except OSError as error:
+        raise click.ClickException(_port_error_message(error, wanted)) from error
+    server = PageServer(project, listener)
+    ended = threading.Event()
+    with interruption.graceful_shutdown(), interruption.on_interruption(ended.set):
+        server.start()
+        print_message(f"the records page is {server.url} ; Ctrl-C ends it")
+        ended.wait()
+        server.stop()
+    interruption.clear_signal()  # it is how this command ends well
+    return 0
+
+
+def _port_error_message(error: OSError, port: int) -> str:
+    remedy = "take another one with --port N, of which 0 finds any, or by the setting ui_port"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use, perhaps by another `ondatra ui`; {remedy}"
+    return f"port {port} can't be had ({error.strerror}); {remedy}"

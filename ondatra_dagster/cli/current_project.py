@@ -1,0 +1,32 @@
+"""The project of the current folder, or of the nearest folder above it that is a project."""
+
+import tomllib
+from pathlib import Path
+
+from ondatra_dagster.app.workspace import Workspace, load_workspace
+from ondatra_dagster.errors import SettingsError
+
+
+def find_root(start: Path | None = None) -> Path:
+    """Return the project's folder; raise SettingsError outside of a project."""
+    folder = (start or Path.cwd()).resolve()
+    for candidate in (folder, *folder.parents):
+        if _is_project(candidate):
+            return candidate
+    raise SettingsError(f"{folder} is in no project; stand in one, or make one: ondatra init DIR")
+
+
+def open_workspace() -> Workspace:
+    """Load the project of the current folder."""
+    return load_workspace(find_root())
+
+
+def _is_project(folder: Path) -> bool:
+    try:
+        settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return (folder / "models").is_dir()  # what is wrong with the file is told when it is read as settings
+    except OSError:
+        return (folder / "models").is_dir() and (folder / "lib").is_dir()
+    tools = settings.get("tool")
+    return (isinstance(tools, dict) and "ondatra" in tools) or (folder / "models").is_dir()

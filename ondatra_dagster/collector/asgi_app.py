@@ -1,0 +1,177 @@
+"""The collector's ASGI application. A request is answered with 202 only when its events are durable.
+
+`http_messages` checks a request's headers and body, `model_routes` its path, `event_parser` its events.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+import orjson
+
+from ondatra_dagster.collector.backpressure import RETRY_AFTER_SECONDS
+from ondatra_dagster.collector.event_collector import Collector
+from ondatra_dagster.collector.event_metrics import EventCounts
+from ondatra_dagster.collector.event_parser import ParseNotes
+from ondatra_dagster.collector.event_store import EventRequest, StoreResult
+from ondatra_dagster.collector.host_origin_check import HostCheck, check_origin
+from ondatra_dagster.collector.http_messages import (
+    JSON_HEADERS,
+    METRICS_HEADERS,
+    PREFLIGHT_HEADERS,
+    CollectorResponse,
+    Headers,
+    Receive,
+    RequestHeaders,
+    RequestRejectedError,
+    Scope,
+    accepted_response,
+    check_content_type,
+    check_token,
+    cors_headers,
+    error_response,
+    invalid_events_response,
+    read_body,
+    read_idempotency_key,
+    retry_later_response,
+)
+from ondatra_dagster.collector.model_routes import COLLECT_SEGMENT, ModelRoute
+from ondatra_dagster.errors import DiskFullError, StateError
+from ondatra_dagster.project.settings.settings import EventSettings
+
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+READ_METHODS = ("GET", "HEAD")
+ALLOW_READ_HEADERS: Headers = ((b"allow", b"GET, HEAD"),)
+
+
+class CollectorApp:
+    """An ASGI application that answers the requests to a collector."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        settings: EventSettings,
+        counts: EventCounts,
+        *,
+        token: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._collector = collector
+        self._settings = settings
+        self._counts = counts
+        self._token = token
+        self._host_check = HostCheck(settings, has_token=token is not None)
+        self._clock = clock
+        self._endpoints = {"/health": self._respond_health, "/metrics": self._respond_metrics}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: RequestHeaders = dict(scope["headers"])
+        try:
+            answer = await self._respond(scope["method"], scope["path"], headers, receive)
+        except RequestRejectedError as error:
+            answer = error.response
+        if answer is None:  # nobody is there to hear it
+            return
+        if answer.reason:
+            self._counts.refused_requests[answer.reason] += 1
+        await _send_response(send, answer, cors_headers(headers, self._settings) if b"origin" in headers else ())
+
+    async def _respond(
+        self, method: str, path: str, headers: RequestHeaders, receive: Receive
+    ) -> CollectorResponse | None:
+        self._host_check.check_host(headers)
+        if method == "POST":
+            check_origin(headers, self._settings)
+            route = self._find_route(path, headers)
+            return await self._receive_events(route, headers, receive)
+        page = self._endpoints.get(path)
+        if page and method in READ_METHODS:
+            return await page(headers)
+        if method == "OPTIONS" and path.startswith(f"/{COLLECT_SEGMENT}/"):
+            return CollectorResponse(204, headers=PREFLIGHT_HEADERS if self._settings.origins else ())
+        may = "GET, HEAD" if page else "POST, OPTIONS"
+        sentence = f"{method} isn't taken here; {'GET it' if page else 'POST events'}"
+        return error_response(405, "method", sentence, ((b"allow", may.encode()),))
+
+    def _find_route(self, path: str, headers: RequestHeaders) -> ModelRoute:
+        """Return the model's route; refuse the request for anything except its events."""
+        if path in self._endpoints:
+            raise RequestRejectedError(
+                error_response(405, "method", "POST isn't taken here; GET it", ALLOW_READ_HEADERS)
+            )
+        check_token(headers, self._token)
+        route = self._collector.routes.find_route(path)
+        if isinstance(route, CollectorResponse):
+            raise RequestRejectedError(route)
+        check_content_type(headers)
+        if refusal := self._collector.check_limits():
+            raise RequestRejectedError(refusal)
+        return route
+
+    async def _receive_events(
+        self, route: ModelRoute, headers: RequestHeaders, receive: Receive
+    ) -> CollectorResponse | None:
+        body = await read_body(headers, receive, self._settings)
+        if body is None:
+            return None
+        events = route.parser.count_if_all_valid(body, is_batch=route.is_batch)
+        if events is None:
+            events = _parse_and_validate(route, body)
+        key = read_idempotency_key(headers) if b"idempotency-key" in headers else None
+        if not events:
+            return accepted_response(0)
+        request = EventRequest(route.model.id, int(self._clock() * 1_000_000), events, body, key)
+        return await self._store_request(request)
+
+    async def _store_request(self, request: EventRequest) -> CollectorResponse:
+        try:
+            end = await self._collector.store_request(request)
+        except DiskFullError:
+            return retry_later_response("disk", "the disk is full; send it later", RETRY_AFTER_SECONDS)
+        except StateError as error:
+            return error_response(503, "file", str(error), ((b"retry-after", b"30"),))
+        if end is StoreResult.KEY_CONFLICT:
+            return error_response(409, "key", "this Idempotency-Key came with another body before; take a new one")
+        counted = self._counts.accepted_events if end is StoreResult.NEW else self._counts.repeated_events
+        counted[request.model] += request.events
+        self._counts.received_bytes += len(request.body)
+        return accepted_response(request.events)
+
+    async def _respond_health(self, _headers: RequestHeaders) -> CollectorResponse:
+        is_well, told = self._collector.check_health()
+        return CollectorResponse(200 if is_well else 503, orjson.dumps(told), JSON_HEADERS)
+
+    async def _respond_metrics(self, headers: RequestHeaders) -> CollectorResponse:
+        check_token(headers, self._token)
+        return CollectorResponse(200, (await self._collector.collect_metrics()).encode(), METRICS_HEADERS)
+
+
+def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
+    """Return how many events the body has; refuse all of them when one is invalid."""
+    try:
+        came = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestRejectedError(error_response(400, "json", f"the body is no JSON: {error}")) from None
+    if not route.is_batch:
+        came = [came]
+    elif type(came) is not list:
+        raise RequestRejectedError(error_response(400, "json", "a batch is an array of events: [{…}, …]"))
+    _validate_events(route, came)
+    return len(came)
+
+
+def _validate_events(route: ModelRoute, events: Sequence[Any]) -> None:
+    reading = ParseNotes()
+    for index, event in enumerate(events):
+        reading.index = index
+        route.parser.parse_event(event, reading)
+    if reading.problems:
+        raise RequestRejectedError(invalid_events_response(reading.problems))
+
+
+async def _send_response(send: Send, answer: CollectorResponse, more: Headers) -> None:
+    length = (b"content-length", str(len(answer.body)).encode())
+    headers = [*answer.headers, *more] if answer.status == 204 else [*answer.headers, length, *more]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

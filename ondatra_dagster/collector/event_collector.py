@@ -1,0 +1,229 @@
+"""The event collector: it stores events, and updates its routes and counts from time to time."""
+
+import asyncio
+import collections
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ondatra_dagster.collector.backpressure import Backpressure
+from ondatra_dagster.collector.event_metrics import EventCounts, EventGauges, format_event_metrics
+from ondatra_dagster.collector.event_store import (
+    EventRequest,
+    EventStore,
+    PendingSummary,
+    StoreResult,
+    event_store_path,
+    open_locked_store,
+)
+from ondatra_dagster.collector.group_commit import GroupCommit
+from ondatra_dagster.collector.http_messages import CollectorResponse
+from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
+from ondatra_dagster.deltalog.log_reader import read_last_transaction
+from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
+from ondatra_dagster.planning.table_lookup import warehouse_table_path
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.settings import Settings
+
+TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
+
+
+LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
+
+
+IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
+
+
+TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
+
+
+log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Takes events for a project, and drops them when their table has them."""
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        purpose: str = "ondatra events",
+        clock: Callable[[], float] = time.time,
+        more_metrics: Callable[[], str] = str,
+    ) -> None:
+        self.routes: ModelRoutes = build_routes(project)
+        self._new_routes: ModelRoutes | None = None  # to be gone over to
+        self.counts = EventCounts()
+        self._settings = project.settings
+        self._clock = clock
+        self._extra_metrics = more_metrics
+        self._model_files = ModelFiles(project.settings)
+        self._purpose = purpose
+        self._commits = GroupCommit(self._open_store)
+        self._backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
+        self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
+        self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
+
+    def _open_store(self) -> Any:
+        return open_locked_store(self._settings, self._purpose, wait_seconds=LOCK_WAIT_SECONDS)
+
+    async def start(self) -> None:
+        """Take the file; raises BusyError when another collector has it."""
+        self._commits.start(asyncio.get_running_loop())
+        self._event_counts.update(await self._commits.run_function(EventStore.count_events))
+        await self._apply_routes(self.routes)
+        await self.run_periodic_tasks()
+
+    async def _apply_routes(self, routes: ModelRoutes) -> None:
+        """No number may come twice for a model, also where an older copy of the file was put back."""
+        numbering = await self._commits.run_function(lambda file: file.sequence_id)
+        last = await asyncio.to_thread(self._last_number, routes, numbering)
+        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last))
+        self.routes = routes
+
+    def _last_number(self, routes: ModelRoutes, numbering: str) -> int:
+        last = [
+            read_last_transaction(warehouse_table_path(self._settings, model), numbering) for model in routes.models
+        ]
+        return max((number for number in last if number), default=0)
+
+    def stop(self) -> None:
+        """Let go of the file, with all that is in hand committed."""
+        self._commits.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._commits.is_alive
+
+    def check_limits(self) -> CollectorResponse | None:
+        """Why nothing is taken now."""
+        return self._backpressure.check_limits()
+
+    async def store_request(self, intake: EventRequest) -> StoreResult:
+        """Keep events; they are durable when it returns."""
+        self._backpressure.consume_allowance(intake.events)
+        taken = await self._commits.store_request(intake)
+        if taken is StoreResult.NEW:
+            self._event_counts[intake.model] += intake.events
+        return taken
+
+    def check_health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether events can be taken, and how many wait."""
+        refusal = self._backpressure.check_queue_and_disk()
+        status = "ending" if not self.is_alive else refusal.reason if refusal else "ok"
+        return status == "ok", {"status": status, "waiting": self._count_pending()}
+
+    async def collect_metrics(self) -> str:
+        """How events stand, and what else of the project there is to tell."""
+        try:
+            return self._format_own_metrics() + await asyncio.to_thread(self._extra_metrics)
+        except OndatraError as error:
+            log.warning("metrics tell of events only: %s", error)
+            return self._format_own_metrics()
+
+    def _format_own_metrics(self) -> str:
+        path = event_store_path(self._settings)
+        size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+        self._backpressure.check_disk()
+        waiting = {
+            model: PendingSummary(events, self._oldest_times.get(model))
+            for model, events in self._event_counts.items()
+            if events
+        }
+        gauges = EventGauges(waiting, self._commits.commit_count, size, self._backpressure.free_bytes)
+        return format_event_metrics(self.counts, gauges, now=self._clock())
+
+    async def repeat_periodic_tasks(self) -> None:
+        """Sweep from time to time, until nothing can be taken any more."""
+        while self.is_alive:
+            await asyncio.sleep(TASK_INTERVAL_SECONDS)
+            await self.run_periodic_tasks()
+
+    async def run_periodic_tasks(self) -> None:
+        """Drop what the tables have, and read models anew that have changed."""
+        try:
+            await self._delete_flushed()
+        except OndatraError as error:
+            log.warning("what the tables have can't be dropped: %s", error)
+        if routes := await asyncio.to_thread(self._reload_models):
+            await self._switch_routes(routes)
+
+    async def _delete_flushed(self) -> None:
+        numbering = await self._commits.run_function(lambda file: file.sequence_id)
+        in_tables = await asyncio.to_thread(self._flushed_numbers, numbering)
+        for model, upto in in_tables.items():
+            forget = functools.partial(EventStore.delete_up_to, model=model, upto=upto)
+            while events := await self._commits.run_function(forget):
+                self._event_counts[model] -= events
+        before = int((self._clock() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
+        await self._commits.run_function(functools.partial(EventStore.delete_keys, before=before))
+        self._oldest_times = await self._commits.run_function(
+            functools.partial(EventStore.read_oldest_times, models=list(self._event_counts))
+        )
+
+    def _flushed_numbers(self, numbering: str) -> Mapping[str, int]:
+        """Up to which number each table has what came for it."""
+        found = {}
+        for model in [model for model, events in self._event_counts.items() if events]:
+            try:
+                upto = read_last_transaction(warehouse_table_path(self._settings, model), numbering)
+            except TABLE_READ_ERRORS as error:
+                log.warning("what the table of %s has can't be dropped: %s", model, error)
+                continue
+            if upto:
+                found[model] = upto
+        return found
+
+    def _reload_models(self) -> ModelRoutes | None:
+        """What has changed, or could not be gone over to yet."""
+        try:
+            if project := self._model_files.load_if_changed():
+                self._new_routes = build_routes(project)
+        except (ProjectError, SelectionError) as error:
+            self._new_routes = None
+            log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
+        return self._new_routes
+
+    async def _switch_routes(self, routes: ModelRoutes) -> None:
+        try:
+            await self._apply_routes(routes)
+        except TABLE_READ_ERRORS as error:
+            log.warning("the models have changed and a table can't be read, so the old ones go on: %s", error)
+            return
+        self._new_routes = None
+        log.warning("models were read anew: %s", ", ".join(m.name for m in routes.models.values()))
+
+    def _count_pending(self) -> int:
+        return self._event_counts.total()
+
+
+class ModelFiles:
+    """The files that say what models there are, to be read anew when one has changed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._last_state = self._read_state()
+
+    def load_if_changed(self) -> Project | None:
+        """The project as it is now, if its files have changed; raises ProjectError for what can't be read."""
+        state = self._read_state()
+        if state == self._last_state:
+            return None
+        self._last_state = state  # broken ones are told of once
+        return load_project(self._settings.root, self._settings)
+
+    def _read_state(self) -> Mapping[Path, tuple[int, int]]:
+        states = {}
+        for path in (self._settings.root / "models").rglob("*"):
+            if path.suffix.casefold() != ".sql":
+                continue
+            try:
+                state = path.stat()
+            except FileNotFoundError:
+                continue
+            states[path] = (state.st_mtime_ns, state.st_size)
+        return states

@@ -1,0 +1,358 @@
+"""`.ondatra/events.sqlite`: what was taken and isn't in a table yet, as it came. All statements are here.
+
+One process writes it: the collector, or the flush while there is none (`open_locked_store`). Others only read.
+A number is never given twice, also when what had it is gone: a table knows by it how far it has come.
+"""
+
+import contextlib
+import enum
+import functools
+import hashlib
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.shared_sqlite import open_existing_database
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlRow, SqlValue, open_database
+
+STORE_FILE_NAME = "events.sqlite"
+
+
+SEQUENCE_PREFIX = "ondatra.events/"  # and the file's own id: another file begins to count anew
+
+
+DIGEST_BYTES = 16
+
+
+MAX_DELETED_REQUESTS = 2000  # intakes in one transaction: a collector has others waiting
+
+
+SCHEMA = SqliteSchema(
+    "events",
+    (
+        (
+            "one",
+            """
+            create table intake (
+                number integer primary key autoincrement,
+                model text not null,
+                received_at integer not null,
+                events integer not null,
+                body blob not null,
+                digest integer not null  -- of all others
+            );
+            create index intake_of_model on intake (model, number, events);
+            create table seen (
+                model text not null,
+                key text not null,
+                digest blob not null,
+                at integer not null,
+                primary key (model, key)
+            ) without rowid;
+            create index seen_at on seen (at);
+            create table identity (id text not null, again text not null);  -- twice, so that damage shows
+            insert into identity select id, id from (select lower(hex(randomblob(16))) as id)
+            """,
+        ),
+    ),
+    if_damaged=(
+        "don't delete it, for it has acknowledged events that no table has yet: stop the collector, keep a"
+        " copy, bring the file back from a backup, or save what `sqlite3 FILE .recover` reads; when nothing"
+        " helps, move it away, and the events in it are lost"
+    ),
+    page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
+)
+
+
+SET_CHECKPOINT_INTERVAL = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
+
+
+SELECT_IDENTITY = "select id, again from identity"
+
+
+INSERT_REQUEST = "insert into intake (number, model, received_at, events, body, digest) values (?, ?, ?, ?, ?, ?)"
+
+
+SELECT_KEY_DIGEST = "select digest from seen where model = ? and key = ?"
+
+
+INSERT_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
+
+
+DELETE_OLD_KEYS = "delete from seen where at < ?"
+
+
+DELETE_REQUESTS = """
+delete from intake where number in (
+    select number from intake where model = :model and number <= :upto order by number limit :most
+)
+returning events
+"""
+
+
+COUNT_EVENTS = "select model, sum(events) from intake group by model"  # of the index alone
+
+
+SELECT_OLDEST = "select received_at from intake where model = ? order by number limit 1"
+
+
+COUNT_EVENTS_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
+
+
+SELECT_RECEIVED_AT = "select received_at from intake where number = ?"
+
+
+SELECT_PAGE = """
+select number, model, received_at, events, body, digest from intake not indexed
+where model = :model and number > :after order by number limit :most
+"""
+
+
+# the same in the index: damage to one of the two hides no intake
+SELECT_PAGE_NUMBERS = """
+select number from intake indexed by intake_of_model
+where model = :model and number > :after order by number limit :most
+"""
+
+
+SELECT_LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
+
+
+SELECT_NEXT_NUMBER = """
+select 1 + max(
+    coalesce((select seq from sqlite_sequence where name = 'intake'), 0),
+    coalesce((select max(number) from intake), 0)
+)
+"""
+
+
+INSERT_LAST_NUMBER = "insert into sqlite_sequence (name, seq) values ('intake', ?)"
+
+
+UPDATE_LAST_NUMBER = "update sqlite_sequence set seq = ? where name = 'intake'"
+
+
+class EventRequest(NamedTuple):
+    """The events of one request."""
+
+    model: str  # its id
+    received_at: int  # microseconds since 1970
+    events: int
+    body: bytes  # JSON as it came: an object, or an array of them
+    key: str | None = None  # the request's Idempotency-Key
+
+
+class StoreResult(enum.Enum):
+    """What became of an intake."""
+
+    NEW = enum.auto()
+    REPEATED = enum.auto()  # its key was there with the same body: it is there once
+    KEY_CONFLICT = enum.auto()  # its key was there with another: it isn't taken
+
+
+class PendingSummary(NamedTuple):
+    """What waits of a model."""
+
+    events: int = 0
+    oldest_at: float | None = None  # seconds since 1970
+    oldest_request_id: str = ""  # what the oldest came in: the same while that one waits
+
+
+class StoredRequest(NamedTuple):
+    number: int
+    received_at: int
+    events: int
+    body: bytes
+
+
+class EventStore:
+    """The file in the hands of its one writer; one thread uses it at a time."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def store_requests(self, intakes: Sequence[EventRequest]) -> list[StoreResult]:
+        """Keep all of them in one transaction: when it returns, they survive a crash."""
+        kept = [compress_body(intake.body) for intake in intakes]
+        with self._store.write_transaction():
+            numbers = itertools.count(self._store.fetch_rows(SELECT_NEXT_NUMBER)[0][0])
+            return [self._store_request(intake, body, numbers) for intake, body in zip(intakes, kept, strict=True)]
+
+    def _store_request(self, intake: EventRequest, kept: bytes, numbers: Iterator[int]) -> StoreResult:
+        if intake.key is not None:
+            digest = hashlib.blake2b(intake.body, digest_size=DIGEST_BYTES).digest()
+            seen = self._store.fetch_rows(SELECT_KEY_DIGEST, (intake.model, intake.key))
+            if seen:
+                return StoreResult.REPEATED if seen[0][0] == digest else StoreResult.KEY_CONFLICT
+            self._store.execute(INSERT_KEY, (intake.model, intake.key, digest, intake.received_at))
+        row = (next(numbers), *intake[:3], kept)
+        self._store.execute(INSERT_REQUEST, (*row, _request_digest(*row)))
+        return StoreResult.NEW
+
+    def delete_up_to(self, model: str, upto: int) -> int:
+        """Drop some of what a table has; how many events that were: 0 when none is left."""
+        with self._store.write_transaction():
+            rows = self._store.fetch_rows(DELETE_REQUESTS, {"model": model, "upto": upto, "most": MAX_DELETED_REQUESTS})
+            return sum(events for (events,) in rows)
+
+    def delete_keys(self, before: int) -> None:
+        """Drop the keys of requests that are older than that."""
+        with self._store.write_transaction():
+            self._store.execute(DELETE_OLD_KEYS, (before,))
+
+    def raise_last_number(self, last: int) -> None:
+        """Give only numbers above that: an older copy of the file may have been put back."""
+        with self._store.write_transaction():
+            given = self._store.fetch_rows(SELECT_LAST_NUMBER)
+            if not given:
+                self._store.execute(INSERT_LAST_NUMBER, (last,))
+            elif given[0][0] < last:
+                self._store.execute(UPDATE_LAST_NUMBER, (last,))
+
+    @property
+    def sequence_id(self) -> str:
+        return _select_sequence_id(self._store)
+
+    def count_events(self) -> dict[str, int]:
+        """How many events are in the file, by model."""
+        return dict(self._store.fetch_rows(COUNT_EVENTS))
+
+    def read_oldest_times(self, models: Iterable[str]) -> dict[str, float]:
+        """Since when the oldest of each of these models is there, in seconds since 1970."""
+        found = {model: self._store.fetch_rows(SELECT_OLDEST, (model,)) for model in models}
+        return {model: rows[0][0] / 1e6 for model, rows in found.items() if rows}
+
+    def close(self) -> None:
+        with contextlib.suppress(StateError):  # a disk that is full: what was taken is in the log beside it
+            self._store.checkpoint()
+        self._store.close()
+
+
+@contextlib.contextmanager
+def open_locked_store(settings: Settings, purpose: str, *, wait_seconds: float = 0) -> Iterator[EventStore]:
+    """Open the file, or create it, as its only writer; raise BusyError with the name of another writer."""
+    path = settings.state / "locks" / f"{STORE_FILE_NAME}.lock"
+    lock = FileLock(path, purpose=purpose, wait_seconds=wait_seconds)
+    with lock:
+        store = open_database(settings.state / STORE_FILE_NAME, SCHEMA)
+        store.fetch_rows(SET_CHECKPOINT_INTERVAL)
+        file = EventStore(store)
+        try:
+            yield file
+        finally:
+            file.close()
+
+
+def event_store_path(settings: Settings) -> Path:
+    """Where the file is; a dry run looks at a copy."""
+    return (settings.dry_run_folder.folder if settings.dry_run_folder else settings.state) / STORE_FILE_NAME
+
+
+def open_event_store(path: Path) -> AbstractContextManager[SqliteStore | None]:
+    """Open the file to read it; None when there is none, or it has no tables yet."""
+    return open_existing_database(path, SCHEMA)
+
+
+def read_sequence_id(path: Path) -> str | None:
+    """What names the file in its tables' transactions; None without a file."""
+    with open_event_store(path) as store:
+        return _select_sequence_id(store) if store else None
+
+
+def summarize_pending(path: Path, model: str, number: int) -> PendingSummary:
+    """What waits of a model whose table has all up to that number."""
+    with open_event_store(path) as store:
+        if store is None:
+            return PendingSummary()
+        with store.read_transaction():
+            events, first = store.fetch_rows(COUNT_EVENTS_AFTER, (model, number))[0]
+            if not events:
+                return PendingSummary()
+            received_at = store.fetch_rows(SELECT_RECEIVED_AT, (first,))[0][0]
+            return PendingSummary(events, received_at / 1e6, f"{_select_sequence_id(store)}@{first}")
+
+
+def count_stored_events(path: Path) -> dict[str, int]:
+    """How many events of each model are in the file, also of those that are no more."""
+    with open_event_store(path) as store:
+        return dict(store.fetch_rows(COUNT_EVENTS)) if store else {}
+
+
+def read_page_after(path: Path, model: str, number: int, *, most: int) -> list[StoredRequest]:
+    """The next intakes of a model after that number, the oldest first."""
+    with open_event_store(path) as store:
+        if store is None:
+            return []
+        wanted: dict[str, SqlValue] = {"model": model, "after": number, "most": most}
+        with store.read_transaction():
+            rows, numbers = (store.fetch_rows(SELECT_PAGE, wanted), store.fetch_rows(SELECT_PAGE_NUMBERS, wanted))
+        if [row[:1] for row in rows] != numbers:
+            raise store.damage_error(f"its requests for {model} and their index disagree")
+        return [_to_stored_request(store, row) for row in rows]
+
+
+def _to_stored_request(store: SqliteStore, row: SqlRow) -> StoredRequest:
+    number, _, received_at, events, kept, digest = row
+    if _request_digest(*row[:-1]) != digest:
+        raise store.damage_error(f"request {number} isn't as it came")
+    return StoredRequest(number, received_at, events, decompress_body(kept))
+
+
+def _request_digest(number: int, model: str, received_at: int, events: int, kept: bytes) -> int | None:
+    """Return the digest of an intake; None where a value has become one of another type."""
+    try:
+        return zlib.crc32(kept, zlib.crc32(f"{number:d} {model} {received_at:d} {events:d}".encode()))
+    except (TypeError, ValueError):
+        return None
+
+
+def _select_sequence_id(store: SqliteStore) -> str:
+    match store.fetch_rows(SELECT_IDENTITY):
+        case [(str(identity), again)] if identity == again:
+            return f"{SEQUENCE_PREFIX}{identity}"
+    raise store.damage_error("it no longer tells which file it is")
+
+
+MIN_COMPRESSED_BYTES = 1000  # from here on it is worth it; events that come one by one are smaller
+
+
+LZ4_PREFIX = b"\0lz4"  # then the size, and the frame: no JSON begins so
+
+
+SIZE_BYTES = 4
+
+
+def compress_body(body: bytes) -> bytes:
+    """The body as it is kept: shorter than it was, or as it was."""
+    if len(body) < MIN_COMPRESSED_BYTES:
+        return body
+    frame = _lz4_codec().compress(body, asbytes=True)
+    smaller: bytes = b"".join((LZ4_PREFIX, len(body).to_bytes(SIZE_BYTES), frame))
+    return smaller if len(smaller) < len(body) else body
+
+
+def decompress_body(kept: bytes) -> bytes:
+    """The body as it was; raises StateError where it can't be read any more."""
+    if not kept.startswith(LZ4_PREFIX):
+        return kept
+    frame = len(LZ4_PREFIX) + SIZE_BYTES
+    size = int.from_bytes(kept[len(LZ4_PREFIX) : frame])
+    try:
+        body: bytes = _lz4_codec().decompress(kept[frame:], decompressed_size=size, asbytes=True)
+    except OSError as error:
+        what = "a request in the file of events can't be read any more"
+        raise StateError(f"{what} ({error}); look at the disk") from error
+    return body
+
+
+@functools.cache
+def _lz4_codec() -> Any:
+    import pyarrow  # here: who looks at small things must be quick
+
+    return pyarrow.Codec("lz4")

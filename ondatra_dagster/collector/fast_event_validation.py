@@ -1,0 +1,188 @@
+"""Whether a body's events surely fit their columns: read and judged in one go, by a type made of the columns.
+
+A yes is sure: event_parser would find no problem either. A no means that event_parser checks each event.
+"""
+
+import datetime
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import orjson
+
+from ondatra_dagster.collector.json_value_parsers import INTEGER_BITS, MAX_FLOAT32, ValueParser, build_parser
+from ondatra_dagster.project.model import EventColumn, EventType
+
+EDGE_YEARS = {datetime.MINYEAR, datetime.MAXYEAR}
+TIMESTAMP_TYPES = {"timestamp", "timestamp_ntz"}
+NEEDS_PARSER = Any  # what only the reader of its column can judge
+PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # which stands in JSON as it is: msgspec knows no other fields
+
+
+class _Field(NamedTuple):
+    """A field of the type, named by its place: a column may be named as no field can."""
+
+    name: str
+    column: str
+    type: Any
+    is_required: bool
+
+
+class _ParsedColumn(NamedTuple):
+    column: str
+    parse: ValueParser
+    is_required: bool
+
+
+class FastEventValidator:
+    """Looks at the events of one model."""
+
+    def __init__(self, columns: Sequence[EventColumn], *, required: Sequence[str]) -> None:
+        fields = [
+            _Field(f"column_{place}", column.name, _msgspec_type(column.event_type), column.name in required)
+            for place, column in enumerate(columns)
+        ]
+        self._is_supported = _are_plain_names([column.name for column in columns])
+        event = _object_type(fields if self._is_supported else ())
+        self._event_decoder = msgspec.json.Decoder(event)
+        self._batch_decoder = msgspec.json.Decoder(GenericAlias(list, event))
+        self._timestamp_columns = [
+            _TimestampColumn(field.name)
+            for field, column in zip(fields, columns, strict=True)
+            if column.event_type.name in TIMESTAMP_TYPES
+        ]
+        self._parsed_columns = [
+            _ParsedColumn(field.column, build_parser(column.event_type), field.is_required)
+            for field, column in zip(fields, columns, strict=True)
+            if field.type is NEEDS_PARSER
+        ]
+
+    def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
+        """How many the body holds, when each of them surely fits."""
+        if not self._is_supported:
+            return None
+        try:
+            came = self._batch_decoder.decode(body) if is_batch else [self._event_decoder.decode(body)]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        if not all(time.are_years_safe(came) for time in self._timestamp_columns):
+            return None
+        return len(came) if not self._parsed_columns or self._are_parsable(body, is_batch=is_batch) else None
+
+    def _are_parsable(self, body: bytes, *, is_batch: bool) -> bool:
+        """Whether the columns that are unread yet fit, as the flush will have them."""
+        try:
+            came = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return False
+        events = came if is_batch else [came]
+        return all(
+            _are_values_valid(column, [event.get(column.column) for event in events]) for column in self._parsed_columns
+        )
+
+
+class _TimestampColumn:
+    """A column of times, none of which a zone may lead out of the years that there are."""
+
+    def __init__(self, name: str) -> None:
+        self._get_value = operator.attrgetter(name)
+        self._get_year = operator.attrgetter(f"{name}.year")
+
+    def are_years_safe(self, events: Sequence[Any]) -> bool:
+        try:
+            return EDGE_YEARS.isdisjoint(map(self._get_year, events))
+        except AttributeError:  # some have none
+            return EDGE_YEARS.isdisjoint(time.year for time in map(self._get_value, events) if time)
+
+
+def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
+    notes = _ProblemFlag()
+    for value in values:
+        if value is not None:
+            column.parse(value, "", notes)
+        if notes.has_problem or (value is None and column.is_required):
+            return False
+    return True
+
+
+class _ProblemFlag:
+    """Whether there was anything to note."""
+
+    has_problem = False
+
+    def add_problem(self, _path: str, _problem: str) -> None:
+        self.has_problem = True
+
+    def add_unknown(self, _path: str, _value: Any) -> None:
+        self.has_problem = True
+
+
+def _msgspec_type(of: EventType) -> Any:
+    """What is read of a type, where that is all there is to judge."""
+    make = TYPE_BUILDERS.get(of.name)
+    return make(of) if make else NEEDS_PARSER
+
+
+def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
+    """An object that has these fields, and no others."""
+    return msgspec.defstruct(
+        "Event",
+        [(field.name, field.type) if field.is_required else (field.name, field.type | None, None) for field in fields],
+        rename={field.name: field.column for field in fields},
+        kw_only=True,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+
+
+def _integer_type(of: EventType) -> Any:
+    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+    return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
+
+
+def _array_type(of: EventType) -> Any:
+    element = _nested_type(of.type_arguments[0])
+    return NEEDS_PARSER if element is NEEDS_PARSER else GenericAlias(list, element | None)
+
+
+def _map_type(of: EventType) -> Any:
+    key, element = of.type_arguments[0], _nested_type(of.type_arguments[1])
+    if element is NEEDS_PARSER or key.name != "string":
+        return NEEDS_PARSER
+    return GenericAlias(dict, (str, element | None))
+
+
+def _struct_type(of: EventType) -> Any:
+    fields = [
+        _Field(f"field_{place}", name, _nested_type(part), is_required=False)
+        for place, (name, part) in enumerate(zip(of.fields, of.type_arguments, strict=True))
+    ]
+    is_unread = not _are_plain_names(of.fields) or NEEDS_PARSER in [field.type for field in fields]
+    return NEEDS_PARSER if is_unread else _object_type(fields)
+
+
+def _are_plain_names(names: Sequence[str]) -> bool:
+    return all(PLAIN_NAME.fullmatch(name) for name in names)
+
+
+def _nested_type(of: EventType) -> Any:
+    """The same for a part of something; a time's year is judged where it is a column."""
+    return NEEDS_PARSER if of.name in TIMESTAMP_TYPES else _msgspec_type(of)
+
+
+TYPE_BUILDERS: Mapping[str, Callable[[EventType], Any]] = {
+    "string": lambda _: str,
+    "boolean": lambda _: bool,
+    **dict.fromkeys(INTEGER_BITS, _integer_type),
+    "float": lambda _: Annotated[float, msgspec.Meta(ge=-MAX_FLOAT32, le=MAX_FLOAT32)],
+    "double": lambda _: float,
+    "date": lambda _: datetime.date,
+    "timestamp": lambda _: datetime.datetime,
+    "timestamp_ntz": lambda _: Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+    "array": _array_type,
+    "map": _map_type,
+    "struct": _struct_type,
+}

@@ -1,0 +1,217 @@
+"""The collector's HTTP requests and responses. A refusal's body says what to do."""
+
+import asyncio
+import contextlib
+import hmac
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import orjson
+
+from ondatra_dagster.collector.event_parser import FieldProblem
+from ondatra_dagster.collector.group_commit import STOPPING_MESSAGE
+from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.prometheus_format import CONTENT_TYPE
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
+
+
+METRICS_HEADERS: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
+
+
+CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # what is left of the request isn't read
+
+
+MAX_LISTED_PROBLEMS = 1000  # problems in one answer
+
+
+class CollectorResponse(NamedTuple):
+    status: int
+    body: bytes = b""
+    headers: Headers = JSON_HEADERS
+    reason: str = ""  # of a refusal: one word, for the metrics
+
+
+def accepted_response(events: int) -> CollectorResponse:
+    return CollectorResponse(202, b'{"accepted":%d}' % events)
+
+
+def error_response(status: int, reason: str, sentence: str, headers: Headers = ()) -> CollectorResponse:
+    return CollectorResponse(status, orjson.dumps({"error": sentence}), (*JSON_HEADERS, *headers), reason)
+
+
+def invalid_events_response(problems: Sequence[FieldProblem]) -> CollectorResponse:
+    """Every field that can't be taken, as far as an answer has room."""
+    more = len(problems) - MAX_LISTED_PROBLEMS
+    told = {
+        "error": f"{len(problems)} fields can't be taken; nothing was"
+        if len(problems) > 1
+        else "a field can't be taken; nothing was",
+        "errors": list(problems[:MAX_LISTED_PROBLEMS]),
+        **({"more": more} if more > 0 else {}),
+    }
+    return CollectorResponse(400, orjson.dumps(told), JSON_HEADERS, "invalid")
+
+
+def retry_later_response(reason: str, sentence: str, retry_after_seconds: int) -> CollectorResponse:
+    return error_response(429, reason, sentence, ((b"retry-after", str(retry_after_seconds).encode()),))
+
+
+Scope: TypeAlias = MutableMapping[str, Any]
+
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+RequestHeaders: TypeAlias = Mapping[bytes, bytes]
+
+
+BODY_TIMEOUT_SECONDS = 30.0  # in which a body has to be there
+
+
+DISCARD_SECONDS, DISCARD_BYTES = 5.0, 50_000_000  # of a body that is too large
+
+
+MAX_KEY_LENGTH = 200
+
+
+JSON_CONTENT_TYPE = re.compile(rb"application/json\s*(;\s*charset\s*=\s*\"?utf-8\"?\s*)?", re.IGNORECASE)
+
+
+IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_KEY_LENGTH)
+
+
+AUTHENTICATE_HEADERS: Headers = ((b"www-authenticate", b"Bearer"),)
+
+
+class RequestRejectedError(Exception):
+    """A request that gets no further."""
+
+    def __init__(self, answer: CollectorResponse) -> None:
+        super().__init__(answer.reason)
+        self.response = answer
+
+
+def check_token(headers: RequestHeaders, token: str | None) -> None:
+    """Refuse who doesn't show the token, where one is set; it stands in no answer and no log."""
+    if token is None:
+        return
+    word, _, shown = headers.get(b"authorization", b"").partition(b" ")
+    is_right = hmac.compare_digest(shown.strip(), token.encode())
+    if word.lower() != b"bearer" or not is_right:
+        sentence = "the token is missing or wrong; send Authorization: Bearer TOKEN"
+        raise RequestRejectedError(error_response(401, "token", sentence, AUTHENTICATE_HEADERS))
+
+
+def check_content_type(headers: RequestHeaders) -> None:
+    """Refuse what isn't JSON: a page of any site can send a form or a text without asking first."""
+    of = headers.get(b"content-type", b"")
+    if not JSON_CONTENT_TYPE.fullmatch(of):
+        sentence = "only JSON is taken; send Content-Type: application/json"
+        raise RequestRejectedError(error_response(415, "format", sentence))
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise RequestRejectedError(error_response(415, "format", "send the body as it is, not packed"))
+
+
+def read_idempotency_key(headers: RequestHeaders) -> str | None:
+    """The Idempotency-Key, if there is one."""
+    key = headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not IDEMPOTENCY_KEY.fullmatch(key):
+        sentence = f"an Idempotency-Key has 1 to {MAX_KEY_LENGTH} visible letters of ASCII"
+        raise RequestRejectedError(error_response(400, "key", sentence))
+    return key.decode("ascii")
+
+
+async def read_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
+    """The whole body; None when who sends it is gone."""
+    try:
+        return await _read_whole_body(headers, receive, settings)
+    except asyncio.CancelledError:  # the server waits for it no longer, and nothing of it was taken
+        raise RequestRejectedError(error_response(503, "ending", STOPPING_MESSAGE, CLOSE_HEADERS)) from None
+
+
+async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > settings.max_bytes:
+        await _discard_rest(receive)
+        raise RequestRejectedError(_too_large_response(settings))
+    message = await _receive_message(receive)
+    if message["type"] == "http.disconnect":
+        return None
+    body: bytes = message.get("body", b"")
+    if len(body) <= settings.max_bytes and not message.get("more_body"):
+        return body
+    return await _read_chunks(body, receive, settings)
+
+
+async def _read_chunks(first: bytes, receive: Receive, settings: EventSettings) -> bytes | None:
+    """A body that doesn't come at once, and may not say how long it is."""
+    parts, size = [first], len(first)
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            while size <= settings.max_bytes:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise RequestRejectedError(_timeout_response()) from None
+    if size > settings.max_bytes:
+        await _discard_rest(receive)
+        raise RequestRejectedError(_too_large_response(settings))
+    return b"".join(parts)
+
+
+async def _discard_rest(receive: Receive) -> None:
+    """Let some of a body go by: who is cut off while sending doesn't hear why."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while size < DISCARD_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+
+
+async def _receive_message(receive: Receive) -> MutableMapping[str, Any]:
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            return await receive()
+    except TimeoutError:
+        raise RequestRejectedError(_timeout_response()) from None
+
+
+def _timeout_response() -> CollectorResponse:
+    return error_response(408, "slow", f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds", CLOSE_HEADERS)
+
+
+def _too_large_response(settings: EventSettings) -> CollectorResponse:
+    sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
+    return error_response(413, "size", sentence, CLOSE_HEADERS)
+
+
+def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:
+    """What lets a page's script read the answer, if its origin is one that may send."""
+    origin = headers.get(b"origin")
+    if origin is None or not settings.origins:
+        return ()
+    vary = (b"vary", b"origin")
+    is_known = settings.allows_any_origin or origin.decode("latin-1") in settings.origins
+    return ((b"access-control-allow-origin", origin), vary) if is_known else (vary,)
+
+
+PREFLIGHT_HEADERS: Headers = (
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
+    (b"access-control-max-age", b"600"),
+)

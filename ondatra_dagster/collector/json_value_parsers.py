@@ -1,0 +1,283 @@
+"""A JSON value read as the type of its column: a reader a type, which tells what doesn't fit and goes on.
+
+A value becomes what the column's type is in Python: a date, a Decimal, bytes. How an event as a whole is read
+is in event_parser.
+"""
+
+import base64
+import datetime
+import decimal
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from ondatra_dagster.project.model import EventType
+
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
+MAX_FLOAT32 = 3.4028234663852886e38
+EXACT_FLOAT_LIMIT = 2**53  # below it each whole number is one of its own
+SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
+NUMBER_PATTERN = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
+INTEGER_PATTERN = re.compile(r"-?[0-9]{1,30}")
+MAX_NUMBER_LENGTH = 100  # letters
+MIN_DATETIME_LENGTH = 16  # 2026-11-18T12:00: a date alone is none
+JSON_TYPE_NAMES = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class ProblemNotes(Protocol):
+    """Where a reader puts what it can't read, and what it has no place for."""
+
+    def add_problem(self, path: str, problem: str) -> None: ...
+    def add_unknown(self, path: str, value: Any) -> None: ...
+
+
+ValueParser: TypeAlias = Callable[
+    [Any, str, ProblemNotes], Any
+]  # value, its path in the event, notes → None if it misfits
+
+
+def build_parser(of: EventType) -> ValueParser:
+    """What reads values of a type; null is for the caller."""
+    return PARSER_BUILDERS[of.name](of)
+
+
+def _text_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is str:
+            return value
+        return _add_type_problem(value, path, notes, of)
+
+    return read
+
+
+def _boolean_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is bool:
+            return value
+        return _add_type_problem(value, path, notes, of)
+
+    return read
+
+
+def _integer_parser(of: EventType) -> ValueParser:
+    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+    least = -most - 1
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is int and least <= value <= most:
+            return value
+        if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
+            return int(value)
+        if type(value) is float and not value.is_integer():
+            return notes.add_problem(path, f"is no whole number; expected {of}")
+        if type(value) in (int, float):
+            return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
+        return _add_type_problem(value, path, notes, of)
+
+    return read
+
+
+def _float_parser(of: EventType) -> ValueParser:
+    most = MAX_FLOAT32 if of.name == "float" else float("inf")
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) not in (float, int):
+            return _add_type_problem(value, path, notes, of)
+        if abs(value) > most or value == float("inf"):
+            return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
+        return float(value)
+
+    return read
+
+
+def _decimal_parser(of: EventType) -> ValueParser:
+    # what would lose a digit, or has too many, isn't rounded
+    exact = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    unit = decimal.Decimal(1).scaleb(-of.scale)
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        text = _number_text(value)
+        if text is None:
+            return _add_type_problem(value, path, notes, of)
+        if type(value) is float and not _is_exact(value, text):
+            return notes.add_problem(
+                path, f"has more than {SAFE_DIGITS} digits, which only a text keeps; write it as one"
+            )
+        try:
+            return decimal.Decimal(text).quantize(unit, context=exact)
+        except decimal.DecimalException:
+            return notes.add_problem(path, f"doesn't fit {of}: {of.precision} digits, {of.scale} behind the point")
+
+    return read
+
+
+def _is_exact(value: float, text: str) -> bool:
+    """Whether it is what was sent: of more digits, those that were lost may have left few."""
+    digits = re.sub(r"[eE].*|[-.]", "", text).strip("0")
+    return len(digits) <= SAFE_DIGITS and abs(value) < 10**SAFE_DIGITS
+
+
+def _number_text(value: Any) -> str | None:
+    """A number as text; None for what is none."""
+    if type(value) in (int, float):
+        return repr(value)
+    is_number = type(value) is str and len(value) <= MAX_NUMBER_LENGTH and NUMBER_PATTERN.fullmatch(value)
+    return value if is_number else None
+
+
+def _date_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not str:
+            return _add_type_problem(value, path, notes, of)
+        try:
+            if len(value) == 10 and value[4] == value[7] == "-":
+                return datetime.date.fromisoformat(value)
+        except ValueError:
+            pass  # told below, as any other text that is none
+        return notes.add_problem(path, "is no date; write it as 2026-11-18")
+
+    return read
+
+
+def _timestamp_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not str:
+            return _add_type_problem(value, path, notes, of)
+        try:
+            time = _parse_datetime(value)
+            return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
+        except (ValueError, OverflowError):
+            return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00Z")
+
+    return read
+
+
+def _local_timestamp_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not str:
+            return _add_type_problem(value, path, notes, of)
+        try:
+            time = _parse_datetime(value)
+        except ValueError:
+            return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00")
+        if time.tzinfo is not None:
+            return notes.add_problem(path, f"has a zone, and {of} has none; leave it out")
+        return time
+
+    return read
+
+
+def _parse_datetime(text: str) -> datetime.datetime:
+    """A date with a time, by ISO 8601; digits beyond the microsecond are dropped."""
+    if len(text) < MIN_DATETIME_LENGTH:
+        raise ValueError(text)
+    return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 has t and z, too
+
+
+def _binary_parser(of: EventType) -> ValueParser:
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not str:
+            return _add_type_problem(value, path, notes, of)
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            return notes.add_problem(path, "is no base64")
+
+    return read
+
+
+def _array_parser(of: EventType) -> ValueParser:
+    element = build_parser(of.type_arguments[0])
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not list:
+            return _add_type_problem(value, path, notes, of)
+        return [None if each is None else element(each, f"{path}[{place}]", notes) for place, each in enumerate(value)]
+
+    return read
+
+
+def _map_parser(of: EventType) -> ValueParser:
+    key, element = _map_key_parser(of.type_arguments[0]), build_parser(of.type_arguments[1])
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not dict:
+            return _add_type_problem(value, path, notes, of)
+        pairs = {}
+        for name, each in value.items():
+            below = f"{path}.{name}"
+            known = key(name, below, notes)
+            if known in pairs:
+                notes.add_problem(below, "comes twice")
+            pairs[known] = None if each is None else element(each, below, notes)
+        return list(pairs.items())
+
+    return read
+
+
+def _map_key_parser(of: EventType) -> ValueParser:
+    """A map's keys are texts in JSON, whatever they are in the table."""
+    reader = build_parser(of)
+    if of.name not in INTEGER_BITS:
+        return reader
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        return reader(int(value) if INTEGER_PATTERN.fullmatch(value) else value, path, notes)
+
+    return read
+
+
+def _struct_parser(of: EventType) -> ValueParser:
+    readers = {name: build_parser(part) for name, part in zip(of.fields, of.type_arguments, strict=True)}
+    spelled = names_by_casefold(of.fields)
+
+    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+        if type(value) is not dict:
+            return _add_type_problem(value, path, notes, of)
+        fields: dict[str, Any] = dict.fromkeys(readers)
+        for given, each in value.items():
+            below = f"{path}.{given}"
+            name = given if given in readers else spelled.get(given.casefold())
+            if name is None:
+                notes.add_unknown(below, each)
+            elif name != given and name in value:
+                notes.add_problem(below, f"comes twice, as {name!r} too")
+            elif each is not None:
+                fields[name] = readers[name](each, below, notes)
+        return fields
+
+    return read
+
+
+def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:
+    """Each name by what it is without regard to case."""
+    return {name.casefold(): name for name in names}
+
+
+def _add_type_problem(value: Any, path: str, notes: ProblemNotes, of: EventType) -> None:
+    word = "null" if value is None else JSON_TYPE_NAMES[type(value)]
+    notes.add_problem(path, f"is {word}; expected {of}")
+
+
+PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {
+    "string": _text_parser,
+    "boolean": _boolean_parser,
+    **dict.fromkeys(INTEGER_BITS, _integer_parser),
+    "float": _float_parser,
+    "double": _float_parser,
+    "decimal": _decimal_parser,
+    "date": _date_parser,
+    "timestamp": _timestamp_parser,
+    "timestamp_ntz": _local_timestamp_parser,
+    "binary": _binary_parser,
+    "array": _array_parser,
+    "map": _map_parser,
+    "struct": _struct_parser,
+}

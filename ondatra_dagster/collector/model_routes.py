@@ -1,0 +1,72 @@
+"""The routes from paths to models: /collect/SCHEMA/TABLE for one event, /collect/SCHEMA/TABLE/batch for many.
+
+Models are read anew when their files change: a collector need not stop for a column more.
+"""
+
+from typing import NamedTuple
+
+from ondatra_dagster.collector.event_parser import EventParser
+from ondatra_dagster.collector.http_messages import CollectorResponse, error_response
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+COLLECT_SEGMENT, BATCH_SEGMENT = "collect", "batch"
+
+
+SEGMENT_COUNTS = (3, 4)  # collect, SCHEMA, TABLE, and batch
+
+
+class ModelRoute(NamedTuple):
+    """Where a path leads."""
+
+    model: Model
+    parser: EventParser
+    is_batch: bool
+
+
+class ModelRoutes:
+    """The routes to all models of kind events of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.models = event_models(project)
+        keeps_unknown = project.settings.events.unknown_fields == "keep"
+        self._kinds = {model.id: model.kind.name for model in project.models.values()}
+        self._routes: dict[str, ModelRoute] = {}
+        for model in self.models.values():
+            reader = EventParser(model.event_columns, keeps_unknown=keeps_unknown)
+            path = f"/{COLLECT_SEGMENT}/{model.id.replace('.', '/')}"
+            self._routes[path] = ModelRoute(model, reader, is_batch=False)
+            self._routes[f"{path}/{BATCH_SEGMENT}"] = ModelRoute(model, reader, is_batch=True)
+
+    def find_route(self, path: str) -> ModelRoute | CollectorResponse:
+        """Where the path leads, however it is spelled; an answer where it leads nowhere."""
+        return self._routes.get(path) or self._routes.get(path.casefold()) or self._not_found_response(path)
+
+    def _not_found_response(self, path: str) -> CollectorResponse:
+        segments = path.strip("/").split("/")
+        if segments[0] != COLLECT_SEGMENT or len(segments) not in SEGMENT_COUNTS:
+            how = "POST an event to /collect/SCHEMA/TABLE, or an array of them to /collect/SCHEMA/TABLE/batch"
+            return error_response(404, "path", f"there is nothing at {path}; {how}")
+        name = ".".join(segments[1:3])
+        kind = self._kinds.get(name.casefold())
+        if kind == "events":
+            return error_response(404, "path", f"there is nothing at {path}; for an array of events write …/batch")
+        known = suggest_correction(name, [model.name for model in self.models.values()], plural="models of kind events")
+        what = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
+        return error_response(404, "model", f"{what}; {known}")
+
+
+def event_models(project: Project) -> dict[str, Model]:
+    """The models of kind events, by id."""
+    return {model.id: model for model in project.models.values() if not model.kind.has_query}
+
+
+def build_routes(project: Project) -> ModelRoutes:
+    """Return the routes of a project; raise SelectionError when it has no model of kind events."""
+    routes = ModelRoutes(project)
+    if not routes.models:
+        how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
+        raise SelectionError(f"the project has no model of kind events; {how}")
+    return routes

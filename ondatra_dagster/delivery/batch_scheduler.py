@@ -1,0 +1,158 @@
+"""The scheduling of batches: which are next, which are in flight, and the threads that push them."""
+
+import collections
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from ondatra_dagster.delivery.circuit_breaker import CircuitBreaker
+from ondatra_dagster.delivery.job_polling import OpenJobs
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class InFlightBatch:
+    """A batch in flight: a thread gets it with its journal, and returns it with its result or an error."""
+
+    batch: Batch
+    journal: ResponseJournal | None  # None: it is a job, which is polled
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    result: PushResult | None = None  # None: it wasn't sent
+    error: BaseException | None = None  # raised in place of a result
+    is_in_push: bool = False  # push() was called and has not returned: it runs, or has raised
+
+
+class WorkerThreads:
+    """At most so many threads, each started when there is a batch for it.
+
+    They don't keep the process from ending: the caller handles the batches that are left.
+    """
+
+    def __init__(self, work: Callable[[InFlightBatch], None], count: int) -> None:
+        self._work = work
+        self._count = count
+        self._threads: list[threading.Thread] = []
+        self._tasks: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()
+        self._returned: queue.SimpleQueue[InFlightBatch | None] = queue.SimpleQueue()  # None: wakes the waiter
+
+    def submit(self, task: InFlightBatch) -> None:
+        """Add a batch, which the next free thread takes; the order is kept."""
+        if len(self._threads) < self._count:
+            thread = threading.Thread(target=self._run_tasks, name=f"push-{len(self._threads) + 1}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._tasks.put(task)
+
+    def wait_for_results(self, timeout_seconds: float | None = None) -> list[InFlightBatch]:
+        """Return the next batch that ends, and all that have ended by then, in that order.
+
+        None of them when time is up, or wake_waiter() was called.
+        """
+        returned = []
+        with contextlib.suppress(queue.Empty):
+            returned.append(self._returned.get(timeout=timeout_seconds))
+            while True:
+                returned.append(self._returned.get_nowait())
+        return [flight for flight in returned if flight]
+
+    def wake_waiter(self) -> None:
+        """Let wait_for_results() return."""
+        self._returned.put(None)
+
+    def shut_down(self) -> None:
+        """Wait for all batches that were submitted, then for the threads."""
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run_tasks(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                self._work(task)
+            except BaseException as error:  # raised again by the delivery loop
+                task.error = error
+            self._returned.put(task)
+
+
+class BatchScheduler:
+    """The batches of one run: those in flight, and those that are next."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        circuit_breaker: CircuitBreaker,
+        open_jobs: OpenJobs,
+        restored: Sequence[Batch],
+        *,
+        max_claimed: int,
+        batch_size: int,
+    ) -> None:
+        self.circuit_breaker = circuit_breaker
+        self.open_jobs = open_jobs
+        self.in_flight_batches: dict[int, InFlightBatch] = {}  # by the batch's id
+        self._queue = queue
+        self._max_claimed = max_claimed
+        self._batch_size = batch_size
+        self._restored_batches = collections.deque(restored)
+        self._last_restored_number = max((batch.number for batch in restored), default=0)
+        self._last_number = self._last_restored_number
+
+    def next_batches(self) -> list[Batch]:
+        """Return the batches to start now; the caller may have a transaction."""
+        batches: list[Batch] = []
+        while self.circuit_breaker.try_enter() and (batch := self._next_batch(batches)):
+            batches.append(batch)
+        return batches
+
+    def _next_batch(self, beside: list[Batch]) -> Batch | None:
+        away = [*(flight.batch for flight in self.in_flight_batches.values()), *beside]
+        if len(away) + len(self.open_jobs) >= self._max_claimed or any(batch.must_run_alone for batch in away):
+            return None
+        if self._restored_batches:
+            return None if away and self._restored_batches[0].must_run_alone else self._restored_batches.popleft()
+        batch = claim_batch(self._queue, size=self._batch_size, number=self._last_number + 1)
+        if batch:
+            self._last_number = batch.number
+        return batch
+
+    @contextlib.contextmanager
+    def remove_returned(self, flights: Sequence[InFlightBatch]) -> Iterator[None]:
+        """Take these out of flight; put them back when the body fails, for its transaction is rolled back."""
+        for flight in flights:
+            del self.in_flight_batches[flight.batch.id]
+        try:
+            yield
+        except BaseException:
+            self.in_flight_batches |= {flight.batch.id: flight for flight in flights}
+            raise
+
+    def next_polls(self) -> Sequence[Batch]:
+        """Return the jobs to be polled now."""
+        return self.open_jobs.pop_due_jobs() if self._may_poll() else ()
+
+    def seconds_to_poll(self) -> float | None:
+        """Return when to poll a job while batches are in flight; None: not before one of them has returned."""
+        return self.open_jobs.seconds_to_next() if self._may_poll() else None
+
+    def _may_poll(self) -> bool:
+        is_one_alone = any(flight.batch.must_run_alone for flight in self.in_flight_batches.values())
+        return not is_one_alone and self.circuit_breaker.try_enter()
+
+    def wait_for_next_job(self) -> bool:
+        """Wait for an open job while nothing is in flight; return whether there is one to poll."""
+        return self.circuit_breaker.try_enter() and self.open_jobs.wait_for_next()
+
+    def is_claimed_in_run(self, batch: Batch) -> bool:
+        """Return whether it was claimed in this run."""
+        return batch.number > self._last_restored_number
+
+    def has_other_split(self, batch_key: str) -> bool:
+        """Return whether another part of the batch with this key waits for its turn."""
+        return any(batch.batch_key == batch_key for batch in self._restored_batches)

@@ -1,0 +1,86 @@
+"""The call of finalize(), once nothing of a sync waits any more; until then it is pending.
+
+Its sums are in the queue's file; the transaction that settles rows adds them.
+"""
+
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.push.push_interface import BatchSink
+from ondatra_dagster.delivery.queue.queue_database import PENDING_FINALIZE, Queue
+from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
+from ondatra_dagster.delivery.response_journal import ResponseJournal, read_batch_key
+from ondatra_dagster.errors import PushContractError
+
+
+class PendingFinalize(NamedTuple):
+    """The arguments of the next call of finalize()."""
+
+    succeeded: int
+    failed: int  # rejected, or tried too often
+    journal_key: str  # of the journal of its call: another one after each failure
+
+
+def schedule_finalize(queue: Queue, settled: SettledBatch) -> None:
+    """Make a call of finalize() pending, after a batch has ended; the caller has the transaction."""
+    add_finalize_counts(queue, succeeded=settled.succeeded_counts.total(), failed=settled.rejected_counts.total())
+
+
+def add_finalize_counts(queue: Queue, *, succeeded: int, failed: int) -> None:
+    """Add so many units that have ended; the caller has the transaction."""
+    before = load_pending_finalize(queue) or PendingFinalize(0, 0, _new_journal_key())
+    succeeded, failed = before.succeeded + succeeded, before.failed + failed
+    _store_pending_finalize(queue, before._replace(succeeded=succeeded, failed=failed))
+
+
+def load_pending_finalize(queue: Queue) -> PendingFinalize | None:
+    text = queue.read_meta(PENDING_FINALIZE)
+    return PendingFinalize(*orjson.loads(text)) if text else None
+
+
+def _store_pending_finalize(queue: Queue, pending: PendingFinalize | None) -> None:
+    queue.write_meta(PENDING_FINALIZE, orjson.dumps(tuple(pending)).decode() if pending else "")
+
+
+def renew_pending_finalize(queue: Queue, *, journal: Path) -> None:
+    """Give the pending call of a lost queue a journal key of its own, unless its journal is left."""
+    pending = load_pending_finalize(queue)
+    path = _journal_path(journal)
+    if pending and not (path.exists() and read_batch_key(path) == pending.journal_key):
+        _store_pending_finalize(queue, pending._replace(journal_key=_new_journal_key()))
+
+
+def _journal_path(journal: Path) -> Path:
+    return journal.with_name(f"{journal.name}-finalize")
+
+
+def _new_journal_key() -> str:
+    return uuid.uuid4().hex
+
+
+def call_finalize(queue: Queue, push: BatchSink, *, journal: Path) -> str | None:
+    """Call finalize() when it is pending. Return why it failed, and stays pending; None otherwise."""
+    pending = load_pending_finalize(queue)
+    if pending is None:
+        return None
+    calls = ResponseJournal.open(_journal_path(journal), pending.journal_key)
+    columns = queue.layouts[max(queue.layouts)].columns if queue.layouts else ()
+    try:
+        push.finalize(pending.succeeded, pending.failed, columns=columns, journal=calls)
+    except PushContractError as error:
+        # the next try makes its calls again: the answers of this one don't count for them
+        _store_pending_finalize(queue, pending._replace(journal_key=_new_journal_key()))
+        calls.discard()
+        return str(error)
+    _store_pending_finalize(queue, None)
+    calls.discard()
+    return None
+
+
+def clear_pending_finalize(queue: Queue) -> None:
+    """Drop the pending call: the file has no finalize() any more."""
+    if load_pending_finalize(queue):
+        _store_pending_finalize(queue, None)

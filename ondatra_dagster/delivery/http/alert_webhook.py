@@ -1,0 +1,69 @@
+"""The webhook that alerts are sent to, through the API client that sinks use as well."""
+
+from collections.abc import Callable
+
+import httpx
+
+from ondatra_dagster.delivery.http.api_client import ApiClient
+from ondatra_dagster.delivery.http.request_builder import HttpCall
+from ondatra_dagster.delivery.push.push_config import BearerAuth, PushConfig, Variable
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.project.settings.settings import VARIABLE_REFERENCE, AlertSettings
+
+TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_LENGTH = 200  # letters of what the receiver says
+
+
+class AlertWebhook:
+    """A client of the webhook. It tries once; the caller sends the alert again at its next check."""
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        *,
+        secrets: Callable[[str], str | None],
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._address = VARIABLE_REFERENCE.sub(lambda found: secrets(found[1]) or "", settings.webhook or "")
+        auth = BearerAuth(Variable(settings.token_env)) if settings.token_env else None
+        config = PushConfig(
+            name="alerts",
+            file="alerts.webhook",
+            destination="",
+            object="",
+            base_url=_origin_of(self._address),
+            auth=auth,
+            timeout_seconds=TIMEOUT_SECONDS,
+            retry=0,
+            env=settings.required_variables,
+        )
+        self._api = ApiClient(config, secrets=secrets, transport=transport)
+
+    def send_alert(self, alert_id: str, body: str) -> str | None:
+        """Send an alert, with its id as Idempotency-Key; return why the receiver refused it, None if it didn't."""
+        call = HttpCall(method="POST", url=self._address, json=body, headers={"idempotency-key": alert_id})
+        answer = self._api.begin_calls(ResponseJournal.in_memory(alert_id)).send_call(call)
+        if answer.is_success:
+            return None
+        said = self._api.redactor.redact(answer.text)[:MAX_ANSWER_LENGTH]
+        return f"it answered {answer.status_code}: {said}" if answer.status_for_push else said
+
+    def close(self) -> None:
+        self._api.close()
+
+    def __enter__(self) -> "AlertWebhook":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _origin_of(address: str) -> str:
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SettingsError("alerts.webhook is no address; write https://… and look at its variables")
+    return f"{url.scheme}://{url.netloc.decode()}"

@@ -1,0 +1,262 @@
+"""The HTTP client of one API: it sends what push() asks for, retries where that helps, and never raises into it.
+
+A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
+`retry` times more; its last answer is journalled and counted.
+"""
+
+import dataclasses
+import itertools
+import random as chance
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import httpx
+
+from ondatra_dagster import interruption
+from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenRequest, TokenSource
+from ondatra_dagster.delivery.http.rate_limit import RateLimit
+from ondatra_dagster.delivery.http.redaction import Redactor
+from ondatra_dagster.delivery.http.request_builder import HttpCall, PreparedRequest, RequestBuilder, RequestRefusedError
+from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE, is_retryable_status, request_retry_seconds
+from ondatra_dagster.delivery.http.request_transport import RequestSender
+from ondatra_dagster.delivery.push.push_config import OAuth2, PushConfig
+from ondatra_dagster.delivery.response_journal import CallKey, JournaledResponse, ResponseJournal
+from ondatra_dagster.errors import SettingsError
+
+_UNAUTHORIZED = 401
+_IDEMPOTENCY_KEY_METHODS = frozenset({"POST", "PATCH"})
+
+
+@dataclasses.dataclass(slots=True)
+class CallCounts:
+    """What became of the calls of one batch; answers from the journal count as they did the first time."""
+
+    calls: int = 0
+    unanswered_calls: int = 0  # without success, and at some try without an answer: may have been done all the same
+    outage_calls: int = 0  # ended in no answer, 408, 429 or 5xx
+    requests: int = 0  # sent, tries included
+    replayed_calls: int = 0  # answered from the journal
+    is_answered: bool = False  # at some try: an API may have stored that answer by its idempotency key
+    last_status: int | None = None  # of the newest call; 0: no answer
+
+    @property
+    def is_outage(self) -> bool:
+        """The API is down, as far as this batch could see."""
+        return 0 < self.calls == self.outage_calls
+
+    def count_response(self, answer: HttpResponse) -> None:
+        self.last_status = answer.status_code
+        self.unanswered_calls += answer.is_uncertain
+        if not answer.is_refused:
+            self.outage_calls += is_retryable_status(answer.status_code)
+
+
+class RetryClock(NamedTuple):
+    """The time and the chance that decide when a request is retried."""
+
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = interruption.sleep
+    random: Callable[[], float] = chance.random
+
+
+class ApiClient:
+    """The API of one sink, its connections kept open. Threads may share it, each by its own begin_calls()."""
+
+    def __init__(
+        self,
+        config: PushConfig,
+        *,
+        secrets: Callable[[str], str | None],
+        rate_limit: RateLimit | None = None,
+        transport: httpx.BaseTransport | None = None,
+        token_folder: Path | None = None,
+        retry_clock: RetryClock = RetryClock(),  # noqa: B008 — frozen
+    ) -> None:
+        self._secrets = values = _load_secrets(config, secrets)
+        self.config = config
+        self.redactor = Redactor(values.values())
+        self._builder = _new_builder(config, values)
+        self._rate_limit = rate_limit
+        self._sender = RequestSender(self.redactor, transport)
+        self._retry_clock = retry_clock
+        self.token_source: TokenSource | None = None  # None: the credentials are as they are
+        if isinstance(config.auth, OAuth2):
+            self.token_source = TokenSource(
+                config.auth,
+                secret=lambda variable: values[variable.name],
+                ask=self._send_token_request,
+                learn=self.redactor.add_secret,
+                clock=retry_clock.now,
+                folder=token_folder,
+            )
+
+    def begin_calls(self, journal: ResponseJournal | None = None) -> "BatchCalls":
+        """The calls of one batch, or of one go at it."""
+        journal = journal or ResponseJournal.in_memory(uuid.uuid4().hex)
+        journal.restart_calls()
+        return BatchCalls(self, journal)
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def secret_value(self, name: str) -> str:
+        """The value of a variable that the config names."""
+        return self._secrets[name]
+
+    def build_request(self, call: HttpCall) -> PreparedRequest:
+        return self._builder.build_request(call)
+
+    def send_request(self, prepared: PreparedRequest) -> HttpResponse:
+        """One try, in its turn; none after Ctrl-C."""
+        interruption.raise_if_interrupted()
+        if self._rate_limit is None or not prepared.is_to_base_url:
+            return self._sender.send_request(prepared)
+        with self._rate_limit.wait_for_turn() as connecting:
+            return self._sender.send_request(prepared, connecting)
+
+    def refused_response(self, why: str) -> HttpResponse:
+        return self._sender.refused_response(why)
+
+    def no_token_response(self, why: NoTokenError) -> HttpResponse:
+        return self._sender.no_token_response(f"not sent: {why}")
+
+    def _send_token_request(self, question: TokenRequest) -> HttpResponse:
+        """What a token server answers, in the end."""
+        try:
+            prepared = self._builder.build_form_request(*question)
+        except RequestRefusedError as error:
+            return self.refused_response(str(error))
+        for tries in itertools.count(1):
+            answer = self.send_request(prepared)
+            if answer.is_refused or not is_retryable_status(answer.status_code) or tries > self.config.retry:
+                break
+            self.wait_before_retry(answer, tries)
+        return answer
+
+    def wait_before_retry(self, answer: HttpResponse, tries: int) -> None:
+        """Wait until the next try makes sense."""
+        self._retry_clock.sleep(
+            request_retry_seconds(
+                tries,
+                backoff_seconds=self.config.backoff_seconds,
+                retry_after=answer.headers.get("retry-after"),
+                now=self._retry_clock.now(),
+                random=self._retry_clock.random,
+            )
+        )
+
+
+class BatchCalls:
+    """The calls of one batch, in the order in which push() makes them. One thread uses it."""
+
+    def __init__(self, api: ApiClient, journal: ResponseJournal) -> None:
+        self._api = api
+        self._journal = journal
+        self.call_counts = CallCounts()
+        self.redactor = api.redactor
+        self.secret_value = api.secret_value
+
+    def send_call(self, call: HttpCall) -> HttpResponse:
+        """Return the final answer; whatever goes wrong is in it."""
+        self.call_counts.calls += 1  # first: of one that is cut off nobody knows what became of it
+        try:
+            prepared = self._api.build_request(call)
+        except RequestRefusedError as error:
+            answer = self._api.refused_response(f"not sent: {error}")
+        else:
+            call_key = self._journal.next_call_key(prepared.digest)
+            if known := self._journal.find_response(call_key):
+                self.call_counts.replayed_calls += 1
+                self.call_counts.is_answered = True
+                answer = HttpResponse(*known)
+            else:
+                answer = self._send_with_retries(prepared, call_key)
+                self._record_response(call_key, answer)
+        self.call_counts.count_response(answer)
+        return answer
+
+    def _record_response(self, call_key: CallKey, answer: HttpResponse) -> None:
+        if answer.status_code == _UNAUTHORIZED:
+            # nothing was done; after a crash the credentials may be others
+            self._journal.record_failure(call_key)
+        elif answer.status_code != NO_RESPONSE:
+            # just as push() gets it now: what is masked is another answer
+            kept = JournaledResponse(
+                answer.status_code, answer.text, dict(answer.headers), answer.is_refused, answer.is_uncertain
+            )
+            self._journal.record_response(call_key, kept)
+
+    def _send_with_retries(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
+        uncertain = self._journal.is_rerun
+        for tries in itertools.count(1):
+            answer = self._send_with_token(prepared, call_key)
+            # no answer at all, or one that couldn't be taken, leaves open what became of the try
+            uncertain = uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
+            if not self._should_retry(answer) or tries > self._api.config.retry:
+                break
+            if answer.status_code != NO_RESPONSE:
+                self._journal.record_failure(call_key)
+            self._api.wait_before_retry(answer, tries)
+        return dataclasses.replace(answer, is_uncertain=True) if uncertain and not answer.is_success else answer
+
+    @staticmethod
+    def _should_retry(answer: HttpResponse) -> bool:
+        return is_retryable_status(answer.status_code) and not (answer.is_refused or answer.is_unsent)
+
+    def _send_with_token(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
+        """One request; when its token is refused, one more with a new one."""
+        tokens = self._api.token_source if prepared.is_to_base_url else None
+        if tokens is None:
+            return self._send_once(prepared, call_key)
+        try:
+            token = tokens.current_token()
+            answer = self._send_once(_add_token(prepared, token), call_key)
+            if answer.status_code != _UNAUTHORIZED:
+                return answer
+            token = tokens.replace_token(token)
+        except NoTokenError as error:
+            return self._api.no_token_response(error)
+        self._journal.record_failure(call_key)
+        return self._send_once(_add_token(prepared, token), call_key)
+
+    def _send_once(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
+        self.call_counts.requests += 1
+        if prepared.method in _IDEMPOTENCY_KEY_METHODS:
+            key = self._journal.idempotency_key(call_key).encode()
+            prepared = prepared.with_header(b"idempotency-key", key)
+        answer = self._api.send_request(prepared)
+        self.call_counts.is_answered = self.call_counts.is_answered or answer.status_code != NO_RESPONSE
+        return answer
+
+
+def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:
+    return prepared.with_header(b"authorization", f"Bearer {token}".encode())
+
+
+def _new_builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:
+    try:
+        return RequestBuilder(config, lambda variable: values[variable.name])
+    except RequestRefusedError as error:
+        what = "look at API's headers and the variables they name"
+        raise SettingsError(f"{config.file}: {error}; {what}") from error
+
+
+def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:
+    values = {name: secrets(name) for name in config.variables}
+    if missing := sorted(name for name, value in values.items() if not value):
+        names = ", ".join(missing)
+        raise SettingsError(f"{config.file} needs {names}; set it in .env or the environment")
+    for name, value in values.items():
+        if any("\ud800" <= letter <= "\udfff" for letter in value or ""):  # bytes of the environment
+            raise SettingsError(f"{config.file} needs {name}, which is not UTF-8; set it anew")
+    return {name: value for name, value in values.items() if value}

@@ -1,0 +1,281 @@
+"""The OAuth tokens of a sink: how they are requested, renewed and kept in a file for other processes."""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote_plus
+
+import orjson
+
+from ondatra_dagster.clock_jumps import corrected_time
+from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE, is_retryable_status
+from ondatra_dagster.delivery.push.push_config import OAuth2, TextOrVariable, Variable
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.file_lock import open_lock
+
+EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it has to be good for as long as a request takes
+
+
+EXPIRY_MARGIN_SECONDS = 60.0
+
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")  # what can stand in a header
+
+
+class NoTokenError(Exception):
+    """An error of a sink that can't get a token; the text says why."""
+
+    def __init__(self, why: str, *, is_passing: bool = False) -> None:
+        super().__init__(why)
+        self.is_temporary = is_passing  # the server may give one later
+
+
+class OAuthTokens(NamedTuple):
+    """The tokens that a token server gave."""
+
+    access: str
+    expires_at: float | None = None  # by the clock of the wall, less what is spared; None: it didn't say
+    refresh: str | None = None  # to be used the next time
+    asked_at: float = 0.0  # by the same clock
+
+    def __repr__(self) -> str:
+        return f"Tokens(expires_at={self.expires_at})"
+
+    def is_expired(self, now: float) -> bool:
+        if self.expires_at is None:
+            return False
+        return corrected_time(self.expires_at, set_at=self.asked_at, now=now) <= now
+
+
+class TokenRequest(NamedTuple):
+    """A form that is posted to a token server. It holds secrets."""
+
+    url: str
+    form: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Question({self.url!r}, {', '.join(self.form)})"
+
+
+def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh: str | None) -> TokenRequest:
+    """Return the request for a token, with the refresh token where there is one."""
+
+    def said(value: TextOrVariable) -> str:
+        return secret(value) if isinstance(value, Variable) else value
+
+    form = {name: said(value) for name, value in auth.params}
+    if refresh:
+        form |= {"grant_type": "refresh_token", "refresh_token": refresh}
+    else:
+        form["grant_type"] = "client_credentials"
+    if auth.scope:
+        form["scope"] = auth.scope
+    client_id = said(auth.client_id)
+    client_secret = secret(auth.client_secret) if auth.client_secret else None
+    if auth.client_auth == "basic" and client_secret:
+        return TokenRequest(auth.token_url, form, {"authorization": _basic_credentials(client_id, client_secret)})
+    form["client_id"] = client_id
+    if client_secret:
+        form["client_secret"] = client_secret
+    return TokenRequest(auth.token_url, form, {})
+
+
+def _basic_credentials(client_id: str, client_secret: str) -> str:
+    # each is quoted as in a form, so that a colon in the id stays one of the id
+    pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def parse_token_response(answer: HttpResponse, *, now: float) -> OAuthTokens:
+    """Return the tokens in the answer, or raise NoTokenError."""
+    if not answer.is_success:
+        raise _token_refusal(answer)
+    said = _parse_object(answer.text)
+    access, kind, refresh = said.get("access_token"), said.get("token_type"), said.get("refresh_token")
+    if not isinstance(access, str) or not _TOKEN.fullmatch(access):
+        raise NoTokenError("its answer has no access_token that could be sent")
+    if isinstance(kind, str) and kind.casefold() != "bearer":
+        raise NoTokenError(f"it gives tokens of the type {kind!r}, but only Bearer tokens can be used")
+    return OAuthTokens(access, _renewal_time(said.get("expires_in"), now), str(refresh) if refresh else None, now)
+
+
+def _token_refusal(answer: HttpResponse) -> NoTokenError:
+    if answer.status_for_push == NO_RESPONSE:
+        return NoTokenError(answer.text, is_passing=not answer.is_refused)
+    said = _parse_object(answer.text)
+    reason = ", ".join(str(said[name]) for name in ("error", "error_description") if said.get(name))
+    why = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
+    return NoTokenError(why, is_passing=is_retryable_status(answer.status_code))
+
+
+def _parse_object(text: str) -> Mapping[str, object]:
+    """Return the JSON object that the text is; an empty one for all else, such as numbers without an end."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _renewal_time(expires_in: object, now: float) -> float | None:
+    """Return when to ask for the next token; None: use this one until it is refused."""
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float | str):
+        return None
+    try:
+        seconds = float(expires_in)  # some servers write them as a text
+    except (ValueError, OverflowError):
+        return None
+    if not 0 < seconds < math.inf:
+        return None
+    return now + seconds - min(EXPIRY_MARGIN_SECONDS, seconds * EXPIRY_MARGIN_SHARE)
+
+
+class TokenFile:
+    """The newest tokens that grew out of one refresh token. One process at a time asks for new ones."""
+
+    def __init__(self, folder: Path, *grown_from: str) -> None:
+        name = hashlib.blake2b("\n".join(grown_from).encode(), digest_size=16).hexdigest()
+        self._path = folder / f"{name}.json"
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from asking: a server may take a second use of a refresh token for a theft."""
+        path = self._path.with_suffix(".lock")
+        with explain_file_errors(path):
+            lock = open_lock(path)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def load_tokens(self) -> OAuthTokens | None:
+        """Return the tokens that were kept last; None when there are none, or they can't be read."""
+        try:
+            with explain_file_errors(self._path), contextlib.suppress(FileNotFoundError):
+                return OAuthTokens(**orjson.loads(self._path.read_bytes()))
+        except (orjson.JSONDecodeError, TypeError):
+            pass
+        return None
+
+    def store_tokens(self, tokens: OAuthTokens) -> None:
+        """Keep the tokens before they are used, by an atomic write."""
+        new = self._path.with_suffix(".new")
+        with explain_file_errors(self._path):
+            new.unlink(missing_ok=True)
+            file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(orjson.dumps(tokens._asdict()))
+                opened.flush()
+                os.fsync(file)
+            new.replace(self._path)
+
+
+FAILURE_PAUSE_SECONDS = 30.0  # a token server that is down isn't asked again for each row
+
+
+class TokenSource:
+    """The tokens of one sink."""
+
+    def __init__(
+        self,
+        auth: OAuth2,
+        *,
+        secret: Callable[[Variable], str],
+        ask: Callable[[TokenRequest], HttpResponse],
+        learn: Callable[[str], None],
+        clock: Callable[[], float],
+        folder: Path | None = None,
+    ) -> None:
+        self._auth = auth
+        self._secret_value = secret
+        self._send_token_request = ask
+        self._add_secret = learn
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tokens: OAuthTokens | None = None
+        self._configured_refresh_token = self._refresh_token = (
+            secret(auth.refresh_token) if auth.refresh_token else None
+        )
+        self._file = (
+            TokenFile(folder, auth.token_url, self._configured_refresh_token)
+            if folder and self._configured_refresh_token
+            else None
+        )
+        self._failure = ""
+        self._paused_since = self._paused_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"TokenSource({self._auth.token_url!r})"
+
+    def current_token(self) -> str:
+        """Return a token that should be valid, or raise NoTokenError."""
+        with self._lock:
+            if self._tokens is None or self._tokens.is_expired(self._clock()):
+                return self._renew_tokens(None).access
+            return self._tokens.access
+
+    def replace_token(self, refused: str) -> str:
+        """Return another token; the first of the threads with a refused one renews it for all."""
+        with self._lock:
+            if self._tokens is None or self._tokens.access == refused:
+                return self._renew_tokens(refused).access
+            return self._tokens.access
+
+    def _renew_tokens(self, refused: str | None) -> OAuthTokens:
+        now = self._clock()
+        if now < corrected_time(self._paused_until, set_at=self._paused_since, now=now):
+            raise NoTokenError(self._failure)
+        if self._file is None:
+            return self._request_tokens()
+        with self._file.lock():
+            kept = self._file.load_tokens()
+            if kept:
+                self._store_tokens(kept)
+                if kept.access != refused and not kept.is_expired(self._clock()):
+                    return kept
+            tokens = self._request_tokens()
+            if self._refresh_token != self._configured_refresh_token:
+                self._file.store_tokens(tokens._replace(refresh=self._refresh_token))
+            return tokens
+
+    def _request_tokens(self) -> OAuthTokens:
+        answer = self._send_token_request(build_token_request(self._auth, self._secret_value, self._refresh_token))
+        try:
+            tokens = parse_token_response(answer, now=self._clock())
+        except NoTokenError as error:
+            raise self._record_failure(error) from None  # what it was read from may hold secrets
+        self._store_tokens(tokens)
+        return tokens
+
+    def _store_tokens(self, tokens: OAuthTokens) -> None:
+        for secret in (tokens.access, tokens.refresh):
+            if secret:
+                self._add_secret(secret)
+        self._tokens = tokens
+        self._refresh_token = tokens.refresh or self._refresh_token
+
+    def _record_failure(self, error: NoTokenError) -> NoTokenError:
+        """Pause the requests for a while; after a refusal for the rest of the run."""
+        why = f"no token from {self._auth.token_url}: {error}"
+        if not error.is_temporary:
+            why += f"; look at {', '.join(self._variable_names())}"
+        self._tokens = None
+        self._failure = why
+        self._paused_since = self._clock()
+        self._paused_until = self._paused_since + FAILURE_PAUSE_SECONDS if error.is_temporary else float("inf")
+        return NoTokenError(why)
+
+    def _variable_names(self) -> list[str]:
+        said = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)
+        return [value.name for value in said if isinstance(value, Variable)]

@@ -1,0 +1,251 @@
+"""A builder of requests from what a push function asks for: address, body, headers and credentials.
+
+It decides which hosts get the credentials. api_client sends the requests and retries them.
+"""
+
+import base64
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlencode
+
+import httpx
+
+from ondatra_dagster.delivery.http.url_policy import (
+    DEFAULT_PORTS,
+    UrlOrigin,
+    has_dot_segments,
+    is_absolute_url,
+    is_allowed_host,
+    join_url,
+)
+from ondatra_dagster.delivery.push.push_config import (
+    Auth,
+    BasicAuth,
+    BearerAuth,
+    HeaderAuth,
+    ParamAuth,
+    PushConfig,
+    TextOrVariable,
+    Variable,
+)
+from ondatra_dagster.delivery.response_journal import digest_request
+
+Headers = dict[bytes, bytes]
+
+URL_CACHE_SIZE = 256
+
+# only what http_response unpacks itself, under its own limit
+_DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
+_HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# control characters but the tab, and the line ends of Unicode: some servers split lines at these too
+_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_MAX_TIMEOUT_SECONDS = 86_400
+# what frames the message is the client's business: a wrong one would smuggle a second request
+_CLIENT_HEADERS = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
+
+
+class RequestRefusedError(Exception):
+    """The request can't or mustn't be sent; nothing has gone out."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HttpCall:
+    """A request as a push function asks for it."""
+
+    method: str
+    url: str
+    json: str | None = None  # the body as JSON text
+    data: object = None  # a text, or a dict to be sent as a form
+    params: object = None
+    headers: object = None
+    timeout: object = None  # seconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRequest:
+    """A request ready to go."""
+
+    method: str
+    # no credentials into a repr
+    url: httpx.URL = dataclasses.field(repr=False)
+    headers: Headers = dataclasses.field(repr=False)
+    content: bytes = dataclasses.field(repr=False)
+    digest: str  # made without credentials
+    is_to_base_url: bool  # goes to base_url's host
+    timeout_seconds: float
+
+    def with_header(self, name: bytes, value: bytes) -> "PreparedRequest":
+        """With one header more, unless it is there."""
+        return dataclasses.replace(self, headers={name: value, **self.headers})
+
+
+class RequestBuilder:
+    """Makes the requests of one sink; holds its credentials."""
+
+    def __init__(self, config: PushConfig, secret: Callable[[Variable], str]) -> None:
+        self._base_url = config.base_url
+        self._timeout_seconds = config.timeout_seconds
+        self._base_origin = _origin_of(httpx.URL(config.base_url)) if config.base_url else None
+        self._allow_hosts = frozenset(re.sub(r"[\[\]]", "", host.lower()) for host in config.allow_hosts)
+        given = {name: _resolve_text(value, secret) for name, value in config.headers}
+        self._base_headers = _DEFAULT_HEADERS | _encode_headers({**_auth_headers(config.auth, secret), **given})
+        self._base_query = ""
+        if isinstance(config.auth, ParamAuth):
+            self._base_query = urlencode({config.auth.param: secret(config.auth.token)})
+        # most push functions call few addresses, and reading one takes a tenth of a call
+        self._check_url_cached = functools.lru_cache(maxsize=URL_CACHE_SIZE)(self._check_url)
+
+    def build_request(self, call: HttpCall) -> PreparedRequest:
+        """The request, or RefusedError with the reason."""
+        content, content_type = _encode_body(call)
+        text = _add_query(self._absolute_url(call.url), _encode_query(_require_dict("params", call.params)))
+        url, is_home = self._check_url_cached(text)
+        digest = digest_request(call.method, text, content)
+        headers = dict(self._base_headers if is_home else _DEFAULT_HEADERS)
+        if content_type:
+            headers[b"content-type"] = content_type
+        headers.update(_encode_headers(_require_dict("headers", call.headers)))
+        if is_home and self._base_query:
+            url = _parse_url(_add_query(text, self._base_query))
+        timeout = _parse_timeout(call.timeout, self._timeout_seconds)
+        return PreparedRequest(
+            method=call.method,
+            url=url,
+            headers=headers,
+            content=content,
+            digest=digest,
+            is_to_base_url=is_home,
+            timeout_seconds=timeout,
+        )
+
+    def build_form_request(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str]) -> PreparedRequest:
+        """A form for an address that the sink's author wrote, without the sink's own headers."""
+        address = _parse_url(self._absolute_url(url))
+        content = urlencode(fields).encode()
+        own = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
+        return PreparedRequest(
+            method="POST",
+            url=address,
+            headers=_DEFAULT_HEADERS | _encode_headers(own),
+            content=content,
+            digest="",
+            is_to_base_url=_origin_of(address) == self._base_origin,
+            timeout_seconds=self._timeout_seconds,
+        )
+
+    def _absolute_url(self, url: str) -> str:
+        if is_absolute_url(url):
+            return url
+        if self._base_url is None:
+            raise RequestRefusedError(f"{url!r} has no host; write it out, or give API a base_url")
+        return join_url(self._base_url, url)
+
+    def _check_url(self, text: str) -> tuple[httpx.URL, bool]:
+        url = _parse_url(text)
+        return url, self._is_to_base_url(url, text)
+
+    def _is_to_base_url(self, url: httpx.URL, text: str) -> bool:
+        if has_dot_segments(text):
+            raise RequestRefusedError(f"{text!r} has a '.' or '..' in its path, which could lead out of base_url")
+        if url.userinfo:
+            raise RequestRefusedError("the address holds a user name; credentials belong into API's auth")
+        origin = _origin_of(url)
+        if origin == self._base_origin:
+            return True
+        if origin.scheme not in DEFAULT_PORTS or not is_allowed_host(origin, self._allow_hosts):
+            home = f"base_url is {self._base_origin}" if self._base_origin else "there is no base_url"
+            raise RequestRefusedError(f"{origin} may not be called: {home}; allow_hosts names other hosts")
+        return False
+
+
+def _parse_url(text: str) -> httpx.URL:
+    try:
+        return httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise RequestRefusedError(f"{text!r} is not an address: {error}; quote values with url_quote()") from error
+
+
+def _origin_of(url: httpx.URL) -> UrlOrigin:
+    return UrlOrigin(url.scheme, url.host, url.port or DEFAULT_PORTS.get(url.scheme, 0))
+
+
+def _resolve_text(value: TextOrVariable, secret: Callable[[Variable], str]) -> str:
+    return secret(value) if isinstance(value, Variable) else value
+
+
+def _auth_headers(auth: Auth | None, secret: Callable[[Variable], str]) -> Mapping[str, str]:
+    match auth:
+        case BearerAuth(token):
+            return {"authorization": f"Bearer {secret(token)}"}
+        case HeaderAuth(token, header):
+            return {header: secret(token)}
+        case BasicAuth(user, password):
+            pair = f"{_resolve_text(user, secret)}:{secret(password)}"
+            return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return {}
+
+
+def _encode_headers(headers: Mapping[str, object]) -> Headers:
+    encoded: Headers = {}
+    for name, value in headers.items():
+        if value is None:
+            continue
+        key, text = str(name).lower().encode(), str(value).strip(" \t\r\n")
+        if not _HEADER_NAME.fullmatch(key) or key in _CLIENT_HEADERS:
+            raise RequestRefusedError(f"{name!r} can't be set as a header")
+        if _FORBIDDEN_CHARACTERS.search(text):
+            raise RequestRefusedError(
+                f"the value of the header {name!r} has a line break or another control character in it"
+            )
+        encoded[key] = text.encode()
+    return encoded
+
+
+def _encode_body(call: HttpCall) -> tuple[bytes, bytes | None]:
+    if call.json is not None:
+        if call.data is not None:
+            raise RequestRefusedError("a call takes json= or data=, not both")
+        return call.json.encode(), b"application/json"
+    if call.data is None:
+        return b"", None
+    if isinstance(call.data, Mapping):
+        return _encode_query(call.data).encode(), b"application/x-www-form-urlencoded"
+    if isinstance(call.data, str):
+        return call.data.encode(), b"text/plain; charset=utf-8"
+    raise RequestRefusedError(f"data= takes a text or a dict, not {type(call.data).__name__}")
+
+
+def _require_dict(name: str, value: object) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    raise RequestRefusedError(f"{name}= takes a dict, not {type(value).__name__}")
+
+
+def _parse_timeout(timeout: object, default: float) -> float:
+    if timeout is None:
+        return default
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < _MAX_TIMEOUT_SECONDS:
+        return float(timeout)
+    raise RequestRefusedError(f"timeout= takes a number of seconds below {_MAX_TIMEOUT_SECONDS:,}, not {timeout!r}")
+
+
+def _encode_query(params: Mapping[str, object]) -> str:
+    return urlencode(list(_query_pairs(params))) if params else ""
+
+
+def _query_pairs(params: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in params.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if each is not None:
+                yield str(name), ("true" if each else "false") if isinstance(each, bool) else str(each)
+
+
+def _add_query(url: str, query: str) -> str:
+    if not query:
+        return url
+    address, _, _fragment = url.partition("#")
+    return f"{address}{'&' if '?' in address else '?'}{query}"

@@ -1,0 +1,145 @@
+"""A parser of literals in a syntax tree, each as the type that its place wants, without running anything.
+
+It checks how a value is written; api_dict_parser knows what the keys of API mean.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class InvalidLiteralError(Exception):
+    """Carries a problem up to the dict that it is in, which goes on with its next key."""
+
+    def __init__(self, node: ast.AST, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.line: int = getattr(node, "lineno", 1)
+        self.description = what
+        self.remedy = remedy
+
+
+LiteralReader: TypeAlias = Callable[[ast.expr, "ProblemList"], Any]
+
+
+class ProblemList(list[Problem]):
+    """Everything that is wrong in one file."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+
+    def add_literal(self, wrong: InvalidLiteralError) -> None:
+        self.append(Problem(file=self.file, line=wrong.line, description=wrong.description, remedy=wrong.remedy))
+
+
+def read_fields(
+    node: ast.expr, problems: ProblemList, readers: Mapping[str, LiteralReader], where: str
+) -> dict[str, Any]:
+    """The dict's values by key; wrong ones are noted and left out."""
+    values: dict[str, Any] = {}
+    for key, value in read_items(node, where):
+        try:
+            name = _read_key(key, readers, where)
+            if name in values:
+                problems.add_literal(InvalidLiteralError(key, f"{name!r} stands twice in {where}", "keep one of them"))
+            values[name] = readers[name](value, problems)
+        except InvalidLiteralError as wrong:
+            problems.add_literal(wrong)
+    return values
+
+
+def _read_key(node: ast.expr, readers: Mapping[str, LiteralReader], where: str) -> str:
+    name = read_text(node)
+    if name not in readers:
+        remedy = suggest_correction(name, readers, plural="keys here")
+        raise InvalidLiteralError(node, f"{name!r} is not a key of {where}", remedy)
+    return name
+
+
+def read_items(node: ast.expr, where: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(node, ast.Dict):
+        raise InvalidLiteralError(node, f"{where} is not a dict of literals", 'write it as {"key": value, …}')
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise InvalidLiteralError(
+                value, f"{where} takes in another dict with **", "write its keys out: it is read without running"
+            )
+        yield key, value
+
+
+def _evaluate_literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
+        remedy = 'write the value itself: nothing is run to read it; a secret is {"env": "NAME"}'
+        raise InvalidLiteralError(node, f"{ast.unparse(node)} is not a literal", remedy) from error
+
+
+def raise_unexpected(node: ast.expr, what: str) -> NoReturn:
+    raise InvalidLiteralError(node, f"{ast.unparse(node):.80} is not {what}", f"write {what}")
+
+
+def read_text(node: ast.expr, _problems: "ProblemList | None" = None) -> str:
+    value = _evaluate_literal(node)
+    if not isinstance(value, str) or not value.strip():
+        raise_unexpected(node, "a text in quotes")
+    return value
+
+
+def number_reader(*, least: float, most: float = math.inf, whole: bool = False) -> LiteralReader:
+    bounds = f"of at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
+
+    def read(node: ast.expr, _problems: ProblemList) -> int | float:
+        value = _evaluate_literal(node)
+        kinds = (int,) if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most or math.isinf(value):
+            raise_unexpected(node, f"a {'whole ' if whole else ''}number {bounds}")
+        return value
+
+    return read
+
+
+def choice_reader(words: Sequence[str], plural: str) -> LiteralReader:
+    def read(node: ast.expr, problems: ProblemList) -> str:
+        word = read_text(node, problems)
+        if word not in words:
+            remedy = suggest_correction(word, words, plural=plural)
+            raise InvalidLiteralError(node, f"{word!r} is not one of the {plural}", remedy)
+        return word
+
+    return read
+
+
+def list_reader(reader: LiteralReader) -> LiteralReader:
+    def read(node: ast.expr, problems: ProblemList) -> tuple[Any, ...]:
+        if not isinstance(node, ast.List | ast.Tuple):
+            raise_unexpected(node, "a list in brackets")
+        return tuple(reader(element, problems) for element in node.elts)
+
+    return read
+
+
+def pattern_reader(pattern: re.Pattern[str], what: str) -> LiteralReader:
+    def read(node: ast.expr, problems: ProblemList) -> str:
+        found = read_text(node, problems)
+        if not pattern.fullmatch(found):
+            raise_unexpected(node, what)
+        return found
+
+    return read
+
+
+def read_duration(node: ast.expr, problems: ProblemList) -> float:
+    match = _DURATION.fullmatch(read_text(node, problems).strip())
+    seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+    if not seconds:
+        raise_unexpected(node, "a duration like '500ms', '10s', '5m' or '1h'")
+    return seconds

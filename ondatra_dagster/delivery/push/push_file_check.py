@@ -1,0 +1,83 @@
+"""The check of a lib/*.star file, and of a model's @sink line against it, without running anything."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig
+from ondatra_dagster.delivery.push.push_file_parser import PushFile, parse_push_file
+from ondatra_dagster.delivery.push.starlark.library_files import find_undefined_names, list_library_files
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model_kinds import KINDS
+
+
+class PushFileCheck(NamedTuple):
+    """What is known of one file."""
+
+    config: PushConfig | None  # None: the file can't be used as it stands
+    problems: Sequence[Problem]
+    warnings: Sequence[Problem]  # the sinks run only once these are mended, but that may be elsewhere
+
+
+def check_push_file(path: Path, *, secrets: Callable[[str], str | None]) -> PushFileCheck:
+    """The config of lib/NAME.star, and all that is wrong with it and with the files it loads."""
+    source, problems = parse_push_file(path, f"{path.parent.name}/{path.name}")
+    if source is None:
+        return PushFileCheck(None, problems, ())
+    try:
+        problems = list(find_undefined_names(list_library_files(path)))
+    except ProjectError as error:
+        return PushFileCheck(None, error.problems, ())
+    if problems:
+        return PushFileCheck(None, problems, ())
+    return PushFileCheck(
+        source.config, (), [*_find_unset_variables(source, secrets), *_find_unused_credentials(source)]
+    )
+
+
+def _find_unset_variables(source: PushFile, secrets: Callable[[str], str | None]) -> Iterator[Problem]:
+    for name in source.config.variables:
+        if not secrets(name):
+            what = f"the variable {name} is not set"
+            yield _new_warning(source, name, what, "set it in .env or the environment before the sync runs")
+
+
+def _find_unused_credentials(source: PushFile) -> Iterator[Problem]:
+    """Credentials that no call would get."""
+    config = source.config
+    if config.base_url is None:
+        for key, given in (("auth", config.auth), ("headers", config.headers), ("rate_limit", config.rate_limit)):
+            if given:
+                what = f'"{key}" holds for the host of base_url, and there is none'
+                yield _new_warning(source, key, what, "give API a base_url")
+
+
+def _new_warning(source: PushFile, word: str, what: str, remedy: str) -> Problem:
+    lines = enumerate(source.text.splitlines(), 1)
+    line = next((number for number, text in lines if f'"{word}"' in text or f"'{word}'" in text), 1)
+    return Problem(file=source.config.file, line=line, description=what, remedy=remedy)
+
+
+def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
+    """What is wrong with the model's @sink line, as its library sees it."""
+    if model.sink is None:
+        return ()
+    wanted, given = config.push.args, model.sink.arguments
+    found = []
+    if len(wanted) != len(given):
+        what = f"@sink gives {config.name} {len(given)} arguments, but it takes {len(wanted)}"
+        found.append((what, f"write @sink: {config.name}{_format_arguments(wanted)}"))
+    kinds = config.push.supported_kinds
+    if kinds and model.kind.name not in kinds:
+        what = f"{config.name} doesn't take models of kind {model.kind.name}"
+        found.append((what, f"it takes {', '.join(kinds)}"))
+    if config.push.batch_size == WHOLE_TABLE_SIZE and not model.kind.replaces_rows:
+        mirrors = " and ".join(kind.name for kind in KINDS.values() if kind.replaces_rows)
+        what = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
+        found.append((what, f"give {config.file} a batch_size, or the model another kind"))
+    return [Problem(file=model.file, line=model.sink.line, description=what, remedy=remedy) for what, remedy in found]
+
+
+def _format_arguments(names: Sequence[str]) -> str:
+    return "({})".format(", ".join(f"'{name}'" for name in names)) if names else ""

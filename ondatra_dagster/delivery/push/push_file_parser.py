@@ -1,0 +1,119 @@
+"""The parser of a lib/*.star file: its config and its functions' parameters, without running it."""
+
+import ast
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ondatra_dagster.delivery.push.api_dict_parser import FUNCTION_PARAMETERS, read_api
+from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PushFile:
+    """One file, read and found to be in order."""
+
+    path: Path
+    text: str
+    config: PushConfig
+    function_parameters: Mapping[str, frozenset[str]]  # push, poll, finalize: those it has, with their parameters
+
+
+def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Problem]]:
+    """The file as a value, or None and all that is wrong with it; `file` is its name in messages."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        tree = ast.parse(text)
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [unreadable_file_problem(file, error)]
+    except SyntaxError as error:
+        return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
+    config, problems = read_api(tree, file)
+    functions = _functions_of(tree)
+    problems = [*problems, *_find_missing_functions(functions, config, file)]
+    if config is None:
+        return None, problems
+    known = {name: (*FUNCTION_PARAMETERS[name], *config.push.args) for name in functions}
+    for name, function in functions.items():
+        problems += _signature_problems(function, known[name], file)
+    if problems:
+        return None, problems
+    config = dataclasses.replace(config, functions=frozenset(functions))
+    parameters = {name: _parameter_names(function, known[name]) for name, function in functions.items()}
+    return PushFile(path=path, text=text, config=config, function_parameters=parameters), ()
+
+
+def exported_names(text: str) -> set[str] | None:
+    """What other files can load of this one; None when that isn't plain."""
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return None
+    if any(isinstance(statement, ast.For | ast.If | ast.With) for statement in body):
+        return None
+    defined = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
+    assigned = {
+        node.id
+        for statement in body
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return {name for name in defined | assigned if not name.startswith("_")}
+
+
+def unreadable_file_problem(file: str, error: OSError | UnicodeDecodeError) -> Problem:
+    """Why a file has no text."""
+    if isinstance(error, OSError):
+        return _new_problem(file, 1, f"the file can't be read: {error.strerror}", "make it readable")
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return _new_problem(file, line, "the file is not UTF-8", "save it as UTF-8")
+
+
+def _functions_of(tree: ast.Module) -> Mapping[str, ast.FunctionDef]:
+    """The functions that are called by us; of two of one name the last."""
+    return {
+        each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in FUNCTION_PARAMETERS
+    }
+
+
+def _find_missing_functions(
+    functions: Mapping[str, ast.FunctionDef], config: PushConfig | None, file: str
+) -> list[Problem]:
+    place = "at the top level of the file"
+    problems = []
+    if "push" not in functions:
+        problems.append(_new_problem(file, 1, "has no push()", f"write def push(rows): … {place}"))
+    if config and config.push.batch_mode == "async" and "poll" not in functions:
+        what = 'has no poll(), which "batch_mode": "async" asks how a job stands'
+        problems.append(_new_problem(file, 1, what, f"write def poll(job_ref): … {place}"))
+    return problems
+
+
+def _parameter_names(function: ast.FunctionDef, known: Sequence[str]) -> frozenset[str]:
+    if function.args.kwarg:
+        return frozenset(known)
+    return frozenset(arg.arg for arg in (*function.args.args, *function.args.kwonlyargs))
+
+
+def _signature_problems(function: ast.FunctionDef, known: Sequence[str], file: str) -> list[Problem]:
+    problems = [
+        _new_problem(
+            file,
+            arg.lineno,
+            f"{function.name}() has a parameter {arg.arg!r} that nothing fills",
+            suggest_correction(arg.arg, known, plural="parameters"),
+        )
+        for arg in (*function.args.args, *function.args.kwonlyargs)
+        if arg.arg not in known
+    ]
+    if function.args.vararg or function.args.posonlyargs:
+        remedy = "parameters are matched by name: leave out '*' and '/'"
+        problems.append(_new_problem(file, function.lineno, f"{function.name}() takes parameters by place", remedy))
+    return problems
+
+
+def _new_problem(file: str, line: int, what: str, remedy: str) -> Problem:
+    return Problem(file=file, line=line, description=what, remedy=remedy)

@@ -1,0 +1,98 @@
+"""The interface between the delivery and the user's push functions: the batch they get and the result of a call."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
+
+import orjson
+
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.delivery.row_outcome import ResultKey, RowOutcome
+from ondatra_dagster.delivery.rows_to_send import StoredRow
+from ondatra_dagster.row_changes import Column, Layout
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PushBatch:
+    """A batch, or a part of one, as push() gets it."""
+
+    number: int  # of the batch in its run
+    layout: Layout  # of the columns
+    rows_json: str  # the rows as columnar JSON
+    result_keys: Sequence[ResultKey]  # the name of each row's status
+    units: Sequence[BatchUnit]
+    layouts: Mapping[int, Layout]
+
+    @classmethod
+    def from_batch(cls, batch: Batch, layouts: Mapping[int, Layout]) -> Self:
+        """Return the whole batch. Rows of an older layout get the newest one: a column that they lack is null."""
+        newest = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
+        return cls._from_units(batch.units, batch.number, layouts[newest], layouts)
+
+    @property
+    def is_one_key(self) -> bool:
+        """Return whether it can't be split in half."""
+        return len(group_by_key(self.units)) <= 1
+
+    def split_in_half(self) -> tuple[Self, Self]:
+        """Return its keys in two parts, in their order."""
+        keys = group_by_key(self.units)
+        parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        first, second = ([unit for units in part for unit in units] for part in parts)
+        return (
+            self._from_units(first, self.number, self.layout, self.layouts),
+            self._from_units(second, self.number, self.layout, self.layouts),
+        )
+
+    @classmethod
+    def _from_units(
+        cls, units: Sequence[BatchUnit], number: int, layout: Layout, layouts: Mapping[int, Layout]
+    ) -> Self:
+        keys, rows = [], []
+        for unit in units:
+            for change_type, row in unit.sent_rows:
+                rowid, number_of_layout, payload = row
+                keys.append(f"{rowid}:{change_type}")
+                if layouts[number_of_layout] is not layout:
+                    payload = _convert_payload(row, layouts, layout)
+                rows.append(f'{payload[:-1]},{rowid},"{change_type}"]')
+        names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
+        text = f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
+        return cls(number=number, layout=layout, rows_json=text, result_keys=keys, units=units, layouts=layouts)
+
+
+def _convert_payload(row: StoredRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
+    content = layouts[row.layout_id].parse_row(row.payload)
+    return orjson.dumps([content.get(name) for name in layout.names]).decode()
+
+
+class PushResult(NamedTuple):
+    """The result of pushing a batch or polling its job."""
+
+    outcomes: Mapping[ResultKey, RowOutcome]
+    calls: int = 0
+    unanswered_calls: int = 0  # calls of which at some try nobody answered
+    is_outage: bool = False  # every call ended without an answer, or with 408, 429 or 5xx
+    job_reference: str | None = None  # what push() made of the batch in place of outcomes: a reference, as JSON
+    masked_job_reference: str | None = None  # the reference without secrets; None: there are none in it
+    is_open: bool = False  # there is a job, which hasn't ended
+    warnings: tuple[str, ...] = ()  # about what the function returned
+    has_raised: bool = False  # the function ended without an answer
+    is_answered: bool = True  # a try of a call was answered, if only by a failure
+
+
+class BatchSink(Protocol):
+    """A caller of the user's functions. Several threads may use it at once, each with its own journal."""
+
+    def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
+        """Return the outcome of each of the batch's rows, whatever happens.
+
+        A call that was answered before a crash gets its answer from the journal.
+        """
+
+    def poll(self, parcel: PushBatch, job: str) -> PushResult:
+        """Return the state of the job that was made of the batch."""
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
+        """Call finalize() with these sums; PushContractError when it failed."""

@@ -1,0 +1,133 @@
+"""The batches that an asynchronous API works on: their job references, and when they are polled next.
+
+A snapshot contains them, one unit at a time, so that a lost queue submits none of them again. It is stored with
+the records, so it contains no secret.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+import orjson
+
+from ondatra_dagster.delivery.queue.change_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
+from ondatra_dagster.delivery.queue.claimed_batches import (
+    Batch,
+    BatchUnit,
+    Job,
+    delete_batch,
+    dump_batch_lines,
+    load_batches,
+)
+from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, Queue, parse_unit_ids
+from ondatra_dagster.delivery.queue.removal_count import read_content_size
+from ondatra_dagster.delivery.rows_to_send import UnitKind, dump_maybe_sent, state_if_unknown
+
+STORE_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
+POSTPONE_POLL = "update batch set next_poll_at = ?, set_at = ? where id = ?"
+READ_JOB_ROWS = "select rows from batch where job is not null"
+# what an API works on isn't sent again, whatever became of its rows since
+CREATE_IN_JOB = "create temp table if not exists in_job (unit integer primary key)"
+CLEAR_IN_JOB = "delete from in_job"
+ADD_IN_JOB = "insert or ignore into in_job values (?)"
+READ_UNITS_IN_JOBS = f"""
+select id, belongs_to, key, {IS_ON_API}, {ROW_COUNT.format("desired")} from unit
+where id in (select unit from in_job) order by phase, id
+"""
+ANY_JOB = "select 1 from batch where job is not null limit 1"
+RESTORE_BATCH = """
+insert into batch (number, rows, seed, is_part, units, job, submitted_at, next_poll_at, set_at, digest)
+values (:number, :rows, :seed, 0, :units, :job, :submitted_at, :next_poll_at, :set_at,
+    row_digest(:number, :rows, :seed, 0, :units, :job, :submitted_at, null))
+"""
+RELEASE_FROM_JOB = "update unit set state = 'pending', maybe_sent = ? where id = ?"
+UPDATE_BATCH_UNITS = "update batch set rows = ?, units = ? where id = ?"
+UNIT_OF_KEY = "select id from unit where key = ?"
+
+
+def store_job(queue: Queue, batch: Batch, job: Job) -> Batch:
+    """The batch with the job that it is now; the caller has the transaction."""
+    queue.store.execute(STORE_JOB, (*job, batch.id))
+    return dataclasses.replace(batch, job=job)
+
+
+def postpone_poll(queue: Queue, batch: Batch, *, next_poll_at: float, set_at: float) -> Batch:
+    """The batch, its job still open."""
+    queue.store.execute(POSTPONE_POLL, (next_poll_at, set_at, batch.id))
+    job = batch.job and batch.job._replace(next_poll_at=next_poll_at, set_at=set_at)
+    return dataclasses.replace(batch, job=job)
+
+
+def dump_jobs(queue: Queue) -> Mapping[int, str]:
+    """For each unit in a job, by its id, what is needed to go on with that job elsewhere."""
+    if not queue.store.fetch_rows(ANY_JOB):
+        return {}
+    return {
+        unit.id: orjson.dumps(
+            {
+                "seed": batch.batch_key,
+                "number": batch.number,
+                "job": batch.job.safe_reference,
+                "submitted_at": batch.job.submitted_at,
+                "next_poll_at": batch.job.next_poll_at,
+                "set_at": batch.job.set_at,
+                "lines": [line.partition(" ")[2] for line in dump_batch_lines([unit])],
+            }
+        ).decode()
+        for batch in load_batches(queue)
+        if batch.job
+        for unit in batch.units
+    }
+
+
+def fill_in_job_table(queue: Queue) -> None:
+    """Write the units that are in jobs into the temporary table in_job."""
+    queue.store.execute(CREATE_IN_JOB)
+    queue.store.execute(CLEAR_IN_JOB)
+    for (rows,) in queue.store.fetch_rows(READ_JOB_ROWS):
+        queue.store.execute_many(ADD_IN_JOB, ((unit,) for unit in parse_unit_ids(str(rows))))
+
+
+def count_units_in_jobs(queue: Queue, counter: UnitCounter) -> Counts:
+    """Count the units that are in jobs at the end of a run."""
+    counts = Counts()
+    if not queue.store.fetch_rows(ANY_JOB):
+        return counts
+    fill_in_job_table(queue)
+    is_mirror = queue.unit_kind is UnitKind.MIRROR
+    for unit, part, key, had, has in queue.store.fetch_rows(READ_UNITS_IN_JOBS):
+        held = read_content_size(queue.store, str(key)) if is_mirror else int(had)
+        counts.update(counter.count(CountedUnit(int(unit), str(part), held, int(has)), None))
+    return counts
+
+
+def restore_jobs(queue: Queue, held: Iterable[tuple[str, str]]) -> None:
+    """Go on with the jobs that another queue dumped, given by key; the caller has the transaction."""
+    batches: dict[tuple[str, str], dict[str, str | int | float]] = {}
+    for key, text in held:
+        ((unit,),) = queue.store.fetch_rows(UNIT_OF_KEY, (key,))
+        dumped = orjson.loads(text)
+        lines = "\n".join([f"{unit} {line}" for line in dumped.pop("lines")])
+        # parts of a split batch share its seed, and each is a job of its own
+        batch = batches.setdefault((dumped["seed"], dumped["job"]), {**dumped, "units": 0})
+        batch["rows"] = f"{batch['rows']}\n{lines}" if "rows" in batch else lines
+        batch["units"] = int(batch["units"]) + 1
+    queue.store.execute_many(RESTORE_BATCH, batches.values())
+
+
+def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
+    """Let units go on without the jobs that they are in: these have ended as far as they are concerned.
+
+    What was handed over is what the API may have of them; the caller has the transaction.
+    """
+    for batch in load_batches(queue):
+        out = [unit for unit in batch.units if batch.job and unit.key in keys]
+        queue.store.execute_many(RELEASE_FROM_JOB, [(_dump_maybe_sent(queue, unit), unit.id) for unit in out])
+        left = [unit for unit in batch.units if unit not in out]
+        if not left:
+            delete_batch(queue, batch)
+        elif out:
+            queue.store.execute(UPDATE_BATCH_UNITS, ("\n".join(dump_batch_lines(left)), len(left), batch.id))
+
+
+def _dump_maybe_sent(queue: Queue, unit: BatchUnit) -> str | None:
+    return dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))

@@ -1,0 +1,376 @@
+"""The batches of units that are sent together, frozen as they were handed to push until they are settled."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.clock_jumps import corrected_time
+from ondatra_dagster.delivery.queue.queue_database import KEY_GENERATION, Queue
+from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, ResultKey
+from ondatra_dagster.delivery.rows_to_send import (
+    KeyState,
+    RowSet,
+    SentRow,
+    StoredRow,
+    UnitKind,
+    find_rows_to_send,
+    load_maybe_sent,
+    load_row_set,
+)
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.storage.sqlite_database import SqlRow
+
+# units whose wait is over, at the start of a run: in the middle of one nothing comes a second time
+MARK_DUE_PENDING = "update unit set state = 'pending', due_at = null where state = 'waiting' and due_at <= ?"
+_CLAIM_COLUMNS = (
+    "unit.id, key, version, acknowledged, maybe_sent, desired, unit.belongs_to, is_context, unit.rows, unit.phase,"
+    " unit.digest, key_renewals"
+)
+# What may go next. Where new rows replace old ones, no insert goes while a delete is on its way or waits for
+# its next try.
+READ_NEXT_UNITS = f"""
+select {_CLAIM_COLUMNS} from unit
+where state = 'pending' and version <= :watermark and phase = (
+    select case when exists (
+        select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
+    ) then 0 else 1 end
+)
+order by outages, id limit :size
+"""
+# The same where a key's versions go together: all that may go of a key of which nothing is on its way.
+READ_NEXT_KEYS = f"""
+with first as (
+    select id, outages, belongs_to from unit
+    where state = 'pending' and phase = 0 and version <= :watermark and not exists (
+        select 1 from unit as other
+        where other.belongs_to = unit.belongs_to and other.state = 'claimed'
+    )
+    order by outages, id limit :size
+),
+together as (
+    select unit.belongs_to, min(unit.outages) as outages, min(unit.id) as first_id, sum(rows) as rows
+    from unit join (select distinct belongs_to from first) as due
+        on unit.belongs_to = due.belongs_to
+    where state = 'pending' and version <= :watermark group by unit.belongs_to
+)
+select {_CLAIM_COLUMNS} from unit join (
+    select belongs_to, rows, sum(rows) over (order by outages, first_id rows unbounded preceding) as total
+    from together
+) as key on unit.belongs_to = key.belongs_to
+where (total <= :size or total = key.rows) and state = 'pending' and version <= :watermark
+order by unit.outages, unit.id
+"""
+CLAIM_UNITS = "update unit set state = 'claimed' where id in (select value from json_each(?))"
+ADD_BATCH = """
+insert into batch (number, rows, seed, is_part, units, digest)
+values (?1, ?2, ?3, ?4, ?5, row_digest(?1, ?2, ?3, ?4, ?5, null, null, null)) returning id
+"""
+READ_BATCHES = f"""
+select id, number, rows, seed, is_part, begun, crashes, answered, job, submitted_at, next_poll_at,
+    masked_job, set_at, digest, {", ".join(BATCH_COLUMNS)}
+from batch order by id
+"""
+READ_CLAIMED_UNITS = f"""
+select id, digest, {", ".join(UNIT_COLUMNS)}
+from unit where state = 'claimed' and id in (select value from json_each(?))
+"""
+COUNT_CLAIMED_UNITS = "select count(*) from unit where state = 'claimed'"
+# the next run counts a crash for each beginning that it doesn't know of: this one was no crash
+RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
+WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
+RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
+DELETE_BATCH = "delete from batch where id = ?"
+
+
+_DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
+
+
+class BatchUnit(NamedTuple):
+    """A unit as it was claimed."""
+
+    id: int
+    key: str
+    version: int
+    acknowledged: str
+    maybe_sent: str | None
+    sent_rows: Sequence[SentRow]
+    belongs_to: str | None = None  # units of the same are never parted
+    is_context: bool = False  # a delete beside inserts that take the row's place
+    partition: str = ""  # of the table that its row is in
+
+    @property
+    def result_keys(self) -> list[ResultKey]:
+        """Under which the outcomes of its rows are; an empty mirror has one, too."""
+        return [row.result_key for row in self.sent_rows] or [NO_ROW_KEY]
+
+    @property
+    def desired(self) -> RowSet:
+        """As it was sent, also when a newer one waits beside."""
+        return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
+
+    @property
+    def has_acknowledged_rows(self) -> bool:
+        """Whether the API had something of it, as far as is known."""
+        return bool(self.acknowledged) or not self.has_desired_rows
+
+    @property
+    def has_desired_rows(self) -> bool:
+        """Whether the API is to have something of it; what is to come is sent last."""
+        return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES
+
+    @property
+    def key_state(self) -> KeyState:
+        """What was known of it when it was sent."""
+        return KeyState(load_row_set(self.acknowledged), self.desired, load_maybe_sent(self.maybe_sent))
+
+
+class Job(NamedTuple):
+    """The job that an asynchronous API made of a batch."""
+
+    reference: str  # JSON
+    submitted_at: float
+    next_poll_at: float
+    masked_reference: str | None = None  # the reference without secrets; None: there are none in it
+    set_at: float | None = None  # when next_poll_at was set; None: with submitted_at
+
+    def next_poll_time(self, now: float) -> float:
+        """When to ask about it, by that clock."""
+        set_at = self.submitted_at if self.set_at is None else self.set_at
+        return corrected_time(self.next_poll_at, set_at=set_at, now=now)
+
+    @property
+    def safe_reference(self) -> str:
+        """The reference as it may leave the queue's file."""
+        return self.masked_reference or self.reference
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A claimed batch."""
+
+    id: int
+    number: int
+    batch_key: str  # of its idempotency keys, and the name of its journal; parts of a split batch share it
+    units: Sequence[BatchUnit]
+    is_split: bool = False  # of a batch that ended its process too often
+    push_starts: int = 0  # how often push was given it in processes that came to their end
+    crash_count: int = 0  # how often a process ended with it, without getting further than before
+    answered_calls: int = 0  # how many calls had an answer at the last of these
+    job: Job | None = None  # it was handed over whole, and its end is waited for
+
+    def rows(self) -> Iterator[SentRow]:
+        for unit in self.units:
+            yield from unit.sent_rows
+
+    @property
+    def result_keys(self) -> list[ResultKey]:
+        """Under which the outcomes of its rows are."""
+        return [key for unit in self.units for key in unit.result_keys]
+
+    @property
+    def must_run_alone(self) -> bool:
+        """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
+        return self.crash_count > 0 or self.is_split
+
+    def __len__(self) -> int:
+        return sum(len(unit.sent_rows) for unit in self.units)
+
+    def __bool__(self) -> bool:
+        return True  # also without rows: the content of an empty table goes out, too
+
+
+def mark_due_pending(queue: Queue, now: float) -> int:
+    """Let the rows go whose back-off has passed."""
+    return queue.store.execute(MARK_DUE_PENDING, (now,))
+
+
+def claim_batch(queue: Queue, *, size: int, number: int) -> Batch | None:
+    """The next batch, frozen; None when nothing is left that may go."""
+    with queue.store.write_transaction():
+        claimed = _select_next_units(queue, size=max(size, 1))
+        if not claimed:
+            return None
+        queue.store.execute(CLAIM_UNITS, (orjson.dumps([row[0] for row in claimed]).decode(),))
+        units = [_build_unit(queue, row) for row in claimed]
+        return store_batch(queue, units, number=number, seed=_make_batch_key(queue, claimed))
+
+
+def _make_batch_key(queue: Queue, claimed: Sequence[SqlRow]) -> str:
+    """Return the seed of the batch's idempotency keys.
+
+    The same changes in the same batch have the same seed on any machine, also after the queue was lost. A
+    unit that is sent again although its change was answered, or was delivered, has another.
+    """
+    changes = [(key, version, renewals) for _, key, version, *_, renewals in claimed]
+    named = orjson.dumps([queue.read_meta("table_id"), queue.read_meta(KEY_GENERATION), changes])
+    return hashlib.blake2b(named, digest_size=16).hexdigest()
+
+
+def _select_next_units(queue: Queue, *, size: int) -> Sequence[SqlRow]:
+    """What goes out together."""
+    bounds = {"watermark": queue.watermark, "size": size}
+    if queue.unit_kind is UnitKind.VERSION:
+        return _sort_by_key(queue.store.fetch_rows(READ_NEXT_KEYS, bounds))
+    found: list[SqlRow] = []
+    rows = 0
+    # one by one: as many groups as a batch has rows may be more than fits into memory
+    for unit in queue.store.iterate_rows(READ_NEXT_UNITS, bounds):
+        rows += unit[8]
+        # units aren't split: a batch ends before the one that would pass its size; only a larger one is alone
+        if found and rows > size:
+            break
+        found.append(unit)
+    return found
+
+
+def _sort_by_key(claimed: list[SqlRow]) -> list[SqlRow]:
+    """The versions of each key one after the other, oldest first: what ends before what begins."""
+    keys: dict[str, list[SqlRow]] = {}
+    for row in claimed:
+        keys.setdefault(str(row[6]), []).append(row)
+    return [row for rows in keys.values() for row in sorted(rows, key=_order_in_key)]
+
+
+def _order_in_key(row: SqlRow) -> tuple[bool, int]:
+    # rowids rise with the versions of the table; a row that is gone has no place in them any more
+    return (True, int(row[1])) if row[5] else (False, int(row[0]))
+
+
+def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
+    unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, place, digest, renewals = row
+    values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, place, renewals)
+    check_unit_digest(queue.store, unit, values, digest)
+    sent = _rows_to_send(queue, acknowledged, maybe_sent, desired)
+    together = _inseparable_key(queue, belongs_to)
+    return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
+
+
+def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> list[SentRow]:
+    if acknowledged or maybe_sent is not None:
+        return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
+    # what to_send says, too, but sooner: nearly all are of this kind
+    return [SentRow(ChangeType.INSERT, row) for row in load_row_set(desired)]
+
+
+def _inseparable_key(queue: Queue, belongs_to: str) -> str | None:
+    # a partition's rows, which belong to one, too, may go in different batches
+    return belongs_to if queue.unit_kind is UnitKind.VERSION else None
+
+
+def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
+    """Keep the units as one batch; the caller has the transaction."""
+    lines = "\n".join(dump_batch_lines(units))
+    found = queue.store.fetch_rows(ADD_BATCH, (number, lines, seed, is_part, len(units)))
+    return Batch(id=int(found[0][0]), number=number, batch_key=seed, units=units, is_split=is_part)
+
+
+def dump_batch_lines(units: Iterable[BatchUnit]) -> Iterator[str]:
+    """Units as their batch keeps them; the first word of each line is the unit's id."""
+    for unit in units:
+        if not unit.sent_rows:
+            yield f"{unit.id} {unit.version}"
+        for change_type, (rowid, layout, payload) in unit.sent_rows:
+            yield f"{unit.id} {unit.version} {change_type} {rowid} {layout} {payload}"
+
+
+def delete_batch(queue: Queue, batch: Batch) -> None:
+    """The batch is no more; the caller has the transaction."""
+    queue.store.execute(DELETE_BATCH, (batch.id,))
+
+
+def load_batches(queue: Queue) -> list[Batch]:
+    """What dead owners left claimed, as it was handed to push; open jobs among them."""
+    batches = [_load_batch(queue, row) for row in queue.store.fetch_rows(READ_BATCHES)]
+    if queue.store.fetch_rows(COUNT_CLAIMED_UNITS) != [(sum(len(batch.units) for batch in batches),)]:
+        raise queue.store.damage_error("units are claimed by no batch")
+    for batch in batches:
+        if not batch.units:
+            delete_batch(queue, batch)
+    return [batch for batch in batches if batch.units]
+
+
+def _load_batch(queue: Queue, row: SqlRow) -> Batch:
+    batch, number, rows, seed, is_part, begun, crashes, answered, *job = row[:13]
+    check_row_digest(queue.store, "batch", batch, row[14:], row[13])
+    return Batch(
+        id=int(batch),
+        number=int(number),
+        batch_key=str(seed),
+        is_split=bool(is_part),
+        push_starts=int(begun),
+        units=_load_units(queue, str(rows)),
+        crash_count=int(crashes),
+        answered_calls=int(answered),
+        job=None if job[0] is None else Job(*job),
+    )
+
+
+def parse_batch_rows(text: str) -> dict[int, tuple[int, list[SentRow]]]:
+    """What a batch's text says: for each unit, by its id, the version and the rows that were handed out."""
+    sent: dict[int, tuple[int, list[SentRow]]] = {}
+    for line in text.split("\n"):
+        unit, version, *fields = line.split(" ", 5)
+        _, rows = sent.setdefault(int(unit), (int(version), []))
+        if fields:
+            change_type, rowid, layout, payload = fields
+            rows.append(SentRow(ChangeType(change_type), StoredRow(int(rowid), int(layout), payload)))
+    return sent
+
+
+def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
+    sent = parse_batch_rows(text)
+    known = {row[0]: row for row in queue.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(sent)).decode(),))}
+    # the records may tell of a key that it has ended since
+    frozen = [(unit, version, rows) for unit, (version, rows) in sent.items() if unit in known]
+    return [_load_unit(queue, unit, version, rows, known[unit]) for unit, version, rows in frozen]
+
+
+def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:
+    _, digest, *values = known
+    check_unit_digest(queue.store, unit, values, digest)
+    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
+    together = _inseparable_key(queue, belongs_to)
+    return BatchUnit(unit, key, version, acknowledged, maybe_sent, rows, together, bool(is_context), belongs_to)
+
+
+def release_batch(queue: Queue, batch: Batch) -> None:
+    """Let go of a batch that push hasn't seen; the caller has the transaction."""
+    queue.store.execute(RELEASE_UNITS, (orjson.dumps([unit.id for unit in batch.units]).decode(),))
+    delete_batch(queue, batch)
+
+
+def record_crash(queue: Queue, batch: Batch, *, answered: int, begun: int) -> Batch:
+    """The batch as it stands after its owner died: one that got further than the last counts as the first."""
+    crashes = batch.crash_count + 1 if answered <= batch.answered_calls else 1
+    queue.store.execute(WRITE_CRASH, (crashes, answered, begun, batch.id))
+    return dataclasses.replace(batch, crash_count=crashes, answered_calls=answered, push_starts=begun)
+
+
+def reset_push_starts(queue: Queue, batch: Batch, *, begun: int) -> None:
+    """The process ends in the middle of the batch because somebody wants it to."""
+    queue.store.execute(RESET_PUSH_STARTS, (begun, batch.id))
+
+
+def split_batch(queue: Queue, batch: Batch) -> list[Batch]:
+    """The batch as one batch a key, so that the key that ends the process stands alone."""
+    with queue.store.write_transaction():
+        delete_batch(queue, batch)
+        return [
+            store_batch(queue, units, number=batch.number, seed=batch.batch_key, is_part=True)
+            for units in group_by_key(batch.units)
+        ]
+
+
+def group_by_key(units: Sequence[BatchUnit]) -> list[list[BatchUnit]]:
+    """The units that may not be parted from each other, in their order."""
+    keys: list[list[BatchUnit]] = []
+    for unit in units:
+        if keys and unit.belongs_to is not None and unit.belongs_to == keys[-1][-1].belongs_to:
+            keys[-1].append(unit)
+        else:
+            keys.append([unit])
+    return keys

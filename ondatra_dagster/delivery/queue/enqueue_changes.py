@@ -1,0 +1,306 @@
+"""The enqueueing of the change feed: rows become visible and the watermark moves in one transaction.
+
+The rows are written before that in small transactions, under a version above the watermark, which no claim
+selects. So a million rows need no large transaction, and a crash leaves nothing visible.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+import orjson
+
+from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.row_digests import (
+    UNIT_COLUMNS,
+    check_row_digest,
+    check_unit_digest,
+    row_digest,
+    unit_digest,
+)
+from ondatra_dagster.delivery.rows_to_send import KeyState, UnitKind, count_unit_rows
+from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
+from ondatra_dagster.storage.sqlite_database import SqlValue
+
+CHUNK_KEYS = 5_000
+
+
+ONE_ROW_KINDS = frozenset({UnitKind.ROW, UnitKind.VERSION})
+
+
+# key, belongs_to, version, acknowledged, maybe_sent, desired, rows, phase, since
+NewUnit: TypeAlias = tuple[str, str, int, str, str | None, str, int, int, float]
+
+
+# what a crash in the middle of an enqueue left behind
+DELETE_STAGED = "delete from staged"
+
+
+DELETE_INVISIBLE_UNITS = "delete from unit where version > :watermark and state = 'pending'"
+
+
+READ_INVISIBLE_UNITS = (
+    f"select id, digest, {', '.join(UNIT_COLUMNS)} from unit where version > :watermark and state = 'pending'"
+)
+
+
+KEYS_WITH_UNITS = "select key from unit where key in (select value from json_each(?))"
+
+
+ANY_UNIT = "select 1 from unit limit 1"
+
+
+ADD_UNIT = """
+insert into unit (key, belongs_to, version, acknowledged, maybe_sent, desired, rows, phase, state, since, digest)
+values (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)
+"""
+
+
+STAGE_KEY = """
+insert into staged values (?, ?, ?, ?)
+on conflict (key) do update
+set version = excluded.version, desired = excluded.desired, digest = excluded.digest
+"""
+
+
+READ_STAGED = f"""
+select staged.key, staged.version, staged.desired, staged.digest, unit.id, unit.state, unit.digest,
+    {", ".join(f"unit.{name}" for name in UNIT_COLUMNS)}
+from staged join unit on unit.key = staged.key order by staged.key limit ?
+"""
+
+
+DELETE_STAGED_UPTO = "delete from staged where key <= ?"
+
+
+# a newer change takes the key over, whatever was to become of it; a frozen batch is left to end by itself
+UPDATE_DESIRED = """
+update unit set version = ?, desired = ?, rows = ?, phase = ?, attempts = 0, outages = 0, due_at = null,
+    message = null, died_at = null, since = iif(state = 'dead', ?, since),
+    state = iif(state = 'claimed', 'claimed', 'pending')
+where id = ?
+"""
+
+
+DELETE_UNIT = "delete from unit where id = ?"
+
+
+# A delete stays owed until the API takes it: what waits or died goes once more before newer rows come.
+REQUEUE_DELETES = """
+update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
+where phase = 0 and state in ('waiting', 'dead')
+"""
+
+
+# Beside inserts that take their place, deletes only tell push what is no more.
+MARK_CONTEXT_DELETES = """
+update unit set is_context = 1 where phase = 0 and version > :watermark and belongs_to in (
+    select belongs_to from unit where phase = 1 and version > :watermark
+)
+"""
+
+
+# A new version of a key takes along what is left of those before it.
+REQUEUE_OLDER_VERSIONS = """
+update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
+where state in ('waiting', 'dead')
+    and belongs_to in (select belongs_to from unit where version > :watermark)
+"""
+
+
+class CoalescedChange(NamedTuple):
+    """The change of one key over some versions; acknowledged and desired are row sets as text."""
+
+    key: str
+    version: int  # of its newest change
+    acknowledged: str
+    desired: str
+    belongs_to: str
+
+
+@raise_gc_threshold()
+def enqueue_segment(
+    queue: Queue, segment: FeedSegment, *, now: float, is_held: Callable[[CoalescedChange], bool] | None = None
+) -> int:
+    """Make a segment's changes visible and move the watermark to its end; the number of keys it touched.
+
+    Enqueueing the same versions again changes nothing. What `is_held` says so of is with the API already, in
+    some form: its rows go out as updates.
+    """
+    if segment.last_version <= queue.watermark:
+        return 0
+    _delete_leftovers(queue)
+    keys = 0
+    for chunk in split_into_chunks(coalesce_segment(queue, segment), CHUNK_KEYS):
+        with queue.store.write_transaction():
+            _stage_chunk(queue, chunk, now, is_held)
+        keys += len(chunk)
+    with queue.store.write_transaction():
+        _apply_staged(queue, now)
+        if keys:
+            _requeue_older_versions(queue)
+        queue.write_meta("watermark", segment.last_version)
+    return keys
+
+
+def _requeue_older_versions(queue: Queue) -> None:
+    """What older versions left goes along with the new rows where their order asks for it."""
+    if queue.replaces_rows:
+        queue.store.execute(REQUEUE_DELETES)
+        queue.store.execute(MARK_CONTEXT_DELETES, {"watermark": queue.watermark})
+    elif queue.unit_kind is UnitKind.VERSION:
+        queue.store.execute(REQUEUE_OLDER_VERSIONS, {"watermark": queue.watermark})
+
+
+def _delete_leftovers(queue: Queue) -> None:
+    with queue.store.write_transaction():
+        queue.store.execute(DELETE_STAGED)
+        for unit, digest, *values in queue.store.iterate_rows(READ_INVISIBLE_UNITS, {"watermark": queue.watermark}):
+            check_unit_digest(queue.store, unit, values, digest)  # a damaged version may hide a unit
+        queue.store.execute(DELETE_INVISIBLE_UNITS, {"watermark": queue.watermark})
+
+
+def coalesce_segment(queue: Queue, segment: FeedSegment) -> Iterator[CoalescedChange]:
+    """Each key of a segment, with what became of it."""
+    pages = iter(segment.pages)
+    for first in pages:  # a segment has one layout, which its first page tells
+        rest = (change for page in pages for change in page.changes)
+        yield from coalesce_changes(itertools.chain(first.changes, rest), queue.store_layout(first.layout))
+
+
+def split_into_chunks(keys: Iterator[CoalescedChange], size: int) -> Iterator[list[CoalescedChange]]:
+    while chunk := list(itertools.islice(keys, size)):
+        yield chunk
+
+
+def _stage_chunk(
+    queue: Queue, chunk: list[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
+) -> None:
+    known = keys_with_units(queue, [each.key for each in chunk])
+    new = (each for each in chunk if each.key not in known)
+    add_units(queue, _build_units(queue, new, now, is_held))
+    again = [
+        (each.key, each.version, each.desired, row_digest(each.key, each.version, each.desired))
+        for each in chunk
+        if each.key in known
+    ]
+    if again:
+        queue.store.execute_many(STAGE_KEY, again)
+
+
+def add_units(queue: Queue, units: Iterable[NewUnit]) -> None:
+    """Put new units into the queue; the caller has the transaction."""
+    queue.store.execute_many(ADD_UNIT, _with_digests(units))
+
+
+def _with_digests(units: Iterable[NewUnit]) -> Iterator[tuple[SqlValue, ...]]:
+    for unit in units:
+        key, belongs_to, version, acknowledged, maybe_sent, desired, rows, place, _ = unit
+        yield *unit, unit_digest((key, belongs_to, 0, version, acknowledged, maybe_sent, desired, rows, place, 0))
+
+
+def keys_with_units(queue: Queue, keys: Collection[str]) -> set[str]:
+    """Those that have a unit."""
+    if not queue.store.fetch_rows(ANY_UNIT):
+        return set()
+    wanted = orjson.dumps(list(keys)).decode()
+    return {str(key) for (key,) in queue.store.fetch_rows(KEYS_WITH_UNITS, (wanted,))}
+
+
+def _build_units(
+    queue: Queue, folded: Iterable[CoalescedChange], now: float, is_held: Callable[[CoalescedChange], bool] | None
+) -> Iterator[NewUnit]:
+    is_mirror, is_row = queue.unit_kind is UnitKind.MIRROR, queue.unit_kind in ONE_ROW_KINDS
+    for each in folded:
+        key, version, acknowledged, desired, belongs_to = each
+        if is_held and is_held(each):
+            yield build_maybe_sent_unit(queue, each, now)
+            continue
+        if is_mirror:
+            acknowledged = ""  # what the API has of it doesn't matter
+        elif not (acknowledged or desired):
+            continue
+        rows = 1 if is_row and not acknowledged else count_stored_rows_to_send(queue, acknowledged, None, desired)
+        if rows:
+            yield key, belongs_to, version, acknowledged, None, desired, rows, send_phase(queue, desired), now
+
+
+def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
+    """A row that the API has in some form: which, nobody knows, so it goes out again whole.
+
+    A kind that replaces rows has no updates: there it is deleted and inserted.
+    """
+    key, version, _, desired, belongs_to = each
+    acknowledged = "" if queue.unit_kind is UnitKind.MIRROR else desired
+    maybe_sent = "" if queue.replaces_rows else acknowledged
+    rows = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired)
+    return key, belongs_to, version, acknowledged, maybe_sent, desired, rows, send_phase(queue, desired), now
+
+
+def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
+    """How many rows of a batch these images come to; 0: nothing has to go out."""
+    return count_unit_rows(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
+
+
+def send_phase(queue: Queue, desired: str) -> int:
+    """1 for what must wait until the rows that it stands for are gone."""
+    return 1 if queue.replaces_rows and desired else 0
+
+
+def _apply_staged(queue: Queue, now: float) -> None:
+    while staged := queue.store.fetch_rows(READ_STAGED, (CHUNK_KEYS,)):
+        for key, version, desired, staged_digest, unit, state, digest, *values in staged:
+            check_row_digest(queue.store, "staged", key, (key, version, desired), staged_digest)
+            check_unit_digest(queue.store, unit, values, digest)
+            _, _, _, _, acknowledged, maybe_sent, *_ = values
+            rows = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired)
+            if rows == 0 and state != "claimed":
+                queue.store.execute(DELETE_UNIT, (unit,))
+            else:
+                queue.store.execute(
+                    UPDATE_DESIRED, (version, desired, rows, send_phase(queue, str(desired)), now, unit)
+                )
+        queue.store.execute(DELETE_STAGED_UPTO, (staged[-1][0],))
+
+
+_REMOVING_CHANGE_TYPES = frozenset({ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE})
+
+
+def coalesce_changes(changes: Iterable[RowChange], layout: int) -> Iterator[CoalescedChange]:
+    """One Folded for each key, in the order of the changes; a key's changes stand together, oldest first."""
+    for key, group in itertools.groupby(changes, attrgetter("key")):
+        rows = list(group)
+        if len(rows) == 1:  # nearly all rows of a first sync, so worth a way of its own
+            yield _coalesce_one(rows[0], layout)
+        else:
+            yield _coalesce_many(key, rows, layout)
+
+
+def _coalesce_one(change: RowChange, layout: int) -> CoalescedChange:
+    image = f"{change.rowid} {layout} {change.payload}"
+    if change.change_type in _REMOVING_CHANGE_TYPES:
+        return CoalescedChange(change.key, change.version, image, "", change.belongs_to)
+    return CoalescedChange(change.key, change.version, "", image, change.belongs_to)
+
+
+def _coalesce_many(key: str, rows: list[RowChange], layout: int) -> CoalescedChange:
+    first: dict[int, RowChange] = {}
+    last: dict[int, RowChange] = {}
+    for change in rows:
+        first.setdefault(change.rowid, change)
+        last[change.rowid] = change
+    acknowledged = [change for change in first.values() if change.change_type in _REMOVING_CHANGE_TYPES]
+    desired = [change for change in last.values() if change.change_type not in _REMOVING_CHANGE_TYPES]
+    return CoalescedChange(
+        key,
+        max(change.version for change in rows),
+        _dump_rows(acknowledged, layout),
+        _dump_rows(desired, layout),
+        rows[0].belongs_to,
+    )
+
+
+def _dump_rows(changes: list[RowChange], layout: int) -> str:
+    return "\n".join([f"{change.rowid} {layout} {change.payload}" for change in changes])

@@ -1,0 +1,174 @@
+"""The pending rows of a queue, one by one, for commands and pages that only read."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
+from ondatra_dagster.delivery.queue.claimed_batches import parse_batch_rows
+from ondatra_dagster.delivery.queue.queue_database import UNIT_IDENTIFIER, read_layouts
+from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
+from ondatra_dagster.delivery.queue.unpublished_records import unrecorded_change_types
+from ondatra_dagster.delivery.rows_to_send import KeyState, SentRow, StoredRow, UnitKind, find_rows_to_send
+from ondatra_dagster.row_changes import ChangeType, Layout
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+
+STAGE_PENDING = "pending"  # not tried yet, or on its way
+
+
+STAGE_WAITING = "waiting"  # for its next try, or for a job
+
+
+IN_JOB_MESSAGE = "the API works on it"
+
+
+_SHOWN_COLUMNS = f"{UNIT_IDENTIFIER}, is_context, version, attempts, message"
+
+
+# by id, which is by the time of coming: to sort a million rows would keep the first one waiting
+READ_UNCLAIMED_UNITS = f"""
+select {_SHOWN_COLUMNS}, state, due_at, id, digest, {", ".join(UNIT_COLUMNS)} from unit not indexed
+where state in (select value from json_each(:states))
+    and version <= (select value from meta where name = 'watermark')
+    and substr({UNIT_IDENTIFIER}, 1, :length) = :prefix
+order by id desc
+"""
+
+
+READ_CLAIMED_BATCHES = f"""
+select rows, job is not null, next_poll_at, id, digest, {", ".join(BATCH_COLUMNS)} from batch order by id desc
+"""
+
+
+READ_CLAIMED_UNITS = (
+    f"select id, {_SHOWN_COLUMNS} from unit where id in (select value from json_each(?)) order by id desc"
+)
+
+
+class _PendingUnit(NamedTuple):
+    """The columns of _SHOWN_COLUMNS."""
+
+    key: str
+    is_context: int
+    version: int
+    attempts: int
+    message: str | None
+
+
+class PendingRow(NamedTuple):
+    """A row that will end as a record, unless a newer change replaces it."""
+
+    stage: str  # PENDING or WAITING
+    key: str
+    change_type: ChangeType
+    stored_row: StoredRow
+    version: int
+    attempts: int
+    next_try_at: float | None  # or when a job is asked about
+    message: str | None  # why it hasn't arrived
+    is_context: bool = False  # it only makes room for what comes after it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRowReader:
+    """An open queue, with the unit format that its file doesn't contain."""
+
+    store: SqliteStore
+    unit_kind: UnitKind
+    replaces_rows: bool
+    is_whole_table: bool
+
+    def read_rows(self, *, stage: str | None = None, prefix: str = "") -> Iterator[PendingRow]:
+        """The rows of a stage, or of both: those on their way first, then what came last."""
+        for row in itertools.chain(self._claimed_rows(), self._unclaimed_rows(stage, prefix)):
+            if stage in (None, row.stage) and row.key.startswith(prefix):
+                yield row
+
+    def _claimed_rows(self) -> Iterator[PendingRow]:
+        for text, is_job, next_poll_at, batch, digest, *values in self.store.iterate_rows(READ_CLAIMED_BATCHES):
+            check_row_digest(self.store, "batch", batch, values, digest)
+            frozen = parse_batch_rows(str(text))
+            stage = STAGE_WAITING if is_job else STAGE_PENDING
+            for number, *told in self.store.fetch_rows(READ_CLAIMED_UNITS, (orjson.dumps(list(frozen)).decode(),)):
+                version, sent = frozen[int(number)]
+                unit = _PendingUnit(*told)._replace(version=version)  # as it was sent: a newer one may wait beside
+                if is_job:
+                    unit = unit._replace(message=unit.message or IN_JOB_MESSAGE)
+                yield from self._pending_rows(stage, unit, sent, next_poll_at)
+
+    def _unclaimed_rows(self, stage: str | None, prefix: str) -> Iterator[PendingRow]:
+        layouts = read_layouts(self.store)
+        wanted: dict[str, str | int] = {
+            "states": orjson.dumps([STAGE_PENDING, STAGE_WAITING] if stage is None else [stage]).decode(),
+            # where a unit is the whole table, its rows are known by their rowids
+            "prefix": "" if self.is_whole_table else prefix,
+            "length": 0 if self.is_whole_table else len(prefix),
+        }
+        for row in self.store.iterate_rows(READ_UNCLAIMED_UNITS, wanted):
+            told, (state, due_at, unit, digest, *values) = (
+                row[: len(_PendingUnit._fields)],
+                row[len(_PendingUnit._fields) :],
+            )
+            check_unit_digest(self.store, unit, values, digest)
+            _, _, _, _, acknowledged, maybe_sent, desired, *_ = values
+            yield from self._pending_rows(
+                state, _PendingUnit(*told), self._rows_to_send(acknowledged, maybe_sent, desired, layouts), due_at
+            )
+
+    def _rows_to_send(
+        self, acknowledged: str, maybe_sent: str | None, desired: str, layouts: dict[int, Layout]
+    ) -> Sequence[SentRow]:
+        return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), self.unit_kind, layouts)
+
+    def _pending_rows(
+        self, stage: str, unit: _PendingUnit, sent: Sequence[SentRow], next_try_at: float | None
+    ) -> Iterator[PendingRow]:
+        context = unrecorded_change_types(
+            self.unit_kind,
+            replaces_rows=self.replaces_rows,
+            is_context=bool(unit.is_context),
+            has_desired_rows=lambda: any(change_type is not ChangeType.DELETE for change_type, _ in sent),
+        )
+        shown = [row for row in sent if row.change_type not in context]
+        # what only makes room is shown while it fails to: all that comes after it is kept waiting
+        for change_type, row in shown or (sent if stage == STAGE_WAITING else ()):
+            key = str(row.rowid) if self.is_whole_table else unit.key
+            is_context = change_type in context
+            yield PendingRow(
+                stage, key, change_type, row, unit.version, unit.attempts, next_try_at, unit.message, is_context
+            )
+
+
+READ_OLDEST_UNITS = f"""
+select {UNIT_IDENTIFIER}, {IS_ON_API} or is_context, {IS_DESIRED} or is_context, attempts, message
+from unit
+where state in ('pending', 'claimed', 'waiting')
+    and version <= (select value from meta where name = 'watermark')
+    -- a new row is no unit of its own while the old one is there whose place it takes
+    and not (phase = 1 and {IS_ON_API} = 0 and exists (
+        select 1 from unit as old
+        where old.phase = 0 and old.belongs_to = unit.belongs_to
+            and old.state in ('pending', 'claimed', 'waiting')
+    ))
+order by since, id limit ?
+"""
+
+
+class PendingKey(NamedTuple):
+    """A key that is still to be delivered."""
+
+    key: str
+    operation: UnitOperation
+    attempts: int
+    error: str  # why it didn't arrive; empty when it hasn't been tried
+
+
+def read_oldest_pending(store: SqliteStore, *, limit: int) -> list[PendingKey]:
+    """The keys that have waited longest."""
+    return [
+        PendingKey(str(key), operation_of(had=bool(had), has=bool(has)), int(attempts), str(message or ""))
+        for key, had, has, attempts, message in store.fetch_rows(READ_OLDEST_UNITS, (limit,))
+    ]

@@ -1,0 +1,304 @@
+"""The queue file of one sync: its schema, its metadata, and its opening.
+
+One process writes it and holds its lock. The operating system releases the lock when the process ends, so what
+it had claimed is free at once. The other modules of this package read and write the tables; queue_status also
+reads a queue that another process is writing.
+
+A unit is a delivery key whose rows at the API may differ from those in the table. For a key without a unit, the
+API has the table's rows.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+
+from ondatra_dagster.delivery.queue.row_digests import check_table_digests, install_digest_triggers
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.row_changes import Column, Layout
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.shared_sqlite import open_existing_database
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database
+
+DAMAGE_ADVICE = (
+    "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
+    " recorded there again; only how long rows have waited, or been dead, is forgotten"
+)
+
+
+SCHEMA = SqliteSchema(
+    "queue",
+    (
+        (
+            "first",
+            """
+            create table meta (name text primary key, value) without rowid;
+            -- the newest has the highest number: columns that come back are numbered anew
+            create table layout (id integer primary key, columns text not null);
+            -- acknowledged, maybe_sent and desired are sets of rows, see delivery/rows_to_send.py
+            -- a version above the watermark is not visible yet
+            create table unit (
+                id integer primary key,
+                key text not null unique,
+                belongs_to text not null,  -- of a row by its rowid: the key's value, the partition's
+                is_context integer not null default 0,  -- a delete beside inserts that take the row's place
+                version integer not null,
+                acknowledged text not null,
+                maybe_sent text,
+                desired text not null,
+                rows integer not null,
+                phase integer not null,
+                state text not null,
+                since real not null,
+                attempts integer not null default 0,
+                outages integer not null default 0,
+                -- how often its idempotency keys were renewed, after an answered try or by a replay
+                key_renewals integer not null default 0,
+                due_at real,
+                set_at real,  -- the moment at which due_at was set
+                message text,
+                died_at real,
+                refused_at integer,  -- the try at which a dead one was refused, null when it ran out of tries
+                digest integer not null  -- see row_digests.py
+            );
+            create index unit_next on unit (state, phase, outages, id);
+            -- the newest desired rows of keys that already have a unit, until their version becomes visible
+            create table staged (key text primary key, version integer not null, desired text not null,
+                digest integer not null);
+            -- what was handed to push, just as it was: a crash sends exactly this again
+            create table batch (
+                id integer primary key,
+                number integer not null,
+                rows text not null,
+                seed text not null,
+                is_part integer not null,
+                begun integer not null default 0,
+                crashes integer not null default 0,
+                answered integer not null default 0,
+                -- what an asynchronous API made of it, as JSON, with times in seconds since 1970
+                units integer not null,
+                job text,
+                submitted_at real,
+                next_poll_at real,
+                masked_job text,  -- the reference without secrets, null when it has none
+                set_at real,  -- the moment at which next_poll_at was set, null: with submitted_at
+                digest integer not null
+            );
+            -- rows that ended, until they are in a published file
+            create table settled (
+                id integer primary key,
+                run_id text not null,
+                type text not null,
+                count integer not null,
+                started_at real not null,
+                ended_at real not null,
+                rows blob not null,
+                file integer,
+                digest integer not null
+            );
+            create table run (run_id text primary key, about text not null, files text not null default '{}');
+            -- how many units of a run that goes on were planned, succeeded, rejected, failed
+            create table run_count (
+                run_id text,
+                cell text,
+                operation text,
+                units integer not null,
+                primary key (run_id, cell, operation)
+            ) without rowid;
+            -- how many rows the API has of each mirror, whose acknowledged rows aren't kept
+            create table content (key text primary key, rows integer not null) without rowid;
+            -- the digest of all rows of a small table
+            create table seal (name text primary key, digest integer) without rowid;
+            insert into seal (name) values ('meta'), ('layout'), ('run')
+            """,
+        ),
+    ),
+    if_damaged=DAMAGE_ADVICE,
+)
+
+
+# the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/record_publisher.py
+INVALID_RECORDED_IN_RUNS = "set_aside_told_in"
+
+
+KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
+
+
+PENDING_FINALIZE = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalize_call.py
+
+
+FORGOTTEN_FLAG = "forgotten"  # in the notes of a queue that has none beside it
+
+
+# by what people know a unit: a version of a key by that key
+UNIT_IDENTIFIER = "iif((select value from meta where name = 'shape') = 'version', belongs_to, key)"
+
+
+# what the API has: what is to be deleted may be there though nobody has heard so
+ROWS_ON_API = "iif(acknowledged = '' and desired = '', coalesce(maybe_sent, ''), acknowledged)"
+
+
+# how many rows there are of an image, which has a line a row
+ROW_COUNT = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), '')))"
+
+
+# only versions are looked for by their key, so only they pay for it
+CREATE_KEY_INDEX = "create index if not exists unit_of_key on unit (belongs_to)"
+
+
+READ_META = "select value from meta where name = ?"
+
+
+WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
+
+
+DELETE_META = "delete from meta where name = ?"
+
+
+READ_LAYOUTS = "select id, columns from layout"
+
+
+ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
+
+
+class Queue:
+    """An open queue file. Only the process that holds its lock has one."""
+
+    def __init__(self, store: SqliteStore, *, shape: UnitKind, replaces_rows: bool, is_whole_table: bool) -> None:
+        self.store = store
+        self.unit_kind = shape
+        self.replaces_rows = replaces_rows
+        self.is_whole_table = is_whole_table
+        check_table_digests(store)
+        install_digest_triggers(store)
+        self.reload_layouts()
+        if shape is UnitKind.VERSION:
+            store.execute(CREATE_KEY_INDEX)
+        if self.read_meta("queue_id") is None:
+            self.write_meta("queue_id", str(uuid.uuid4()))
+        if self.read_meta("shape") is None:  # else it stays that of the stored units
+            self.write_meta("shape", shape.value)
+
+    def read_meta(self, name: str) -> str | None:
+        found = self.store.fetch_rows(READ_META, (name,))
+        return None if not found or found[0][0] is None else str(found[0][0])
+
+    def write_meta(self, name: str, value: str | int) -> None:
+        self.store.execute(WRITE_META, (name, value))
+
+    def delete_meta(self, *names: str) -> None:
+        self.store.execute_many(DELETE_META, [(name,) for name in names])
+
+    @property
+    def id(self) -> str:
+        return str(self.read_meta("queue_id"))
+
+    @property
+    def watermark(self) -> int:
+        """The newest version whose changes are all enqueued or delivered."""
+        return int(self.read_meta("watermark") or NOTHING_ENQUEUED)
+
+    @property
+    def invalid_watermark(self) -> int:
+        """The same for the table of invalid rows."""
+        return int(self.read_meta("invalid_watermark") or NOTHING_ENQUEUED)
+
+    @property
+    def layouts(self) -> Mapping[int, Layout]:
+        return self._layouts
+
+    def reload_layouts(self) -> None:
+        self._layouts = read_layouts(self.store)
+
+    def store_layout(self, layout: Layout) -> int:
+        """Return the number under which stored rows name this layout, which is the newest from now on."""
+        newest = max(self._layouts, default=0)
+        if self._layouts.get(newest) != layout:
+            newest = int(self.store.fetch_rows(ADD_LAYOUT, (dump_layout(layout),))[0][0])
+            self._layouts[newest] = layout
+        return newest
+
+
+@contextlib.contextmanager
+def open_queue(
+    path: Path, *, shape: UnitKind, replaces_rows: bool = False, is_whole_table: bool = False, lock: Path | None = None
+) -> Iterator[Queue]:
+    """Open the queue file at `path` to write it; raise BusyError when another process does.
+
+    Where new rows replace old ones, deletes go before inserts. A whole table is one unit that no key names. The
+    lock is next to the file unless `lock` is given.
+    """
+    with FileLock(lock or path.with_suffix(".lock"), purpose="delivers"), _connect_queue(path) as store:
+        with store.explain_damage():
+            yield Queue(store, shape=shape, replaces_rows=replaces_rows, is_whole_table=is_whole_table)
+        store.checkpoint()
+
+
+def _connect_queue(path: Path) -> SqliteStore:
+    """Open the file; a process that writes it without its lock delivers nothing, so it is no BusyError."""
+    try:
+        return open_database(path, SCHEMA)
+    except BusyError as error:
+        raise StateError(str(error)) from error
+
+
+def create_forgotten_queue(path: Path) -> None:
+    """Create a queue at `path` that knows only that it was forgotten; the caller holds its lock."""
+    with open_database(path, SCHEMA) as store:
+        install_digest_triggers(store)
+        store.execute(WRITE_META, (FORGOTTEN_FLAG, 1))
+        store.checkpoint()
+
+
+def dump_layout(layout: Layout) -> str:
+    return orjson.dumps([[column.name, column.type] for column in layout.columns]).decode()
+
+
+def load_layout(text: str) -> Layout:
+    return Layout(tuple(Column(name, kind) for name, kind in orjson.loads(text)))
+
+
+def read_unit_kind(store: SqliteStore) -> UnitKind | None:
+    """Return the kind of the units in the file; None: there are none yet."""
+    found = store.fetch_rows(READ_META, ("shape",))
+    return UnitKind(found[0][0]) if found else None
+
+
+def parse_unit_ids(text: str) -> list[int]:
+    """Return the units of a frozen batch: each of its lines begins with one."""
+    return [int(line.partition(" ")[0]) for line in text.split("\n")]
+
+
+def read_layouts(store: SqliteStore) -> dict[int, Layout]:
+    return {int(number): load_layout(str(text)) for number, text in store.fetch_rows(READ_LAYOUTS)}
+
+
+@contextlib.contextmanager
+def open_for_reading(path: Path) -> Iterator[SqliteStore | None]:
+    """Open the queue at `path` to read it; None when there is none, or it has no tables yet."""
+    with open_existing_database(path, SCHEMA) as store:
+        if store is None:
+            yield None
+            return
+        with store.explain_damage():
+            check_table_digests(store)
+            yield store
+
+
+def pause_flag_path(queue: Path) -> Path:
+    """Return the file that pauses a sync while it exists; it isn't in the queue's folder and outlives that."""
+    return queue.parent.parent / "paused" / queue.stem
+
+
+def queue_file_path(state: Path, sync_id: str) -> Path:
+    """Return the path of a sync's queue."""
+    return state / "queue" / f"{sync_id}.sqlite"
+
+
+def queue_lock_path(queue: Path) -> Path:
+    """Return the path of a queue's lock; it is in another folder, so that both aren't lost at once."""
+    return queue.parent.parent / "locks" / queue.parent.name / f"{queue.stem}.lock"

@@ -1,0 +1,251 @@
+"""The status of a queue, for the plan, `ondatra status`, pages and sensors."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from ondatra_dagster.clock_jumps import corrected_time_sql, is_from_future, is_from_future_sql
+from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API
+from ondatra_dagster.delivery.queue.clock_correction import POLL_SET_AT
+from ondatra_dagster.delivery.queue.queue_database import (
+    FORGOTTEN_FLAG,
+    PENDING_FINALIZE,
+    ROW_COUNT,
+    Queue,
+    open_for_reading,
+    parse_unit_ids,
+    pause_flag_path,
+    read_unit_kind,
+)
+from ondatra_dagster.delivery.queue.row_digests import UNIT_STATES
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+
+READ_ALL_META = "select name, value from meta"
+
+
+# of the table itself, next to what the index on states has of the same units: claims go by the index
+INDEX_FINGERPRINT = "count(*) || ':' || coalesce(sum((id * 64 + phase * 16 + outages) % 1000003), '')"
+
+
+COUNT_BY_STATE = f"""
+select state, sum({{weight}}), min(since), min({corrected_time_sql("due_at", set_at="set_at")}),
+    min(died_at), max(set_at), {INDEX_FINGERPRINT}, (
+        select {INDEX_FINGERPRINT} from unit as same indexed by unit_next
+        where same.state = unit.state
+    )
+from unit not indexed group by state
+"""
+
+
+# as how many a unit counts: of a mirror the rows that it had or has
+ROW_UNIT_WEIGHT = "1"
+
+
+MIRROR_WEIGHT = f"""
+max(1, {ROW_COUNT.format("desired")}, coalesce((select rows from content where content.key = unit.key), 0))
+"""
+
+
+# old rows of a table or partition, and the new ones that take their places: each two are one unit
+ANY_REPLACED_UNIT = """
+select exists (select 1 from unit where phase = 0 and {alive})
+    and exists (select 1 from unit where phase = 1 and state = 'pending')
+"""
+
+
+COUNT_REPLACED = f"""
+select coalesce(sum(min(old, new)), 0) from (
+    select sum(not {IS_DESIRED}) as old, sum(not {IS_ON_API} and state = 'pending') as new
+    from unit where {{alive}} group by belongs_to
+)
+"""
+
+
+IS_UNFINISHED = "state in ('pending', 'claimed', 'waiting')"
+
+
+READ_JOB_ROWS = "select rows from batch where job is not null"
+
+
+SUM_JOB_WEIGHT = "select coalesce(sum({weight}), 0) from unit where id in (select value from json_each(?))"
+
+
+NEXT_POLL_AT = corrected_time_sql("next_poll_at", set_at=POLL_SET_AT)
+
+
+COUNT_JOBS = f"""
+select count(*), coalesce(sum(units), 0), sum({NEXT_POLL_AT} <= :now), min({NEXT_POLL_AT}), max({POLL_SET_AT})
+from batch where job is not null
+"""
+
+
+COUNT_DUE = f"""
+select coalesce(sum({{weight}}), 0) from unit
+where state = 'waiting' and (due_at <= :now or {is_from_future_sql("set_at")})
+"""
+
+
+# new rows that may not go yet: old ones that they replace are on their way, or wait for their next try
+COUNT_HELD_BACK = """
+select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 1 and exists (
+    select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
+)
+"""
+
+
+COUNT_OPEN_RUNS = "select count(*) from run"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatus:
+    """The number of units in each state, and other facts; times are seconds since 1970."""
+
+    table_id: str | None
+    base_url: str | None
+    watermark: int
+    invalid_watermark: int
+    pending_units: int = 0  # a crashed owner's frozen ones too
+    held_back_units: int = 0  # of these: they go when the rows that they replace are gone
+    waiting_units: int = 0
+    dead_units: int = 0
+    dead_since: float | None = None  # of the oldest of these
+    due_units: int = 0  # of the waiting
+    open_jobs: int = 0
+    units_in_jobs: int = 0  # units
+    polls_due: int = 0  # jobs to be asked about
+    oldest_since: float | None = None  # of pending and waiting, and of those in jobs
+    next_due_at: float | None = None  # a retry, or a job to be asked about
+    is_clock_behind: bool = False  # a wait was set while the clock was ahead, and counts as over
+    is_finalize_pending: bool = False
+    has_open_run: bool = False  # a run ended without publishing all its records
+    is_paused: bool = False  # somebody holds the sync
+    is_forgotten: bool = False  # somebody let all that it knew go, and no run has begun it anew
+
+    @property
+    def has_table(self) -> bool:
+        """Whether it belongs to a table: else it is as good as none."""
+        return self.table_id is not None
+
+    @property
+    def depth(self) -> int:
+        """Units that haven't come to an end."""
+        return self.pending_units + self.waiting_units + self.units_in_jobs
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a run would find something to do without a change in the table."""
+        return self.can_deliver or self.can_finalize or self.has_open_run
+
+    @property
+    def can_finalize(self) -> bool:
+        """Whether finalize() is owed, and nothing waits any more."""
+        return self.is_finalize_pending and self.depth == 0
+
+    @property
+    def can_deliver(self) -> bool:
+        return self.pending_units > self.held_back_units or self.due_units > 0 or self.polls_due > 0
+
+
+def read_status_of_file(path: Path, *, now: float) -> QueueStatus | None:
+    """Return the status of the queue at `path`; None when there is none."""
+    with open_for_reading(path) as store:
+        if store is None:
+            return None
+        return dataclasses.replace(read_status(store, now=now), is_paused=pause_flag_path(path).exists())
+
+
+def read_status(store: SqliteStore, *, now: float) -> QueueStatus:
+    """Return the status of an open queue; raise StateError where it can't be read."""
+    try:
+        return _read_status(store, now=now)
+    except (TypeError, ValueError) as error:  # a value has become one of another type
+        raise store.damage_error(str(error)) from error
+
+
+def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
+    meta: dict[str, Any] = dict(store.fetch_rows(READ_ALL_META))
+    at = {"now": now}
+    is_mirror = read_unit_kind(store) is UnitKind.MIRROR
+    weight = MIRROR_WEIGHT if is_mirror else ROW_UNIT_WEIGHT
+    counts = _counts_by_state(store, weight, at)
+    jobs, in_jobs, polls_due, next_poll_at, poll_set_at = store.fetch_rows(COUNT_JOBS, at)[0]
+    if is_mirror and jobs:
+        in_jobs = _count_mirror_rows_in_jobs(store)
+    replaced = 0 if is_mirror else _count_replaced(store)
+    alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
+
+    waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
+
+    def count(*states: str) -> int:
+        return sum([int(counts[state][0]) for state in states if state in counts])
+
+    return QueueStatus(
+        table_id=meta.get("table_id"),
+        base_url=meta.get("base_url"),
+        watermark=int(meta.get("watermark", NOTHING_ENQUEUED)),
+        invalid_watermark=int(meta.get("invalid_watermark", NOTHING_ENQUEUED)),
+        pending_units=count("pending", "claimed") - int(in_jobs) - replaced,
+        held_back_units=int(store.fetch_rows(COUNT_HELD_BACK.format(weight=weight))[0][0]) - replaced,
+        waiting_units=count("waiting"),
+        dead_units=count("dead"),
+        dead_since=min(counts["dead"][3], now) if "dead" in counts else None,
+        due_units=int(store.fetch_rows(COUNT_DUE.format(weight=weight), at)[0][0]),
+        oldest_since=min((min(float(since), now) for _, since, *_ in alive), default=None),
+        open_jobs=int(jobs),
+        units_in_jobs=int(in_jobs),
+        polls_due=int(polls_due or 0),
+        next_due_at=_earliest_time(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
+        is_clock_behind=any(set_at is not None and is_from_future(set_at, now) for set_at in waits_set_at),
+        is_finalize_pending=bool(meta.get(PENDING_FINALIZE)),
+        has_open_run=bool(store.fetch_rows(COUNT_OPEN_RUNS)[0][0]),
+        is_forgotten="table_id" not in meta and FORGOTTEN_FLAG in meta,
+    )
+
+
+def _counts_by_state(store: SqliteStore, weight: str, at: dict[str, float]) -> dict[str, list[Any]]:
+    """Return the units by state; raise StateError where the table's index hides some of them."""
+    counts: dict[str, list[Any]] = {}
+    for state, units, *times, in_table, in_index in store.fetch_rows(COUNT_BY_STATE.format(weight=weight), at):
+        if state not in UNIT_STATES:
+            raise store.damage_error(f"{in_table.partition(':')[0]} of its rows are in no known state")
+        if in_table != in_index:
+            raise store.damage_error(f"its index on {state} rows and its table disagree")
+        counts[state] = [units, *times]
+    return counts
+
+
+def _count_replaced(store: SqliteStore) -> int:
+    """Return how many new rows are the second half of a unit whose old row is still to be deleted."""
+    if not store.fetch_rows(ANY_REPLACED_UNIT.format(alive=IS_UNFINISHED))[0][0]:
+        return 0
+    return int(store.fetch_rows(COUNT_REPLACED.format(alive=IS_UNFINISHED))[0][0])
+
+
+def _count_mirror_rows_in_jobs(store: SqliteStore) -> int:
+    units = [unit for (rows,) in store.fetch_rows(READ_JOB_ROWS) for unit in parse_unit_ids(str(rows))]
+    statement = SUM_JOB_WEIGHT.format(weight=MIRROR_WEIGHT)
+    return int(store.fetch_rows(statement, (orjson.dumps(units).decode(),))[0][0])
+
+
+def _earliest_time(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)
+
+
+# what an enqueue that was cut off left isn't there yet
+COUNT_REMAINING_UNITS = "select count(*), coalesce(sum(state = 'dead'), 0) from unit where version <= ?"
+
+
+class RemainingUnits(NamedTuple):
+    """The units that an older unit format left."""
+
+    unit_count: int
+    dead_units: int  # of these
+
+
+def count_remaining_units(queue: Queue) -> RemainingUnits:
+    units, dead = queue.store.fetch_rows(COUNT_REMAINING_UNITS, (queue.watermark,))[0]
+    return RemainingUnits(int(units), int(dead))

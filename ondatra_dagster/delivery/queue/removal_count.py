@@ -1,0 +1,144 @@
+"""The count of what a queue would remove from the destination, which @max_deletes limits.
+
+The count is net: keys or groups that end, and the rows by which a table or a partition shrinks. Deletes that
+were allowed once aren't counted again, however often they have to be tried.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, ROWS_ON_API, UNIT_IDENTIFIER, Queue
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+
+REMOVALS_ALLOWED_UPTO = "removals_upto"  # in the queue's meta: the version up to which removals may go
+TABLE_SIZE = "size"  # how many keys or rows the table had, and at which version
+
+READ_REMOVAL_META = "select name, value from meta where name in ('watermark', 'removals_upto', 'size')"
+READ_CONTENT_SIZES = "select key, rows from content"
+READ_CONTENT_SIZE = "select rows from content where key = ?"
+WRITE_CONTENT_SIZE = "insert into content values (?, ?) on conflict (key) do update set rows = excluded.rows"
+DELETE_CONTENT_SIZES = "delete from content"
+_IS_CHANGED = "state <> 'dead' and version > :after and version <= :watermark"
+_DESIRED_ROWS = ROW_COUNT.format("desired")
+# what is to come takes the place of what goes
+COUNT_DELETED_KEYS = f"select count(*) from unit where desired = '' and {_IS_CHANGED}"
+# of a part of the table, or of the whole of it
+COUNT_SHRUNK_ROWS = f"""
+select coalesce(sum(max(fewer, 0)), 0) from (
+    select sum({ROW_COUNT.format(ROWS_ON_API)} - {_DESIRED_ROWS}) as fewer from unit where {_IS_CHANGED}
+    group by belongs_to
+)
+"""
+READ_SAMPLE_KEYS = f"""
+select {UNIT_IDENTIFIER} from unit where {_IS_CHANGED} and desired = '' and not is_context order by id limit :limit
+"""
+READ_CHANGED_CONTENTS = f"select key, {_DESIRED_ROWS} from unit where {_IS_CHANGED} order by id"
+# what the API has and the table hasn't, and the other way round
+DIFFERENCE = """
+select coalesce(sum(iif(desired = '', {acknowledged}, 0)), 0),
+    coalesce(sum(iif(acknowledged = '' and maybe_sent is null, {desired}, 0)), 0)
+from unit where version <= :watermark
+"""
+KEY_DIFFERENCE = DIFFERENCE.format(acknowledged="iif(acknowledged = '', 0, 1)", desired="iif(desired = '', 0, 1)")
+ROW_DIFFERENCE = DIFFERENCE.format(acknowledged=ROW_COUNT.format("acknowledged"), desired=_DESIRED_ROWS)
+
+
+class RemovalUnit(NamedTuple):
+    """The unit in which removals are counted for one kind of table."""
+
+    noun: str  # key, group, row
+    counts_shrinkage: bool = False  # new rows stand for old ones: only what isn't replaced is removed
+    is_mirror: bool = False  # and nothing is kept of what the API has
+
+
+class RemovalCount(NamedTuple):
+    """The number of units that would be removed."""
+
+    noun: str
+    removed_count: int
+    total_count: int | None  # how many the API has, as far as we know; None: nobody has counted
+    sample_keys: Sequence[str] = ()  # the first keys
+    is_allowed: bool = False  # somebody has let it go
+
+
+def count_removals(
+    store: SqliteStore, measure: RemovalUnit, *, size: Callable[[], int | None], samples: int = 20
+) -> RemovalCount:
+    """What may not go without being looked at; `size` counts the table's keys or rows, if need be."""
+    meta = _read_removal_meta(store)
+    span = {
+        "after": int(meta.get(REMOVALS_ALLOWED_UPTO, NOTHING_ENQUEUED)),
+        "watermark": int(meta.get("watermark", NOTHING_ENQUEUED)),
+    }
+    if measure.is_mirror:
+        return _count_mirror_removals(store, measure, span, read_content_sizes(store), samples)
+    removed = int(store.fetch_rows(COUNT_SHRUNK_ROWS if measure.counts_shrinkage else COUNT_DELETED_KEYS, span)[0][0])
+    if not removed:
+        return RemovalCount(measure.noun, 0, None)
+    keys = [str(key) for (key,) in store.fetch_rows(READ_SAMPLE_KEYS, {**span, "limit": samples})]
+    return RemovalCount(measure.noun, removed, _count_on_api(store, measure, span["watermark"], size), keys)
+
+
+def allow_removals(queue: Queue) -> None:
+    """What is in the queue now may go, at this try and at all that follow."""
+    queue.write_meta(REMOVALS_ALLOWED_UPTO, queue.watermark)
+
+
+def write_content_sizes(queue: Queue, contents: Iterable[tuple[str, int]]) -> None:
+    """The API has so many rows of each of these mirrors: the next change is compared with that."""
+    queue.store.execute_many(WRITE_CONTENT_SIZE, contents)
+
+
+def delete_content_sizes(queue: Queue) -> None:
+    """Nobody knows any more how much the API has of any mirror."""
+    queue.store.execute(DELETE_CONTENT_SIZES)
+
+
+def read_content_sizes(store: SqliteStore) -> dict[str, int]:
+    """Return what write_content_sizes() stored."""
+    return {str(key): int(rows) for key, rows in store.fetch_rows(READ_CONTENT_SIZES)}
+
+
+def read_content_size(store: SqliteStore, key: str) -> int:
+    """Return how many rows the API has of one mirror, as far as write_content_sizes() stored it."""
+    found = store.fetch_rows(READ_CONTENT_SIZE, (key,))
+    return int(found[0][0]) if found else 0
+
+
+def read_table_size(store: SqliteStore) -> int | None:
+    """Return what write_table_size() stored, if the queue has enqueued nothing since."""
+    meta = _read_removal_meta(store)
+    version, _, size = meta.get(TABLE_SIZE, "").partition(":")
+    return int(size) if size and version == meta.get("watermark") else None
+
+
+def write_table_size(queue: Queue, size: int) -> None:
+    """How many keys or rows the table has at the watermark: to count them may take a look at all of it."""
+    queue.write_meta(TABLE_SIZE, f"{queue.watermark}:{size}")
+
+
+def _read_removal_meta(store: SqliteStore) -> Mapping[str, str]:
+    return {str(name): str(value) for name, value in store.fetch_rows(READ_REMOVAL_META) if value is not None}
+
+
+def _count_mirror_removals(
+    store: SqliteStore, measure: RemovalUnit, span: Mapping[str, int], contents: Mapping[str, int], samples: int
+) -> RemovalCount:
+    fewer = {
+        str(key): contents.get(str(key), 0) - int(rows) for key, rows in store.fetch_rows(READ_CHANGED_CONTENTS, span)
+    }
+    shrunk = {key: rows for key, rows in fewer.items() if rows > 0}
+    return RemovalCount(measure.noun, sum(shrunk.values()), sum(contents.values()), list(shrunk)[:samples])
+
+
+def _count_on_api(
+    store: SqliteStore, measure: RemovalUnit, watermark: int, size: Callable[[], int | None]
+) -> int | None:
+    """How many the API has: what the table has, with what is still to go, without what is to come."""
+    now = size()
+    if now is None:
+        return None
+    statement = ROW_DIFFERENCE if measure.counts_shrinkage else KEY_DIFFERENCE
+    gone, unsent = store.fetch_rows(statement, {"watermark": watermark})[0]
+    return max(now + int(gone) - int(unsent), 0)

@@ -1,0 +1,385 @@
+"""The settlement of a batch: outcomes are applied to its units and recorded in one transaction."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.change_counts import (
+    NO_COUNTS,
+    CountedUnit,
+    Counts,
+    UnitCounter,
+    UnitOperation,
+    UnitOutcome,
+    add_counts,
+)
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, delete_batch
+from ondatra_dagster.delivery.queue.enqueue_changes import send_phase
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.removal_count import read_content_size, write_content_sizes
+from ondatra_dagster.delivery.queue.unpublished_records import (
+    RECORDS_DELETED,
+    RECORDS_UPDATED,
+    STATUS_REJECTED,
+    STATUS_SUCCEEDED,
+    PushAttempt,
+    SettledRow,
+    store_settled_rows,
+    unrecorded_change_types,
+)
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME as DELIVERED_OUTCOME
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict
+from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
+from ondatra_dagster.delivery.rows_to_send import (
+    KeyState,
+    RowSet,
+    SendResult,
+    SentRow,
+    UnitKind,
+    count_unit_rows,
+    dump_maybe_sent,
+    dump_row_set,
+    load_row_set,
+    state_after,
+    state_if_delivered,
+)
+from ondatra_dagster.row_changes import ChangeType
+
+# the units are gone, unless a newer change waits beside the batch
+DELETE_DELIVERED = "delete from unit where version = ? and id in (select value from json_each(?))"
+READ_CURRENT_UNIT = "select version, desired, attempts, outages from unit where id = ?"
+DELETE_UNIT = "delete from unit where id = ?"
+UPDATE_UNIT = """
+update unit set acknowledged = :acknowledged, maybe_sent = :maybe_sent, rows = :rows, phase = :phase, state = :state,
+    attempts = :attempts, outages = :outages, key_renewals = key_renewals + :is_answered, due_at = :due_at,
+    set_at = :set_at, message = :message, died_at = :died_at, refused_at = :refused_at
+where id = :id
+"""
+
+# what a mirror ends as: any row that isn't there yet leaves it incomplete
+_SEVERITY = {verdict: place for place, verdict in enumerate((Verdict.OK, Verdict.WARN, Verdict.REJECT, Verdict.ERROR))}
+
+
+class UnitMessage(NamedTuple):
+    """A message about a unit that ended."""
+
+    key: str
+    message: str
+    unit_count: int  # as how many it counts
+
+
+@dataclasses.dataclass(slots=True)
+class SettledBatch:
+    """The outcomes of a batch's units, which the run's grid adds up."""
+
+    succeeded_counts: Counts = dataclasses.field(default_factory=Counts)
+    rejected_counts: Counts = dataclasses.field(default_factory=Counts)
+    failed_counts: Counts = dataclasses.field(default_factory=Counts)
+    errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
+    failures: list[UnitMessage] = dataclasses.field(default_factory=list)  # units that will be tried again
+    record_count: int = 0  # that were kept
+    has_delivered_rows: bool = False  # the API took some rows of it
+    exhausted_units: int = 0  # units that ran out of attempts
+    rejections: list[UnitMessage] = dataclasses.field(default_factory=list)
+    warnings: list[UnitMessage] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
+
+    def counts(self, end: UnitOutcome) -> Counts:
+        """How many of its units ended so."""
+        return {
+            UnitOutcome.SUCCEEDED: self.succeeded_counts,
+            UnitOutcome.REJECTED: self.rejected_counts,
+            UnitOutcome.FAILED: self.failed_counts,
+        }[end]
+
+
+Outcomes = Mapping[str, RowOutcome]  # by result key
+
+
+def settle_batch(
+    queue: Queue,
+    batch: Batch,
+    outcomes: Outcomes,
+    attempt: PushAttempt,
+    *,
+    wait: Callable[[int], float] = row_retry_seconds,
+    counter: UnitCounter | None = None,
+) -> SettledBatch:
+    """Apply every outcome of a batch and record it, or nothing.
+
+    `counter` is the run's; without one the batch is counted as if it were all that the run sends.
+    """
+    settled_as = _worst_for_all(outcomes) if queue.unit_kind is UnitKind.MIRROR else outcomes
+    settlement = _Settlement(queue, settled_as, attempt, wait, counter or UnitCounter(queue))
+    with queue.store.write_transaction():
+        delivered = settlement.settle_delivered_units(batch)
+        for unit in batch.units:
+            if unit.id not in delivered:
+                settlement.settle_unit(unit)
+        settlement.store_records()
+        add_counts(queue, attempt.run_id, {end: settlement.result.counts(end) for end in UnitOutcome})
+        delete_batch(queue, batch)
+    return settlement.result
+
+
+def _worst_for_all(outcomes: Outcomes) -> Outcomes:
+    """What came whole ends whole: by the worst that was said of any of its rows."""
+    worst = max(outcomes.values(), key=lambda outcome: _SEVERITY[outcome.verdict], default=DELIVERED_OUTCOME)
+    return dict.fromkeys((*outcomes, NO_ROW_KEY), worst)
+
+
+class _UnitStatus(NamedTuple):
+    """The status of a unit that stays in the queue."""
+
+    state: str  # pending, waiting or dead
+    attempts: int = 0
+    outages: int = 0
+    message: str | None = None
+    wait: float | None = None  # seconds until it is due again
+    refused_at: int | None = None
+
+
+class _Settlement:
+    """The settlement of one batch."""
+
+    def __init__(
+        self, queue: Queue, outcomes: Outcomes, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
+    ) -> None:
+        self.result = SettledBatch()
+        self._counter = counter
+        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in outcomes.values())
+        self._queue = queue
+        self._outcomes = outcomes
+        self._attempt = attempt
+        self._wait_seconds = wait
+        self._update_records: list[SettledRow] = []
+        self._delete_records: list[SettledRow] = []
+
+    def settle_delivered_units(self, batch: Batch) -> set[int]:
+        """The units whose every row arrived: nothing is left of them but their records."""
+        units = self._delivered_units(batch)
+        by_version: dict[int, list[int]] = {}
+        for unit in units:
+            by_version.setdefault(unit.version, []).append(unit.id)
+        gone = [
+            self._queue.store.execute(DELETE_DELIVERED, (version, orjson.dumps(ids).decode()))
+            for version, ids in by_version.items()
+        ]
+        has_newer = sum(gone) < len(units)
+        for unit in units:
+            if has_newer:
+                # some have a newer change: they go on from what the API has now
+                self._continue_with_newer_change(
+                    unit, state_if_delivered(unit.key_state, self._queue.unit_kind), UnitOutcome.SUCCEEDED
+                )
+            else:
+                self._count_unit(unit, UnitOutcome.SUCCEEDED)
+            self._add_records(unit)
+        if self._queue.unit_kind is UnitKind.MIRROR:
+            write_content_sizes(self._queue, [(unit.key, len(unit.sent_rows)) for unit in units])
+        self.result.has_delivered_rows = bool(units)
+        return {unit.id for unit in units}
+
+    def _delivered_units(self, batch: Batch) -> Sequence[BatchUnit]:
+        missed = {
+            key
+            for key, outcome in self._outcomes.items()
+            if outcome is not DELIVERED_OUTCOME and not outcome.is_delivered
+        }
+        if not missed:
+            return batch.units
+        return [unit for unit in batch.units if missed.isdisjoint(unit.result_keys)]
+
+    def settle_unit(self, unit: BatchUnit) -> None:
+        """Move one unit on whose rows didn't all arrive."""
+        fates = {row.result_key: self._send_result(self._outcomes[row.result_key]) for row in unit.sent_rows}
+        known = state_after(unit.key_state, unit.sent_rows, fates, self._queue.unit_kind)
+        if any(self._outcomes[key].verdict is Verdict.ERROR for key in unit.result_keys):
+            self._settle_failed_unit(unit, known)
+            return
+        end = UnitOutcome.REJECTED if self._is_rejected(unit) else UnitOutcome.SUCCEEDED
+        counted = self._mark_dead(unit, known, end, attempts=0)
+        self._add_records(unit, counted)
+
+    def _is_rejected(self, unit: BatchUnit) -> bool:
+        """Whether a row was rejected: of an update's pair, the image after it."""
+        return not unit.sent_rows or any(
+            self._outcomes[row.result_key].verdict is Verdict.REJECT
+            for row in unit.sent_rows
+            if row.change_type is not ChangeType.UPDATE_PREIMAGE
+        )
+
+    def _send_result(self, outcome: RowOutcome) -> SendResult:
+        if outcome.is_delivered:
+            return SendResult.DELIVERED
+        # a call has got no answer, or push said nothing of a row that it may well have sent
+        if self._attempt.unanswered_calls or (self._attempt.calls and not outcome.is_from_push):
+            return SendResult.UNANSWERED
+        return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
+
+    def _settle_failed_unit(self, unit: BatchUnit, known: KeyState) -> None:
+        """Not now: the unit waits for a later run, or has been tried often enough."""
+        version, _, attempts, outages = self._read_current_unit(unit)
+        message = self._message(unit, Verdict.ERROR)
+        self.result.errors.add(message)
+        if version != unit.version:
+            self._continue_with_newer_change(unit, known, UnitOutcome.FAILED)
+        elif self._attempt.is_outage:
+            self._count_unit(unit, UnitOutcome.FAILED)
+            self._update_unit(
+                unit, known, _UnitStatus("waiting", attempts, outages + 1, message, wait=self._wait_seconds(1))
+            )
+        elif attempts + 1 < self._attempt.max_attempts:
+            self._count_unit(unit, UnitOutcome.FAILED)
+            wait = self._wait_seconds(attempts + 1)
+            self._update_unit(unit, known, _UnitStatus("waiting", attempts + 1, outages, message, wait=wait))
+        else:
+            counted = self._mark_dead(unit, known, UnitOutcome.REJECTED, attempts=attempts + 1)
+            self.result.exhausted_units += counted.total()
+            self._add_records(unit, counted, gave_up_after=attempts + 1)
+
+    def _mark_dead(self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, attempts: int) -> Counts:
+        """Never again by itself: a dead letter, unless the key has a newer change or is as it should be.
+
+        Returns as what it counts.
+        """
+        version, desired, attempts_before, _ = self._read_current_unit(unit)
+        key_state = known._replace(desired=load_row_set(desired))
+        if version != unit.version or not self._weight(key_state):
+            return self._continue_with_newer_change(unit, known, end, gave_up_after=attempts)
+        message = self._message(unit, Verdict.ERROR if attempts else Verdict.REJECT)
+        refused_at = None if attempts else attempts_before + 1
+        self._update_unit(unit, known, _UnitStatus("dead", attempts, message=message, refused_at=refused_at))
+        return self._count_unit(unit, end, gave_up_after=attempts)
+
+    def _continue_with_newer_change(
+        self, unit: BatchUnit, known: KeyState, end: UnitOutcome, *, gave_up_after: int = 0
+    ) -> Counts:
+        """The key's newer change takes over from what is known now, with fresh attempts.
+
+        Returns as what the unit counts, which has ended only where nothing is left to send.
+        """
+        found = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))
+        if not found:  # it was delivered, and nothing came after
+            return self._count_unit(unit, end)
+        desired = load_row_set(str(found[0][1]))
+        newest = known._replace(desired=desired)
+        if not self._weight(newest):
+            self._queue.store.execute(DELETE_UNIT, (unit.id,))
+            return self._count_unit(unit, end, desired=desired, gave_up_after=gave_up_after)
+        self._counter.count_later(self._counted_unit(unit, desired), end)
+        self._update_unit(unit, newest, _UnitStatus("pending"))
+        return NO_COUNTS
+
+    def _counted_unit(self, unit: BatchUnit, desired: RowSet | None = None) -> CountedUnit:
+        """The unit for the counter; `desired` is the newest where it isn't what was sent."""
+        if self._queue.unit_kind is UnitKind.MIRROR:
+            has = len(unit.sent_rows if desired is None else desired)
+            return CountedUnit(unit.id, unit.partition, read_content_size(self._queue.store, unit.key), has)
+        has_desired_rows = unit.has_desired_rows if desired is None else bool(desired)
+        return CountedUnit(unit.id, unit.partition, bool(unit.acknowledged) or not has_desired_rows, has_desired_rows)
+
+    def _count_unit(
+        self, unit: BatchUnit, end: UnitOutcome, *, desired: RowSet | None = None, gave_up_after: int = 0
+    ) -> Counts:
+        """Count the unit, which has ended, and keep what was said of it."""
+        counts = self._counter.count(self._counted_unit(unit, desired), end)
+        self.result.counts(end).update(counts)
+        if units := counts.total():
+            if end is UnitOutcome.REJECTED:
+                message = self._message(unit, Verdict.ERROR if gave_up_after else Verdict.REJECT)
+                message = _format_gave_up(message, gave_up_after) if gave_up_after else message
+                self.result.rejections.append(UnitMessage(self._unit_name(unit), message, units))
+            elif end is UnitOutcome.FAILED:
+                message = self._message(unit, Verdict.ERROR)
+                self.result.failures.append(UnitMessage(self._unit_name(unit), message, units))
+            elif end is UnitOutcome.SUCCEEDED and self._has_warnings and (said := self._message(unit, Verdict.WARN)):
+                self.result.warnings.append(UnitMessage(self._unit_name(unit), said, units))
+        return counts
+
+    def _unit_name(self, unit: BatchUnit) -> str:
+        return unit.key if unit.belongs_to is None else unit.belongs_to
+
+    def _weight(self, key_state: KeyState) -> int:
+        return count_unit_rows(key_state, self._queue.unit_kind, self._queue.layouts)
+
+    def _read_current_unit(self, unit: BatchUnit) -> tuple[int, str, int, int]:
+        version, desired, attempts, outages = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))[0]
+        return int(version), str(desired), int(attempts), int(outages)
+
+    def _update_unit(self, unit: BatchUnit, known: KeyState, status: _UnitStatus) -> None:
+        desired = load_row_set(self._read_current_unit(unit)[1])
+        key_state = known._replace(desired=desired)
+        self._queue.store.execute(
+            UPDATE_UNIT,
+            {
+                "id": unit.id,
+                "acknowledged": dump_row_set(known.acknowledged),
+                "maybe_sent": dump_maybe_sent(known),
+                "rows": self._weight(key_state),
+                "phase": send_phase(self._queue, dump_row_set(desired)),
+                "state": status.state,
+                "attempts": status.attempts,
+                "outages": status.outages,
+                "is_answered": self._attempt.is_answered,
+                "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
+                "set_at": None if status.wait is None else self._attempt.ended_at,
+                "message": status.message,
+                "died_at": self._attempt.ended_at if status.state == "dead" else None,
+                "refused_at": status.refused_at,
+            },
+        )
+
+    def _message(self, unit: BatchUnit, verdict: Verdict) -> str:
+        outcomes = [self._outcomes[key] for key in unit.result_keys]
+        return next((outcome.message for outcome in outcomes if outcome.verdict is verdict), "")
+
+    def _add_records(self, unit: BatchUnit, counted: Counts = NO_COUNTS, *, gave_up_after: int = 0) -> None:
+        context = unrecorded_change_types(
+            self._queue.unit_kind,
+            replaces_rows=self._queue.replaces_rows,
+            is_context=unit.is_context,
+            has_desired_rows=lambda: unit.has_desired_rows,
+        )
+        for sent in unit.sent_rows:
+            outcome = self._outcomes[sent.result_key]
+            change_type = sent.change_type
+            if change_type is ChangeType.UPDATE_PREIMAGE:
+                continue
+            is_context = change_type in context
+            if outcome.is_delivered:
+                if not is_context:
+                    self._add_record(STATUS_SUCCEEDED, unit, sent, outcome.message)
+            elif not (is_context and self._has_undelivered_rows(unit, context)):
+                gave_up = gave_up_after and outcome.verdict is Verdict.ERROR
+                message = _format_gave_up(outcome.message, gave_up_after) if gave_up else outcome.message
+                is_deleted = not is_context or bool(counted[UnitOperation.DELETE])
+                self._add_record(STATUS_REJECTED, unit, sent, message, is_deleted=is_deleted)
+
+    def _has_undelivered_rows(self, unit: BatchUnit, context: Collection[ChangeType]) -> bool:
+        """Whether a row that isn't context didn't arrive: its record tells of the unit's end."""
+        return any(
+            row.change_type not in context and not self._outcomes[row.result_key].is_delivered for row in unit.sent_rows
+        )
+
+    def _add_record(
+        self, status: str, unit: BatchUnit, sent: SentRow, message: str, *, is_deleted: bool = True
+    ) -> None:
+        """Keep the record of one row; a delete that only makes room for another row isn't one."""
+        change_type, (rowid, layout, payload) = sent
+        key = unit.belongs_to
+        if key is None:
+            key = str(rowid) if self._queue.is_whole_table else unit.key
+        settled = SettledRow(key, rowid, change_type, unit.version, status, message or None, layout, payload)
+        is_delete = is_deleted and change_type is ChangeType.DELETE
+        (self._delete_records if is_delete else self._update_records).append(settled)
+
+    def store_records(self) -> None:
+        for kind, rows in ((RECORDS_UPDATED, self._update_records), (RECORDS_DELETED, self._delete_records)):
+            self.result.record_count += len(rows)
+            store_settled_rows(self._queue, kind, rows, self._attempt)
+
+
+def _format_gave_up(message: str, attempts: int) -> str:
+    return f"{message} (gave up after {attempts} attempts)"

@@ -1,0 +1,237 @@
+"""The snapshot that a queue leaves outside its file, and the restore of a lost queue from it.
+
+recovery_from_records applies the records of later runs.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import orjson
+
+from ondatra_dagster.delivery.queue.async_jobs import dump_jobs, restore_jobs
+from ondatra_dagster.delivery.queue.claimed_batches import load_batches
+from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, count_stored_rows_to_send, send_phase
+from ondatra_dagster.delivery.queue.queue_database import (
+    INVALID_RECORDED_IN_RUNS,
+    KEY_GENERATION,
+    PENDING_FINALIZE,
+    Queue,
+    dump_layout,
+)
+from ondatra_dagster.delivery.queue.removal_count import (
+    REMOVALS_ALLOWED_UPTO,
+    delete_content_sizes,
+    read_content_sizes,
+    write_content_sizes,
+)
+from ondatra_dagster.delivery.queue.row_digests import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UNIT_FORMAT
+from ondatra_dagster.delivery.rows_to_send import (
+    KeyState,
+    count_unit_rows,
+    dump_maybe_sent,
+    find_rows_to_send,
+    state_if_unknown,
+)
+
+# what of a queue's meta goes into its snapshot as it is
+SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots so far, as by a resync: a run's id names none
+SNAPSHOT_META = (
+    UNIT_FORMAT,
+    KEY_GENERATION,
+    KEY_NAMES_SINCE,
+    REMOVALS_ALLOWED_UPTO,
+    PENDING_FINALIZE,
+    INVALID_RECORDED_IN_RUNS,
+    SNAPSHOTS_WITHOUT_RUN,
+)
+CONTENT_SIZES = "contents"  # and, as one note more, how much the API has of each mirror
+
+# in the meta: the newest run of which snapshot and records tell, until the queue knows all that they say
+RESTORE_UPTO = "taking_over"
+
+DELETE_ALL_META = "delete from meta where name not in ('queue_id', 'shape')"
+READ_UNITS = f"""
+select id, key, version, state, acknowledged, maybe_sent, desired, attempts, due_at, message, null, belongs_to,
+    is_context, key_renewals, set_at, digest, {", ".join(UNIT_COLUMNS)}
+from unit not indexed order by id
+"""
+COUNT_UNITS = "select count(*) from unit indexed by unit_next"
+ADD_LAYOUT = "insert into layout values (?, ?)"
+ADD_UNIT = """
+insert into unit (
+    key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, phase, state, since, attempts,
+    due_at, set_at, message, died_at, key_renewals, digest
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# what is claimed in a queue that is made of a snapshot is in a job
+READ_UNCLAIMED_UNITS = (
+    "select id, acknowledged, maybe_sent, desired from unit where id > ? and state != 'claimed' order by id limit ?"
+)
+MARK_MAYBE_SENT = "update unit set maybe_sent = ?, rows = ? where id = ?"
+# changes that came and went while what the table has now was on its way; an empty mirror weighs something
+DELETE_EMPTY_UNITS = "delete from unit where rows = 0 and state != 'claimed'"
+
+
+def make_snapshot(queue: Queue, *, sync_id: str, run_id: str, written_at: datetime) -> QueueSnapshot:
+    """Where the queue stands; its units are read while they are written down."""
+    return QueueSnapshot(
+        sync_id=sync_id,
+        run_id=run_id,
+        table_id=queue.read_meta("table_id") or "",
+        watermark=queue.watermark,
+        invalid_watermark=queue.invalid_watermark,
+        base_url=queue.read_meta("base_url") or "",
+        known_since=queue.read_meta("known_since") or "",
+        written_at=written_at,
+        units=_snapshot_units(queue),
+        layouts={number: dump_layout(layout) for number, layout in queue.layouts.items()},
+        queue_metadata=_snapshot_meta(queue),
+    )
+
+
+def _snapshot_meta(queue: Queue) -> dict[str, str]:
+    notes = {name: note for name in SNAPSHOT_META if (note := queue.read_meta(name))}
+    contents = read_content_sizes(queue.store)
+    return {**notes, CONTENT_SIZES: orjson.dumps(contents).decode()} if contents else notes
+
+
+def _snapshot_units(queue: Queue) -> Iterator[SnapshotUnit]:
+    jobs, maybe_sent = dump_jobs(queue), _maybe_sent_by_crashed_runs(queue)
+    units = 0
+    for unit, *fields in queue.store.iterate_rows(READ_UNITS):
+        left = SnapshotUnit._make(fields[: len(SnapshotUnit._fields)])
+        check_unit_digest(queue.store, unit, fields[-len(UNIT_COLUMNS) :], fields[len(SnapshotUnit._fields)])
+        if left.state not in UNIT_STATES:
+            raise queue.store.damage_error(f"the state of unit {unit} isn't as it was written")
+        units += 1
+        yield left._replace(job_ref=jobs.get(unit), maybe_sent=maybe_sent.get(unit, left.maybe_sent))
+    if queue.store.fetch_rows(COUNT_UNITS) != [(units,)]:
+        raise queue.store.damage_error("its units and their index disagree")
+
+
+def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
+    """Return, for each claimed unit by its id, the rows that the API may have of it: their outcome is unknown.
+
+    Those are the rows that were handed to push. The newest desired rows wait next to them.
+    """
+    return {
+        unit.id: dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+        for batch in load_batches(queue)
+        if not batch.job
+        for unit in batch.units
+    }
+
+
+def restore_snapshot(queue: Queue, snapshot: QueueSnapshot, *, now: float, recorded_upto: str = "") -> None:
+    """Restore the queue from a snapshot, in place of its own content.
+
+    Call it again until end_restore() was called: what the records say after the snapshot, up to that run, is
+    only in memory.
+    """
+    in_jobs: list[tuple[str, str]] = []
+    # in one transaction: a queue that has the snapshot's watermark without its units has nothing to do
+    with queue.store.write_transaction():
+        _delete_units(queue)
+        queue.write_meta(RESTORE_UPTO, max(snapshot.run_id, recorded_upto))
+        queue.store.execute_many(ADD_LAYOUT, snapshot.layouts.items())
+        queue.write_meta("table_id", snapshot.table_id)
+        queue.write_meta("base_url", snapshot.base_url)
+        queue.write_meta("known_since", snapshot.known_since)
+        queue.write_meta("watermark", snapshot.watermark)
+        queue.write_meta("invalid_watermark", snapshot.invalid_watermark)
+        queue.delete_meta(*SNAPSHOT_META)
+        delete_content_sizes(queue)
+        write_content_sizes(queue, orjson.loads(snapshot.queue_metadata.get(CONTENT_SIZES, "{}")).items())
+        for name in SNAPSHOT_META:
+            if name in snapshot.queue_metadata:
+                queue.write_meta(name, snapshot.queue_metadata[name])
+        queue.reload_layouts()
+        queue.store.execute_many(ADD_UNIT, (_unit_values(queue, unit, now, in_jobs) for unit in snapshot.units))
+        restore_jobs(queue, in_jobs)
+
+
+def clear_queue(queue: Queue) -> None:
+    """Let the queue say nothing, as if it were lost: it is a copy of what it was once."""
+    with queue.store.write_transaction():
+        _delete_units(queue)
+        delete_content_sizes(queue)
+        queue.store.execute(DELETE_ALL_META)
+        queue.reload_layouts()
+
+
+def _delete_units(queue: Queue) -> None:
+    # what had settled in a copy that was put back is published, with all that came after
+    for table in ("unit", "staged", "batch", "layout", "settled"):
+        queue.store.execute(f"delete from {table}")
+
+
+def count_snapshots_without_run(queue: Queue, snapshot: QueueSnapshot) -> tuple[int, int]:
+    """Return how many snapshots were left without a run, as the queue knows and as the snapshot does."""
+    return int(queue.read_meta(SNAPSHOTS_WITHOUT_RUN) or 0), int(snapshot.queue_metadata.get(SNAPSHOTS_WITHOUT_RUN, 0))
+
+
+def is_restoring(queue: Queue) -> bool:
+    """Whether a takeover was begun and hasn't come to its end."""
+    return read_restore_upto(queue) is not None
+
+
+def read_restore_upto(queue: Queue) -> str | None:
+    """The newest run of which a takeover that was begun has to tell."""
+    return queue.read_meta(RESTORE_UPTO)
+
+
+def end_restore(queue: Queue) -> None:
+    """The queue knows all that snapshot and records say; the caller has the transaction."""
+    newest = queue.read_meta(RESTORE_UPTO)
+    if newest is not None:
+        queue.write_meta("last_run", max(queue.read_meta("last_run") or "", newest))
+        queue.delete_meta(RESTORE_UPTO)
+
+
+def _unit_values(
+    queue: Queue, unit: SnapshotUnit, now: float, in_jobs: list[tuple[str, str]]
+) -> tuple[str | int | float | None, ...]:
+    if unit.job_ref:
+        in_jobs.append((unit.key, unit.job_ref))
+    acknowledged, maybe_sent, desired = unit.acknowledged or "", unit.maybe_sent, unit.desired
+    # of a batch only the job is gone on with
+    state = "pending" if unit.state == "claimed" and not unit.job_ref else unit.state
+    died_at = now if state == "dead" else None
+    rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
+    values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, place)
+    return (
+        *values,
+        state,
+        now,
+        unit.attempts,
+        unit.due_at,
+        unit.set_at,
+        unit.message,
+        died_at,
+        unit.key_renewals,
+        unit_digest((*values, unit.key_renewals)),
+    )
+
+
+def mark_all_maybe_sent(queue: Queue) -> None:
+    """Whatever units say may have been sent by a run of which nothing is known: not so what is in a job.
+
+    Units of which there is nothing to send, as records may leave them, are no more after that.
+    """
+    last = 0
+    while units := queue.store.fetch_rows(READ_UNCLAIMED_UNITS, (last, CHUNK_KEYS)):
+        last = int(units[-1][0])
+        with queue.store.write_transaction():
+            queue.store.execute_many(MARK_MAYBE_SENT, [_maybe_sent_values(queue, *unit) for unit in units])
+    queue.store.execute(DELETE_EMPTY_UNITS)
+
+
+def _maybe_sent_values(
+    queue: Queue, unit: int, acknowledged: str, maybe_sent: str | None, desired: str
+) -> tuple[str | int | None, ...]:
+    known = KeyState.load(acknowledged, desired, maybe_sent)
+    known = state_if_unknown(known, find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
+    return dump_maybe_sent(known), count_unit_rows(known, queue.unit_kind, queue.layouts), unit

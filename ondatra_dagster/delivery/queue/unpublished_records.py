@@ -1,0 +1,323 @@
+"""The settled rows that are not in a record file yet, and the attempt in which each of them ended."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.change_counts import delete_counts
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.row_digests import DAMAGED_DIGEST, SETTLED_COLUMNS, check_row_digest
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+
+ADD_PACK = """
+insert into settled (run_id, type, count, started_at, ended_at, rows, digest)
+values (?1, ?2, ?3, ?4, ?5, ?6, row_digest(?1, ?2, ?3, ?4, ?5, ?6, null))
+"""
+
+
+PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # what read_pack() reads
+
+
+RECORDS_UPDATED = "records_updated"
+
+
+RECORDS_DELETED = "records_deleted"
+
+
+RECORDS_INVALID = "records_invalid"
+
+
+PACK_ROWS = 10_000  # are kept together; a file of records takes in some of these packs, each whole
+
+
+STATUS_SUCCEEDED = "succeeded"
+
+
+STATUS_REJECTED = "rejected"
+
+
+class SettledRow(NamedTuple):
+    """A row that ended, as the queue keeps it until it is published."""
+
+    key: str
+    rowid: int
+    change_type: str
+    version: int
+    status: str
+    message: str | None
+    layout: int
+    payload: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PushAttempt:
+    """The facts about one push of a batch, apart from its outcomes."""
+
+    run_id: str
+    started_at: float
+    ended_at: float
+    max_attempts: int
+    calls: int = 0  # that the batch made
+    unanswered_calls: int = 0  # of which at some try nobody answered
+    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
+    is_answered: bool = True  # an API that stores answers by idempotency key may have stored one
+
+
+def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
+    """Keep rows that ended until they are published; the caller has the transaction."""
+    for begin in range(0, len(rows), PACK_ROWS):
+        part = rows[begin : begin + PACK_ROWS]
+        text = orjson.dumps([tuple(row) for row in part])  # orjson refuses named tuples
+        values = (attempt.run_id, kind, len(part), attempt.started_at, attempt.ended_at, text)
+        queue.store.execute(ADD_PACK, values)
+
+
+def read_pack(store: SqliteStore, row: Sequence[Any]) -> Iterator[SettledRow]:
+    """Return the rows of a pack that SETTLED selects; StateError unless they are as they were kept."""
+    number, digest, *values = row
+    check_row_digest(store, "settled", number, values, digest)
+    *_, text, _ = values
+    yield from parse_settled_rows(text)
+
+
+def parse_settled_rows(text: bytes) -> Iterator[SettledRow]:
+    for fields in orjson.loads(text):
+        yield SettledRow(*fields)
+
+
+FILE_ROWS = 50_000  # a file is closed when it has this many
+
+
+RECORD_TYPES = orjson.dumps([RECORDS_DELETED, RECORDS_INVALID, RECORDS_UPDATED]).decode()
+
+
+SNAPSHOT_RUN = "leaves_frontier"  # in the meta
+
+
+READ_RUNS = "select run_id, about from run order by run_id"
+
+
+ADD_RUN = "insert into run (run_id, about) values (?, ?)"
+
+
+READ_FILES = "select files from run where run_id = ?"
+
+
+WRITE_FILES = "update run set files = ? where run_id = ?"
+
+
+DELETE_RUN = "delete from run where run_id = ?"
+
+
+# no damaged word hides rows: they belong to a run that hasn't ended, and to one of three types
+COUNT_STRAY_PACKS = """
+select count(*) from settled
+where run_id not in (select run_id from run) or type not in (select value from json_each(?))
+"""
+
+
+COUNT_UNASSIGNED_ROWS = (
+    "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
+)
+
+
+READ_UNASSIGNED_PACKS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
+
+
+_PACK_DIGEST = "row_digest(run_id, type, count, started_at, ended_at, rows, {file})"
+
+
+ASSIGN_TO_FILE = f"""
+update settled
+set file = ?1,
+    digest = iif(digest = {_PACK_DIGEST.format(file="file")}, {_PACK_DIGEST.format(file="?1")}, {DAMAGED_DIGEST})
+where run_id = ?2 and type = ?3 and file is null and id <= ?4
+"""
+
+
+READ_ASSIGNED_FILES = (
+    "select distinct type, file from settled where run_id = ? and file is not null order by type, file"
+)
+
+
+READ_FILE_PACKS = f"""
+select started_at, ended_at, {PACK_COLUMNS} from settled where run_id = ? and type = ? and file = ? order by id
+"""
+
+
+DELETE_FILE_PACKS = "delete from settled where run_id = ? and type = ? and file = ?"
+
+
+class RecordFile(NamedTuple):
+    """A file of records: [type].[number].parquet in the folder of its run."""
+
+    run_id: str
+    type: str
+    number: int
+
+
+class UnassignedRows(NamedTuple):
+    """The settled rows of one type that are in no file yet."""
+
+    type: str
+    row_count: int
+    oldest_ended_at: float
+
+
+def begin_run(queue: Queue, run_id: str, about: str) -> None:
+    """Note that this run may leave records; `about` is what its metadata needs if it never ends."""
+    queue.store.execute(ADD_RUN, (run_id, about))
+
+
+def open_runs(queue: Queue) -> dict[str, str]:
+    """The runs that haven't ended, oldest first, with what is known about them."""
+    return {str(run_id): str(about) for run_id, about in queue.store.fetch_rows(READ_RUNS)}
+
+
+def end_run(queue: Queue, run_id: str) -> None:
+    """All that the run left is published."""
+    with queue.store.write_transaction():
+        queue.store.execute(DELETE_RUN, (run_id,))
+        delete_counts(queue, run_id)
+
+
+def write_snapshot_run(queue: Queue, run_id: str) -> None:
+    """The run is about to leave its snapshot, which says all that the queue says now."""
+    queue.write_meta(SNAPSHOT_RUN, run_id)
+
+
+def read_snapshot_run(queue: Queue) -> str | None:
+    """The run that noted this last, as far as the queue knows."""
+    return queue.read_meta(SNAPSHOT_RUN)
+
+
+def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
+    """How many files of each type the run has begun to write."""
+    begun: dict[str, int] = orjson.loads(str(queue.store.fetch_rows(READ_FILES, (run_id,))[0][0]))
+    return begun
+
+
+def count_unassigned_rows(queue: Queue, run_id: str) -> list[UnassignedRows]:
+    _check_no_stray_packs(queue)
+    found = queue.store.fetch_rows(COUNT_UNASSIGNED_ROWS, (run_id,))
+    return [UnassignedRows(str(kind), int(rows), float(oldest)) for kind, rows, oldest in found]
+
+
+def _check_no_stray_packs(queue: Queue) -> None:
+    ((strays,),) = queue.store.fetch_rows(COUNT_STRAY_PACKS, (RECORD_TYPES,))
+    if strays:
+        raise queue.store.damage_error(f"{strays} packs of settled rows belong to no run or no type")
+
+
+def assign_rows_to_file(queue: Queue, run_id: str, kind: str, *, at_most: int = FILE_ROWS) -> RecordFile | None:
+    """Give the oldest loose rows of a type their file; None when there are none."""
+    with queue.store.write_transaction():
+        last = None
+        rows = 0
+        for blob, count in queue.store.fetch_rows(READ_UNASSIGNED_PACKS, (run_id, kind)):
+            last = blob
+            rows += int(count)
+            if rows >= at_most:
+                break
+        if last is None:
+            return None
+        files = count_started_files(queue, run_id)
+        number = files.get(kind, 0)
+        files[kind] = number + 1
+        queue.store.execute(WRITE_FILES, (orjson.dumps(files).decode(), run_id))
+        queue.store.execute(ASSIGN_TO_FILE, (number, run_id, kind, last))
+        return RecordFile(run_id, kind, number)
+
+
+def read_assigned_files(queue: Queue, run_id: str) -> list[RecordFile]:
+    """The run's files that aren't known to be written."""
+    _check_no_stray_packs(queue)
+    return [
+        RecordFile(run_id, str(kind), int(number))
+        for kind, number in queue.store.fetch_rows(READ_ASSIGNED_FILES, (run_id,))
+    ]
+
+
+def read_file_rows(queue: Queue, file: RecordFile) -> Iterator[tuple[float, float, SettledRow]]:
+    """A file's rows, each with the time at which its batch began and ended."""
+    for started_at, ended_at, *kept in queue.store.iterate_rows(READ_FILE_PACKS, file):
+        for row in read_pack(queue.store, kept):
+            yield float(started_at), float(ended_at), row
+
+
+def delete_published_rows(queue: Queue, file: RecordFile) -> None:
+    """The file is there, so its rows need not be kept any more."""
+    queue.store.execute(DELETE_FILE_PACKS, file)
+
+
+READ_RUNS_NEWEST_FIRST = "select run_id, files from run order by run_id desc"
+
+
+READ_UNPUBLISHED_PACKS = f"""
+select started_at, ended_at, {PACK_COLUMNS} from settled
+where run_id = :run_id and type = :type
+    and (file is null or file not in (select value from json_each(:published)))
+order by id desc
+"""
+
+
+COUNT_UNPUBLISHED_ROWS = """
+select coalesce(sum(count), 0) from settled
+where run_id = :run_id and type = :type
+    and (file is null or file not in (select value from json_each(:published)))
+"""
+
+
+def read_started_files(store: SqliteStore) -> dict[str, Mapping[str, int]]:
+    """The runs that haven't ended, the newest first: of each type, how many files have got their rows.
+
+    A file with that number or a higher one holds rows that ended later than this look.
+    """
+    return {str(run_id): orjson.loads(str(files)) for run_id, files in store.fetch_rows(READ_RUNS_NEWEST_FIRST)}
+
+
+def read_unpublished_rows(
+    store: SqliteStore, run_id: str, kind: str, published: Collection[int]
+) -> Iterator[tuple[float, float, SettledRow]]:
+    """The rows of a type that aren't in these files, the newest first, each with its batch's times."""
+    for started_at, ended_at, *kept in store.iterate_rows(
+        READ_UNPUBLISHED_PACKS, _query_values(run_id, kind, published)
+    ):
+        for row in reversed(list(read_pack(store, kept))):
+            yield float(started_at), float(ended_at), row
+
+
+def count_unpublished_rows(store: SqliteStore, run_id: str, kind: str, published: Collection[int]) -> int:
+    """How many they are."""
+    return int(store.fetch_rows(COUNT_UNPUBLISHED_ROWS, _query_values(run_id, kind, published))[0][0])
+
+
+def _query_values(run_id: str, kind: str, published: Collection[int]) -> dict[str, str]:
+    return {"run_id": run_id, "type": kind, "published": orjson.dumps(sorted(published)).decode()}
+
+
+_PREIMAGES = frozenset({ChangeType.UPDATE_PREIMAGE})
+
+
+_PREIMAGES_AND_DELETES = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
+
+
+def context_change_types(shape: UnitKind, *, has_desired_rows: bool) -> frozenset[ChangeType]:
+    """The changes of a unit that are its context."""
+    return _PREIMAGES_AND_DELETES if shape is UnitKind.GROUP and has_desired_rows else _PREIMAGES
+
+
+def unrecorded_change_types(
+    shape: UnitKind, *, replaces_rows: bool, is_context: bool, has_desired_rows: Callable[[], bool]
+) -> frozenset[ChangeType]:
+    """The same, and the deletes that stand beside the inserts that take their rows' places."""
+    if is_context or (replaces_rows and has_desired_rows()):
+        return _PREIMAGES_AND_DELETES
+    # a unit's desired rows are parsed only where they are needed, which is seldom
+    return (
+        _PREIMAGES if shape is not UnitKind.GROUP else context_change_types(shape, has_desired_rows=has_desired_rows())
+    )

@@ -1,0 +1,274 @@
+"""The journal of a frozen batch: each HTTP answer as it comes, so that a crash doesn't send its call again.
+
+A line is one write to an append-only file, which outlives the process without an fsync. A crash amid a write
+leaves a torn last line, which counts for nothing; nor does a line whose checksum, its last word, shows that
+it is damaged, with all that follow it. A re-run of the same batch makes the same calls in the same
+order: each is answered from here as far as the journal goes. A call that was under way has no line: it is
+sent again under the same idempotency key.
+
+When the machine itself goes down, lines may be lost: then a call is sent twice, never left out.
+"""
+
+import hashlib
+import itertools
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import orjson
+
+from ondatra_dagster.storage.file_errors import explain_file_errors
+
+_PUSH_START = "begun"
+
+
+class JournaledResponse(NamedTuple):
+    """A final answer, as the journal keeps it."""
+
+    status_code: int
+    text: str
+    headers: dict[str, str]
+    is_refused: bool = False  # it couldn't be taken as it came
+    is_uncertain: bool = False  # an earlier try may have been taken
+
+
+class CallKey(NamedTuple):
+    """One call's place in the journal: the n-th with this request."""
+
+    digest: str  # a digest: neither addresses nor bodies are kept
+    occurrence: int
+
+
+class ResponseJournal:
+    """The answers of one batch, and then of the next. One thread at a time uses it."""
+
+    batch_key: str
+    push_starts: Counter[int]  # how often push was given a batch, by its id: parts of a batch share a journal
+    is_rerun: bool  # a call without an answer may have been sent by the process that died
+    _responses: dict[CallKey, JournaledResponse]
+    _failures: Counter[CallKey]
+    _settled_counts: Counter[str]  # calls of parts of the batch that have ended
+    _call_counts: Counter[str]
+
+    def __init__(self, path: Path | None, batch_key: str) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._reset(batch_key)
+        if path:
+            self._open(path)
+
+    @classmethod
+    def open(cls, path: Path, batch_key: str) -> Self:
+        """Open the journal of the batch with this key; what another batch left at `path` is dropped at once."""
+        with explain_file_errors(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return cls(path, batch_key)
+
+    @classmethod
+    def in_memory(cls, batch_key: str) -> Self:
+        """Return a journal that ends with the process, for calls of no batch."""
+        return cls(None, batch_key)
+
+    def begin_batch(self, batch_key: str, batch: int) -> None:
+        """Note that push gets the batch of this id; drop the answers of another batch.
+
+        The file stays open: one that is closed after it was emptied is written out there and then by ext4.
+        """
+        if batch_key == self.batch_key:
+            self.push_starts[batch] += 1
+            self._write([_PUSH_START, batch])
+            return
+        self._reset(batch_key)
+        self.push_starts[batch] = 1
+        if self._path and self._file is not None:
+            with explain_file_errors(self._path):
+                os.ftruncate(self._file, 0)
+            self._write([batch_key], [_PUSH_START, batch])
+
+    @property
+    def response_count(self) -> int:
+        """Return how many calls of the batch have their answer."""
+        return len(self._responses)
+
+    def restart_calls(self) -> None:
+        """Count the calls again from the part of the batch that isn't settled."""
+        self._call_counts = self._settled_counts.copy()
+
+    def next_call_key(self, request: str) -> CallKey:
+        """Return the place of the next call with this request."""
+        call_key = CallKey(request, self._call_counts[request])
+        self._call_counts[request] += 1
+        return call_key
+
+    def find_response(self, call_key: CallKey) -> JournaledResponse | None:
+        """Return the call's answer from before the crash; None when there is none."""
+        return self._responses.get(call_key)
+
+    def idempotency_key(self, call_key: CallKey) -> str:
+        """Return the same key until a call is answered, also after a crash; a new one after each failure."""
+        parts = (self.batch_key, call_key.digest, str(call_key.occurrence), str(self._failures[call_key]))
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def record_failure(self, call_key: CallKey) -> None:
+        """Record that the server answered with a failure, and the call will be retried."""
+        self._failures[call_key] += 1
+        self._write([call_key.digest, call_key.occurrence])
+
+    def record_response(self, call_key: CallKey, answered: JournaledResponse) -> None:
+        """Record the final answer of a call."""
+        self._responses[call_key] = answered
+        self._write([call_key.digest, call_key.occurrence, *answered])
+
+    def record_settled(self) -> None:
+        """Record that the rows of the calls since the last time are settled: they won't be made again."""
+        new = self._call_counts - self._settled_counts
+        self._settled_counts = self._call_counts.copy()
+        if new:
+            self._write(["settled", dict(new)])
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def discard(self) -> None:
+        """Delete the file of a batch that is settled as a whole."""
+        self.close()
+        if self._path:
+            with explain_file_errors(self._path):
+                self._path.unlink(missing_ok=True)
+
+    def _reset(self, batch_key: str) -> None:
+        self.batch_key = batch_key
+        self.push_starts = Counter()
+        self.is_rerun = False
+        self._responses = {}
+        self._failures = Counter()
+        self._settled_counts = Counter()
+        self._call_counts = Counter()
+
+    def _open(self, path: Path) -> None:
+        good = self._load(path)
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.ftruncate(self._file, good)
+        self.is_rerun = good > 0
+        if not good:
+            self._write([self.batch_key])
+
+    def _write(self, *lines: list[object]) -> None:
+        if self._path is None or self._file is None:
+            return
+        text = b"".join([_encode_line(fields) for fields in lines])
+        with explain_file_errors(self._path):
+            while text:
+                text = text[os.write(self._file, text) :]
+
+    def _load(self, path: Path) -> int:
+        """Load what an earlier process wrote; return how many bytes of it are intact."""
+        if not path.exists():
+            return 0
+        content = path.read_bytes()
+        lines = _decode_lines(content)
+        if next(lines, (0, None))[1] != [self.batch_key]:
+            return 0
+        good = content.index(b"\n") + 1
+        for end, fields in lines:
+            self._apply_fields(fields)
+            good = end
+        self.restart_calls()
+        return good
+
+    def _apply_fields(self, fields: list[Any]) -> None:
+        match fields:
+            case ["settled", dict(counts)]:
+                self._settled_counts.update(counts)
+            case ["begun", int(batch)]:
+                self.push_starts[batch] += 1
+            case [str(request), int(occurrence)]:
+                self._failures[CallKey(request, occurrence)] += 1
+            case [str(request), int(occurrence), *answered] if len(answered) == len(JournaledResponse._fields):
+                self._responses[CallKey(request, occurrence)] = JournaledResponse(*answered)
+
+
+def _encode_line(fields: list[object]) -> bytes:
+    text = orjson.dumps(fields)
+    return b"%b %08x\n" % (text, zlib.crc32(text))
+
+
+def _decode_lines(content: bytes) -> Iterator[tuple[int, list[Any]]]:
+    """Each whole line with the offset of its end, up to the first that isn't as it was written."""
+    end = 0
+    for line in content.splitlines(keepends=True):
+        end += len(line)
+        text = line.rpartition(b" ")[0]
+        if line != b"%b %08x\n" % (text, zlib.crc32(text)):
+            return
+        yield end, orjson.loads(text)
+
+
+def read_batch_key(path: Path) -> str | None:
+    """Return the key of the batch whose journal is at `path`."""
+    with explain_file_errors(path), path.open("rb") as file:
+        line = file.readline()
+    _, fields = next(_decode_lines(line), (0, []))
+    return str(fields[0]) if len(fields) == 1 else None
+
+
+def digest_request(method: str, url: str, body: bytes) -> str:
+    """Return a digest that tells one request of a batch from another."""
+    return hashlib.blake2b(b"\n".join((method.encode(), url.encode(), body)), digest_size=12).hexdigest()
+
+
+class JournalPool:
+    """The files `path`, `path`-1, `path`-2 …, as many as there are batches on their way at once."""
+
+    def __init__(self, path: Path, batch_keys: Collection[str]) -> None:
+        self._path = path
+        self._by_batch_key: dict[str, ResponseJournal] = {}
+        self._unused_journals: list[ResponseJournal] = []
+        for file in _journal_files(path):
+            batch_key = read_batch_key(file)
+            if batch_key and batch_key in batch_keys:
+                self._by_batch_key[batch_key] = ResponseJournal.open(file, batch_key)
+            else:
+                with explain_file_errors(file):
+                    file.unlink()
+
+    def journal_for(self, batch_key: str) -> ResponseJournal:
+        """Return the journal of the batch with this key: one that a crashed process left, or an unused one."""
+        if batch_key not in self._by_batch_key:
+            journal = self._unused_journals.pop() if self._unused_journals else self._new_journal()
+            self._by_batch_key[batch_key] = journal
+        return self._by_batch_key[batch_key]
+
+    def find_journal(self, batch_key: str) -> ResponseJournal | None:
+        """Return the journal that a crashed process left of this batch; None: push was never called with it."""
+        return self._by_batch_key.get(batch_key)
+
+    def release_journal(self, batch_key: str) -> None:
+        """Free the journal of a batch that is settled as a whole."""
+        self._unused_journals.append(self._by_batch_key.pop(batch_key))
+
+    def close(self) -> None:
+        """Delete the unused journals, as answers hold people's data; keep those of unsettled batches."""
+        for journal in self._by_batch_key.values():
+            journal.close()
+        for journal in self._unused_journals:
+            journal.discard()
+
+    def _new_journal(self) -> ResponseJournal:
+        numbered = (self._path.with_name(f"{self._path.name}-{number}") for number in itertools.count(1))
+        files = itertools.chain([self._path], numbered)
+        return ResponseJournal.open(next(file for file in files if not file.exists()), "")
+
+
+def _journal_files(path: Path) -> Iterator[Path]:
+    numbered = re.compile(re.escape(path.name) + r"(-\d+)?")
+    if path.parent.exists():
+        with explain_file_errors(path.parent):
+            files = list(path.parent.iterdir())
+        yield from [file for file in files if numbered.fullmatch(file.name)]

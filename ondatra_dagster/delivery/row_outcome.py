@@ -1,0 +1,94 @@
+"""The outcome of a row, as push() gives it: a verdict and a message."""
+
+import dataclasses
+import enum
+from typing import NamedTuple, Self, TypeAlias
+
+from ondatra_dagster.text_format import format_count
+
+ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
+
+NO_ROW_KEY: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
+
+MAX_MESSAGE_LENGTH = 2_000  # characters of a message: it is kept with each row of its batch
+_MAX_STATUS_LENGTH = 200  # characters of a status that isn't one
+_STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
+
+
+def _shorten_status(status: object) -> str:
+    text = repr(status)
+    return text if len(text) <= _MAX_STATUS_LENGTH else f"{text[:_MAX_STATUS_LENGTH]}…"
+
+
+def truncate_message(message: str) -> str:
+    """The message as it is kept; secrets have to be masked before: a part of one isn't found any more."""
+    if len(message) <= MAX_MESSAGE_LENGTH:
+        return message
+    return f"{message[:MAX_MESSAGE_LENGTH]}… (cut: it has {len(message):,} characters)"
+
+
+class Verdict(enum.StrEnum):
+    OK = "ok"  # delivered: leaves the queue
+    WARN = "warn"  # delivered, worth a log line
+    ERROR = "error"  # try again later
+    REJECT = "reject"  # never again: dead letter
+
+
+_DELIVERED_VERDICTS = (Verdict.OK, Verdict.WARN)
+
+
+class UnknownResultKeys(NamedTuple):
+    """Keys that push() returned and the batch doesn't have."""
+
+    number: int
+    examples: tuple[str, ...]  # the first of them, as they are written in Python, without secrets
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowOutcome:
+    """A row's verdict and why."""
+
+    verdict: Verdict
+    message: str = ""
+    is_from_push: bool = True  # push() itself gave the row this verdict; else it is ours
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.verdict in _DELIVERED_VERDICTS
+
+    @classmethod
+    def parse_status(cls, status: object) -> Self:
+        """An outcome, whatever push() answered: what isn't a status is an error to retry, and says so."""
+        word, _, message = str(status).partition(":")
+        try:
+            return cls(Verdict(word.strip()), truncate_message(message.strip()))
+        except ValueError:
+            return cls.implicit_error(
+                f"push() returned {_shorten_status(status)} for this row; it should return {_STATUSES}"
+            )
+
+    @classmethod
+    def for_missing_status(cls, key: ResultKey) -> Self:
+        """Return the outcome of a row that push() said nothing of."""
+        return cls.implicit_error(f"push() returned no status for {key!r}; it should return {_STATUSES}")
+
+    @classmethod
+    def for_unknown_keys(cls, strays: UnknownResultKeys, example: ResultKey) -> Self:
+        """Return the outcome of rows without a status, where push() returned other keys: one message for all.
+
+        It shows how the keys are wrong, and `example` how one of the batch looks.
+        """
+        more = f" and {format_count(strays.number - 1, 'more key')}" if strays.number > 1 else ""
+        are_no_rows = "are no rows" if strays.number > 1 else "is no row"
+        return cls.implicit_error(
+            f"push() returned {strays.examples[0]}{more}, which {are_no_rows} of this batch; a key is the text"
+            f' "rowid:change_type", such as {example!r}'
+        )
+
+    @classmethod
+    def implicit_error(cls, message: str) -> Self:
+        """An error that push() didn't declare."""
+        return cls(Verdict.ERROR, message, is_from_push=False)
+
+
+DELIVERED_OUTCOME = RowOutcome(Verdict.OK)  # what nearly every row's is

@@ -1,0 +1,152 @@
+"""The Parquet files that a Delta table consists of now, as its log tells them. Opens none of them.
+
+Only what a table of ours can have is known here. Of anything else the reader has to be one who knows it all.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+
+from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
+from ondatra_dagster.project.settings.storage_access import local_path, scheme_of
+
+COMMIT_FILE = re.compile(r"(\d{20})\.json")
+CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+SUPPORTED_FEATURES = frozenset(
+    {"columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
+    | {"deletionVectors"}  # known by the files that have one
+)
+SUPPORTED_MAPPING_MODES = ("none", "name")
+CHECKPOINT_COLUMNS = ("protocol", "metaData", "add")
+
+
+class UnsupportedTableError(Exception):
+    """The table has something that is for Spark to read; the text says what."""
+
+
+class ActiveFile(NamedTuple):
+    path: str  # absolute, or an address
+    partition: Mapping[str, str | None]  # by physical name
+    rows: int | None
+    size: int = 0  # bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableSnapshot:
+    """A table as it is now."""
+
+    fields: tuple[Mapping[str, Any], ...]  # of its schema, as the log has them
+    is_mapped: bool  # whether its files know columns by physical names
+    partition_columns: frozenset[str]
+    files: tuple[ActiveFile, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None where a writer hasn't counted."""
+        counts = [file.rows for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def read_table_snapshot(table: str) -> TableSnapshot | None:
+    """The table, or None when there is no log; raises UnsupportedTableError."""
+    log = open_log(table)
+    names = log.list_files()
+    if not any(COMMIT_FILE.fullmatch(name) or CHECKPOINT_FILE.fullmatch(name) for name in names):
+        return None
+    found: dict[str, Any] = {}
+    files: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for kind, action in _read_actions(log, names):
+        if kind == "add":
+            files[_file_identity(action)] = action
+        elif kind == "remove":
+            files.pop(_file_identity(action), None)
+        else:
+            found[kind] = action
+    return _build_snapshot(table, found, files.values())
+
+
+def _file_identity(action: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells files apart: one commit takes a file away and adds it anew with a deletion vector."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('storageType')}{vector.get('pathOrInlineDv')}@{vector.get('offset')}"
+
+
+def _build_snapshot(table: str, found: Mapping[str, Any], files: Iterable[Mapping[str, Any]]) -> TableSnapshot:
+    _check_protocol(found.get("protocol") or {})
+    metadata = found.get("metaData") or {}
+    mapping = dict(metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+    if mapping not in SUPPORTED_MAPPING_MODES or "schemaString" not in metadata:
+        raise UnsupportedTableError(f"column mapping by {mapping}")
+    return TableSnapshot(
+        fields=tuple(orjson.loads(metadata["schemaString"])["fields"]),
+        is_mapped=mapping == "name",
+        partition_columns=frozenset(metadata.get("partitionColumns") or ()),
+        files=tuple(_parse_file(table, action) for action in files),
+    )
+
+
+def _check_protocol(protocol: Mapping[str, Any]) -> None:
+    version = protocol.get("minReaderVersion") or 1
+    unknown = set(protocol.get("readerFeatures") or ()) - SUPPORTED_FEATURES
+    if version > 3 or unknown:
+        raise UnsupportedTableError(f"reader version {version} with {', '.join(sorted(unknown)) or 'unknown features'}")
+
+
+def _parse_file(table: str, action: Mapping[str, Any]) -> ActiveFile:
+    if action.get("deletionVector"):
+        raise UnsupportedTableError("deletion vectors")
+    stats = orjson.loads(action.get("stats") or "{}")
+    return ActiveFile(
+        _resolve_path(table, unquote(action["path"])),
+        dict(action.get("partitionValues") or {}),
+        stats.get("numRecords"),
+        action.get("size") or 0,
+    )
+
+
+def _resolve_path(table: str, path: str) -> str:
+    """Where a file is: a clone's files are those of another table, by their whole address."""
+    if scheme_of(path) is None:
+        here = re.sub(r"^file:/+", "/", path)
+        return here if here.startswith("/") else f"{table.rstrip('/')}/{here}"
+    return str(local_path(path) or path)
+
+
+def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Every action that counts, oldest first: of the newest whole checkpoint and of the commits after it."""
+    version, parts = find_newest_checkpoint(names)
+    for name in parts:
+        yield from read_checkpoint_actions(log.read_file(name))
+    commits = sorted(int(found.group(1)) for name in names if (found := COMMIT_FILE.fullmatch(name)))
+    newer = [commit for commit in commits if commit > version]
+    if newer != list(range(version + 1, version + 1 + len(newer))):
+        raise UnsupportedTableError("a log with gaps")
+    for commit in newer:
+        for line in log.read_file(f"{commit:020}.json").split(b"\n"):
+            if line.strip():
+                yield from orjson.loads(line).items()
+
+
+def find_newest_checkpoint(names: Iterable[str], *, upto: float = math.inf) -> tuple[int, list[str]]:
+    """The newest checkpoint of which every part is there; version -1 when there is none."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if (found := CHECKPOINT_FILE.fullmatch(name)) and int(found.group(1)) <= upto:
+            parts.setdefault((int(found.group(1)), int(found.group(3) or 1)), []).append(name)
+    whole = [(version, names) for (version, count), names in parts.items() if len(names) == count]
+    return max(whole, default=(-1, []))
+
+
+def read_checkpoint_actions(content: bytes) -> Iterator[tuple[str, Any]]:
+    """What a checkpoint's file says of the table and its files."""
+    import pyarrow
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(CHECKPOINT_COLUMNS))
+    for row in read.to_pylist(maps_as_pydicts="strict"):
+        yield from ((kind, action) for kind, action in row.items() if action)

@@ -1,0 +1,334 @@
+"""A reader of a Delta table's log: its newest version, the run that made it, and its columns.
+
+It needs no JVM and no Spark, and writes nothing. It follows Delta's protocol, so any program may have written
+the table. The warehouse reads the rows.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import orjson
+
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata, is_from_newer_version
+from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
+from ondatra_dagster.deltalog.system_columns import is_hidden_column
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.row_changes import Column
+
+COMMIT_FILE = re.compile(r"(\d{20})\.json")
+CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.(parquet|json)")
+FILE_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove)"')
+FEED_ACTION = re.compile(rb'\s*\{\s*"(?:add|remove|cdc)"')
+COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
+TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
+DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
+CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
+INPUT_BASELINE_PROPERTY = (
+    "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
+)
+Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
+
+
+class CloneOrigin(NamedTuple):
+    """What a clone is a clone of."""
+
+    table_id: str
+    log_version: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table as its log describes it now."""
+
+    table_id: str
+    version: int  # the newest commit that changed rows; that of the table's making when none has
+    log_version: int  # the newest commit of any kind
+    commit_metadata: CommitMetadata | None  # of `version`
+    columns: tuple[Column, ...]  # without the hidden ones
+    properties: Mapping[str, str]
+    metrics: Mapping[str, str]  # what Spark counted when it wrote `version`
+    partition_columns: tuple[str, ...] = ()
+    changed_at: datetime | None = None  # when `version` was written, as its writer says
+    is_from_newer_version: bool = False  # it was written by an ondatra that is newer than this
+
+    @property
+    def clone_origin(self) -> CloneOrigin | None:
+        """What a dry run made this table of; None for one that is nobody's clone."""
+        table_id, _, version = self.properties.get(CLONE_ORIGIN_PROPERTY, "").rpartition("@")
+        return CloneOrigin(table_id, int(version)) if table_id else None
+
+    @property
+    def version_offset(self) -> int:
+        """How many commits later its versions would be, had they been made to the original of a clone."""
+        return self.clone_origin.log_version if self.clone_origin else 0
+
+
+def read_table_state(table: str | Path) -> TableState | None:
+    """The table's state, or None when there is no Delta table."""
+    log = open_log(table)
+    metadata: Action | None = None
+    commit: Action = {}
+    changed: int | None = None
+    names = log.list_files()
+    commits, checkpoint = list_commit_versions(names), max(_find_checkpoints(names), default=None)
+    for version in commits:
+        actions = read_commit(log, version)
+        metadata = metadata or actions.get("metaData")
+        if changed is None and (actions["changes_rows"] or version == 0):
+            changed, commit = version, actions.get("commitInfo", {})
+        if metadata is not None and changed is not None:
+            break
+    newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
+    if newest is None:
+        return None
+    metadata = metadata or _read_checkpoint_metadata(log, names)
+    return TableState(
+        table_id=metadata["id"],
+        # cleaned away: which commit it was is known no more, so the oldest that is there stands for it
+        version=(commits[-1] if commits else newest) if changed is None else changed,
+        log_version=newest,
+        commit_metadata=CommitMetadata.load(commit.get("userMetadata")),
+        columns=_parse_columns(metadata),
+        properties=metadata.get("configuration", {}),
+        metrics=commit.get("operationMetrics", {}),
+        partition_columns=tuple(metadata.get("partitionColumns") or ()),
+        changed_at=_parse_commit_time(commit),
+        is_from_newer_version=is_from_newer_version(commit.get("userMetadata")),
+    )
+
+
+def read_commit_user_metadata(table: str | Path) -> Iterator[str]:
+    """The user metadata of the table's commits that have some, the newest first; none without a table."""
+    log = open_log(table)
+    for version in list_commit_versions(log.list_files()):
+        note = read_commit(log, version).get("commitInfo", {}).get("userMetadata")
+        if note:
+            yield note
+
+
+def is_changed_by_another(table: str | Path, *, after: int, definition: str) -> bool:
+    """Whether a commit after that version changed rows, and notes another definition than this one."""
+    log = open_log(table)
+    for version in itertools.takewhile(lambda version: version > after, list_commit_versions(log.list_files())):
+        commit = read_commit(log, version)
+        note = CommitMetadata.load(commit.get("commitInfo", {}).get("userMetadata"))
+        if commit["changes_rows"] and note and note.definition != definition:
+            return True
+    return False
+
+
+def read_last_transaction(table: str | Path, numbering: str) -> int | None:
+    """The number of the newest transaction of that numbering in the table; None when it has none.
+
+    A writer that puts the number of what it wrote into its commit knows by this where to go on.
+    """
+    log = open_log(table)
+    names = log.list_files()
+    checkpoint = max(_find_checkpoints(names), default=None)
+    for version in list_commit_versions(names):
+        if checkpoint and version <= checkpoint.version:
+            break
+        for line in _read_commit_lines(log, version):
+            if (
+                TRANSACTION_ACTION.match(line)
+                and (txn := _parse_action(log, version, line)["txn"])["appId"] == numbering
+            ):
+                return int(txn["version"])
+    if checkpoint is None:
+        return None
+    parts = [part.name for part in _find_checkpoints(names) if part.version == checkpoint.version]
+    rows = (row for name in parts for row in _read_checkpoint_rows(log.read_file(name), name, "txn"))
+    found = [int(row["version"]) for row in rows if row and row["appId"] == numbering]
+    return max(found, default=None)
+
+
+def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[int, int]]:
+    """The ranges (after, upto] that a change feed can be read in: not across a lost or changed column."""
+    log = open_log(table)
+    cuts: list[int] = []
+    fields: Mapping[str, tuple[object, ...]] | None = None
+    for version, metadata in _read_metadata_between(log, after, upto):
+        newer = column_identities(metadata)
+        if fields is not None and any(newer.get(field) != what for field, what in fields.items()):
+            cuts.append(version - 1)
+        fields = newer
+    edges = [after, *(cut for cut in cuts if cut > after), upto]
+    return [(start, end) for start, end in itertools.pairwise(edges) if end > start]
+
+
+def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
+    """Whether the commits in (after, upto] surely take no row away and change none."""
+    log = open_log(table)
+    return all(
+        kind == "add"
+        for version in range(after + 1, upto + 1)
+        for kind, action in read_file_actions(log, version)
+        if is_in_change_feed(kind, action)
+    )
+
+
+def count_changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
+    """How many bytes of files the commits in (after, upto] name: a measure of their change feed."""
+    log = open_log(table)
+    return sum(
+        action.get("size") or 0
+        for version in range(after + 1, upto + 1)
+        for kind, action in read_file_actions(log, version)
+        if is_in_change_feed(kind, action)
+    )
+
+
+def read_table_size(table: str | Path) -> int | None:
+    """How large the table's files are together, as its newest checksum says; None when there is none."""
+    log = open_log(table)
+    for version in list_commit_versions(log.list_files())[:1]:
+        with contextlib.suppress(FileNotFoundError, KeyError, orjson.JSONDecodeError):
+            return int(orjson.loads(log.read_file(f"{version:020}.crc"))["tableSizeBytes"])
+    return None
+
+
+def list_commit_versions(names: Iterable[str]) -> list[int]:
+    """The versions whose commits are still there, newest first."""
+    found = (COMMIT_FILE.fullmatch(name) for name in names)
+    return sorted((int(name.group(1)) for name in found if name), reverse=True)
+
+
+def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Action]]:
+    """The files that a commit added, took out, or wrote for the feed."""
+    for line in _read_commit_lines(log, version):
+        if FEED_ACTION.match(line):
+            yield from _parse_action(log, version, line).items()
+
+
+def is_in_change_feed(kind: str, action: Action) -> bool:
+    """Whether a change feed tells of the file: one that an OPTIMIZE moved rows to or from is none."""
+    return kind == "cdc" or action.get("dataChange") is True
+
+
+def _read_commit_lines(log: LogStorage, version: int) -> list[bytes]:
+    try:
+        return log.read_file(f"{version:020}.json").split(b"\n")
+    except FileNotFoundError:
+        return []  # cleaned away: what it said is in a checkpoint
+
+
+def _parse_action(log: LogStorage, version: int, line: bytes) -> Action:
+    """What a line of a commit says; raises WarehouseError for one that was cut off."""
+    try:
+        return cast("Action", orjson.loads(line))
+    except orjson.JSONDecodeError as error:
+        raise WarehouseError(
+            f"{log}/{version:020}.json is damaged ({error}): restore it, or remove the table's folder"
+        ) from error
+
+
+def read_commit(log: LogStorage, version: int) -> Action:
+    """A commit's own actions, and whether it changed rows: an OPTIMIZE or an ALTER doesn't."""
+    found: Action = {"changes_rows": False}
+    for line in _read_commit_lines(log, version):
+        if FILE_ACTION.match(line):
+            if not found["changes_rows"]:  # a large commit is read no further than need be
+                found["changes_rows"] = DATA_CHANGE.search(line) is not None
+        elif COMMIT_INFO_ACTION.match(line):
+            found |= _parse_action(log, version, line)
+    return found
+
+
+def _read_metadata_between(log: LogStorage, after: int, upto: int) -> Iterator[tuple[int, Action]]:
+    """What the table was like at `after`, then each commit in (after, upto] that says it anew."""
+    if before := read_metadata_at(log, after):
+        yield after, before
+    for version in range(after + 1, upto + 1):
+        metadata = read_commit(log, version).get("metaData")
+        if metadata:
+            yield version, metadata
+
+
+def read_metadata_at(log: LogStorage, version: int) -> Action | None:
+    """What the table was like at that version; None when the log doesn't reach back so far."""
+    names = log.list_files()
+    for commit in (commit for commit in list_commit_versions(names) if commit <= version):
+        metadata: Action | None = read_commit(log, commit).get("metaData")
+        if metadata:
+            return metadata
+    return _read_newest_metadata(log, [each for each in _find_checkpoints(names) if each.version <= version])
+
+
+def _parse_commit_time(commit: Action) -> datetime | None:
+    milliseconds = commit.get("timestamp")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds is not None else None
+
+
+def _parse_columns(metadata: Action) -> tuple[Column, ...]:
+    fields = orjson.loads(metadata["schemaString"])["fields"]
+    return tuple(
+        Column(field["name"], spark_type_name(field["type"])) for field in fields if not is_hidden_column(field["name"])
+    )
+
+
+def column_identities(metadata: Action) -> dict[str, tuple[object, ...]]:
+    """Each column's name and type by what stays the same when it is renamed."""
+    fields = orjson.loads(metadata["schemaString"])["fields"]
+    return {
+        field["metadata"].get("delta.columnMapping.physicalName", field["name"]): (
+            field["name"],
+            spark_type_name(field["type"]),
+        )
+        for field in fields
+    }
+
+
+class _Checkpoint(NamedTuple):
+    version: int
+    name: str
+
+
+def _find_checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
+    found = (CHECKPOINT_FILE.fullmatch(name) for name in names)
+    return [_Checkpoint(int(name.group(1)), name.group()) for name in found if name]
+
+
+def _read_checkpoint_metadata(log: LogStorage, names: Iterable[str]) -> Action:
+    """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
+    if metadata := _read_newest_metadata(log, _find_checkpoints(names)):
+        return metadata
+    raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+
+
+def _read_newest_metadata(log: LogStorage, checkpoints: Iterable[_Checkpoint]) -> Action | None:
+    for checkpoint in sorted(checkpoints, reverse=True):
+        for row in _read_checkpoint_rows(log.read_file(checkpoint.name), checkpoint.name, "metaData"):
+            if row:
+                return {**row, "configuration": dict(row["configuration"] or ())}
+    return None
+
+
+def _read_checkpoint_rows(content: bytes, name: str, action: str) -> list[Action | None]:
+    if name.endswith(".json"):
+        return [orjson.loads(line).get(action) for line in content.splitlines() if line.strip()]
+    import pyarrow.parquet  # here: it is hardly ever needed, and planning must be quick
+
+    read = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=[action])
+    rows: list[Action | None] = read[action].to_pylist() if action in read.column_names else []
+    return rows
+
+
+def spark_type_name(written: Any) -> str:
+    """A type as Spark spells it: array<string>, struct<a:int>."""
+    if isinstance(written, str):
+        return SPARK_TYPE_NAMES.get(written, written)
+    if written["type"] == "array":
+        return f"array<{spark_type_name(written['elementType'])}>"
+    if written["type"] == "map":
+        return f"map<{spark_type_name(written['keyType'])},{spark_type_name(written['valueType'])}>"
+    fields = ",".join(f"{field['name']}:{spark_type_name(field['type'])}" for field in written["fields"])
+    return f"struct<{fields}>"
+
+
+SPARK_TYPE_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}

@@ -1,0 +1,103 @@
+"""The files of a table's Delta log, wherever the table is: in a folder of this machine, or on S3.
+
+log_reader parses their content.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
+from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem, unreachable_error
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
+
+LOG_FOLDER = "_delta_log"
+
+
+class LogStorage(Protocol):
+    """A log's files by their names."""
+
+    def list_files(self) -> list[str]:
+        """All that are there now; none when there is no log."""
+
+    def read_file(self, name: str) -> bytes:
+        """A whole file; raises FileNotFoundError."""
+
+    def remove_file(self, name: str) -> int:
+        """Remove a file, if it is there; how many bytes that frees."""
+
+
+def open_log(table: str | Path) -> LogStorage:
+    """The log of the table at a path or an address; raises WarehouseError where nobody can look."""
+    path = local_path(table)
+    if path is not None:
+        return LocalLogStorage(path / LOG_FOLDER)
+    if scheme_of(table) in S3_SCHEMES:
+        return S3LogStorage(open_s3_filesystem(s3_access_of(table)), f"{bucket_path(str(table))}/{LOG_FOLDER}")
+    raise WarehouseError(f"{table} can't be looked at without Spark: use a folder, or an s3a:// address")
+
+
+class LocalLogStorage:
+    """A log in a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def list_files(self) -> list[str]:
+        try:
+            return [entry.name for entry in self._folder.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read_file(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
+    def remove_file(self, name: str) -> int:
+        file = self._folder / name
+        size = file.stat().st_size if file.exists() else 0
+        file.unlink(missing_ok=True)
+        return size
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+
+class S3LogStorage:
+    """A log on S3."""
+
+    def __init__(self, files: "S3FileSystem", folder: str) -> None:
+        self._files = files
+        self._folder = folder
+
+    def list_files(self) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        try:
+            found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
+        except OSError as error:
+            raise unreachable_error(self, error) from error
+        return [file.base_name for file in found]
+
+    def read_file(self, name: str) -> bytes:
+        try:
+            with self._files.open_input_stream(f"{self._folder}/{name}", compression=None) as stream:
+                return bytes(stream.readall())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreachable_error(self, error) from error
+
+    def remove_file(self, name: str) -> int:
+        path = f"{self._folder}/{name}"
+        try:
+            (file,) = self._files.get_file_info([path])
+            if file.is_file:
+                self._files.delete_file(path)
+        except OSError as error:
+            raise unreachable_error(self, error) from error
+        return file.size or 0
+
+    def __str__(self) -> str:
+        return f"s3a://{self._folder}"

@@ -1,0 +1,59 @@
+"""The table of the checks of `ondatra doctor`: adding one is adding a module and a row."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ondatra_dagster.doctor import (
+    disk_and_port_check,
+    installed_software_check,
+    settings_and_variables_check,
+    spark_check,
+)
+from ondatra_dagster.doctor.check_context import CheckContext
+from ondatra_dagster.doctor.check_result import CheckLevel, CheckResult, warning_result
+
+
+class DoctorCheck(NamedTuple):
+    """A check, and the checks that it requires."""
+
+    name: str
+    run_check: Callable[[CheckContext], Iterator[CheckResult]]
+    required_checks: tuple[str, ...] = ()
+    starts_spark: bool = False
+
+
+CHECKS = (
+    DoctorCheck("packages", installed_software_check.check_packages),
+    DoctorCheck("settings", settings_and_variables_check.check_settings),
+    DoctorCheck("variables", settings_and_variables_check.check_variables),
+    DoctorCheck("java", installed_software_check.check_java),
+    DoctorCheck("jars", installed_software_check.check_jars),
+    DoctorCheck("disk", disk_and_port_check.check_disks),
+    DoctorCheck("ports", disk_and_port_check.check_ports),
+    DoctorCheck(
+        "spark", spark_check.check_spark, required_checks=("packages", "java", "jars", "disk"), starts_spark=True
+    ),
+)
+
+
+class NamedResult(NamedTuple):
+    """A result with the name of its check."""
+
+    check_name: str
+    result: CheckResult
+
+
+def run_checks(machine: CheckContext, *, on_begin: Callable[[str], None] = lambda _: None) -> Iterator[NamedResult]:
+    """Run the checks one after the other. `on_begin` is told each one's name before."""
+    failures: set[str] = set()
+    for check in CHECKS:
+        if check.starts_spark and not machine.starts_spark:
+            continue
+        on_begin(check.name)
+        if missing := [name for name in check.required_checks if name in failures]:
+            yield NamedResult(check.name, warning_result("not tried", f"first mend {' and '.join(missing)}"))
+            continue
+        for result in check.run_check(machine):
+            if result.level is CheckLevel.FAILED:
+                failures.add(check.name)
+            yield NamedResult(check.name, result)

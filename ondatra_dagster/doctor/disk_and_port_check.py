@@ -1,0 +1,103 @@
+"""The checks of free disk space, write access and free ports."""
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ondatra_dagster.doctor.check_context import CheckContext
+from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.project.settings.settings import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import local_path
+from ondatra_dagster.text_format import format_size
+
+MIN_FREE_BYTES = 200_000_000  # Spark's own files don't fit
+
+
+WARN_FREE_BYTES = 2_000_000_000
+
+
+def check_disks(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each disk, and one for each folder that can't be written."""
+    if machine.settings is None:
+        return
+    folders = {name: _nearest_folder(path) for name, path in _written_folders(machine, machine.settings).items()}
+    for name, folder in folders.items():
+        if not os.access(folder, os.W_OK):
+            yield failed_result(f"{folder}, for {name}, can't be written", "let this user write there")
+    for folder, names in _folders_by_disk(folders).items():
+        yield _judge_free_space(folder, ", ".join(names))
+
+
+def _written_folders(machine: CheckContext, settings: Settings) -> dict[str, Path]:
+    """Return the folders of this machine that a run writes to."""
+    places: dict[str, Path | None] = {"temporary files": Path(tempfile.gettempdir()), "jars": settings.jars}
+    if machine.is_project:
+        places |= {
+            "state": settings.state,
+            "tables": local_path(settings.warehouse),
+            "records": local_path(settings.tracking),
+        }
+    return {name: path for name, path in places.items() if path}
+
+
+def _nearest_folder(path: Path) -> Path:
+    """Return the folder, or the nearest one above that is there."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _folders_by_disk(folders: dict[str, Path]) -> dict[Path, list[str]]:
+    """Return one folder of each disk, with what is written there."""
+    by_device: dict[int, list[str]] = {}
+    for name, folder in folders.items():
+        by_device.setdefault(folder.stat().st_dev, []).append(name)
+    return {folders[names[-1]]: names for names in by_device.values()}
+
+
+def _judge_free_space(folder: Path, names: str) -> CheckResult:
+    free = shutil.disk_usage(folder).free
+    what = f"{format_size(free)} free at {folder} (for {names})"
+    if free < MIN_FREE_BYTES:
+        return failed_result(what, "make room, or set TMPDIR, jars, warehouse or tracking to another disk")
+    if free < WARN_FREE_BYTES:
+        return warning_result(what, "make room before tables grow")
+    return ok_result(what)
+
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def check_ports(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each port that is taken, or one for all."""
+    if machine.settings is None:
+        return
+    servers = _server_ports(machine.settings)
+    taken = {command: port for command, port in servers.items() if not _is_free(port)}
+    for command, port in taken.items():
+        yield warning_result(
+            f"port {port} is in use", f"unless `{command}` runs already, give that command another --port"
+        )
+    if not taken:
+        yield ok_result(", ".join(f"{port} is free for `{command}`" for command, port in servers.items()))
+
+
+def _server_ports(settings: Settings) -> dict[str, int]:
+    """Return the ports by the commands that listen there."""
+    dagster = urlsplit(settings.dagster_url)
+    servers = {"ondatra ui": settings.ui_port, "ondatra events": EVENTS_PORT}
+    is_here = dagster.hostname in LOOPBACK_HOSTS and dagster.port
+    return servers | ({"dg dev": dagster.port} if is_here and dagster.port else {})
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: not for closed connections
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""The checks of installed packages, Java and Spark's jars."""
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from ondatra_dagster.doctor.check_context import CheckContext
+from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.errors import SparkSetupError
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.text_format import format_size
+from ondatra_dagster.warehouse.spark.jars import S3A_FOLDER, damaged_jars, fetch_needed_jars, missing_jars
+from ondatra_dagster.warehouse.spark.java_finder import find_java
+from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS, S3A_JARS, JarSet
+
+PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
+
+
+def check_packages(_: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each package that isn't as the installed ondatra requires, or one for all."""
+    wrong = [result for each in _read_requirements() if (result := _judge_requirement(each))]
+    shown = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
+    yield from wrong or [ok_result(", ".join([*shown, f"Python {platform.python_version()}"]))]
+
+
+def _read_requirements() -> list[Requirement]:
+    """Return what ondatra requires here; its extras are the user's choice."""
+    required = map(Requirement, importlib.metadata.requires("ondatra") or ())
+    return [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def _judge_requirement(required: Requirement) -> CheckResult | None:
+    version = _installed_version(required.name)
+    remedy = f"pip install '{required}'"
+    if version is None:
+        return failed_result(f"{required.name} is not installed", remedy)
+    if not required.specifier.contains(version, prereleases=True):
+        return failed_result(f"{required.name} is {version}, and ondatra needs {required.specifier}", remedy)
+    return None
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_java(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return which Java Spark would use, or which to get."""
+    if machine.settings is None:
+        return
+    if machine.settings.spark.remote:
+        yield ok_result("not needed: spark.remote is set")
+        return
+    try:
+        java = find_java(machine.settings.java_home, setting=machine.settings.java_home_setting)
+    except SparkSetupError as error:
+        yield failed_result(str(error))
+    else:
+        yield ok_result(f"Java {java.release} at {java.executable}")
+
+
+def check_jars(machine: CheckContext) -> Iterator[CheckResult]:
+    """Fetch the jars that are missing, as a run would, and return whether all are intact."""
+    if machine.settings is None:
+        return
+    if machine.settings.spark.remote:
+        yield ok_result("not needed: spark.remote is set")
+        return
+    if machine.starts_spark:
+        try:
+            fetch_needed_jars(machine.settings)
+        except SparkSetupError as error:
+            yield failed_result(str(error))
+            return
+    yield from (_judge_jar_set(folder, wanted) for folder, wanted in _needed_jar_sets(machine.settings).items())
+
+
+def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
+    return {settings.jars: DELTA_JARS} | ({settings.jars / S3A_FOLDER: S3A_JARS} if settings.uses_s3 else {})
+
+
+def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
+    if missing := missing_jars(folder, wanted):
+        size = format_size(sum(jar.size for jar in missing))
+        return warning_result(f"{wanted.title} are not all in {folder}", f"the next run fetches them: {size}")
+    if damaged := damaged_jars(folder, wanted):
+        names = ", ".join(str(folder / jar.name) for jar in damaged)
+        return failed_result(f"the content is not the pinned one: {names}", "delete it; the next run fetches it again")
+    return ok_result(f"{wanted.title}: {len(wanted.jars)} files, {format_size(wanted.size)}, in {folder}")

@@ -1,0 +1,55 @@
+"""The checks of the settings, the project's files and the environment variables."""
+
+from collections.abc import Iterator
+
+from ondatra_dagster.doctor.check_context import CheckContext
+from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.project.settings.environment_warnings import env_file_warnings, unknown_variable_warnings
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.text_format import format_count
+
+
+def check_settings(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each setting that can't be used, or one on the project."""
+    if machine.settings_problems:
+        yield from (failed_result(str(problem)) for problem in machine.settings_problems)
+    elif not machine.is_project:
+        yield warning_result(
+            f"{machine.folder} is in no project, so only this machine is checked",
+            "for the rest, change into a project, or create one: ondatra init DIR",
+        )
+    elif machine.workspace is None:
+        found = format_count(len(machine.project_problems), "problem")
+        yield failed_result(f"the files of {machine.folder} have {found}", "`ondatra validate` names each")
+    else:
+        models = format_count(len(machine.workspace.project.models), "model")
+        syncs = format_count(len(machine.workspace.syncs), "sync")
+        yield ok_result(f"{machine.folder}: {models}, {syncs}")
+
+
+UNSET_REMEDY = "set it in .env or the environment"
+
+
+def check_variables(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each variable that is missing or unknown and for .env, or one for all."""
+    if machine.settings is None:
+        return
+    needed = _needed_variables(machine, machine.settings)
+    missing = [name for name in needed if not machine.settings.secret(name)]
+    unknown = list(unknown_variable_warnings(machine.folder, machine.settings.secrets.names))
+    readable = list(env_file_warnings(machine.settings.root))
+    for name in missing:
+        yield failed_result(f"{name} is not set, and {needed[name]} needs it", UNSET_REMEDY)
+    for problem in (*unknown, *readable):
+        yield warning_result(f"{problem.file}: {problem.description}", problem.remedy)
+    if not missing and not unknown and not readable:
+        yield ok_result(
+            f"{format_count(len(needed), 'variable')} needed by sinks and alerts: set" if needed else "none is needed"
+        )
+
+
+def _needed_variables(machine: CheckContext, settings: Settings) -> dict[str, str]:
+    """Return the variables that have to be set, with what needs each."""
+    syncs = machine.workspace.syncs.values() if machine.workspace else ()
+    needed = {name: sync.push_config.file for sync in syncs for name in sync.push_config.variables}
+    return needed | dict.fromkeys(settings.alerts.required_variables, "[tool.ondatra.alerts]")

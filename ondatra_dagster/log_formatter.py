@@ -1,0 +1,33 @@
+"""The lines of log files: no row's value and no answer can forge a record or drive a terminal."""
+
+import logging
+import re
+import traceback
+
+CONTINUATION_PREFIX = "    | "  # before each further line of a record
+# what is neither a letter nor a line's end: controls, separators, changes of direction, halves of letters
+_CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def escape_log_text(text: str) -> str:
+    """Return the text as a record: control characters escaped, and each further line marked."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return f"\n{CONTINUATION_PREFIX}".join(_CONTROL_CHARACTERS.sub(_escape_character, line) for line in lines)
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the error's traceback as a record that ends with a line break."""
+    return escape_log_text("".join(traceback.format_exception(error)).rstrip("\n")) + "\n"
+
+
+class EscapingFormatter(logging.Formatter):
+    """The format of a record's lines, its traceback included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_log_text(super().format(record))
+
+
+def _escape_character(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")

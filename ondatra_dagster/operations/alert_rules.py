@@ -1,0 +1,148 @@
+"""The rules of alerts: what each finds in a sync's runs, or in their absence. Nothing is sent here.
+
+A rule without a finding, such as one on rejects when nothing was attempted, gives no result. The previous state
+of its alert stays.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.operations.alert_store import RuleResult, SubjectType
+from ondatra_dagster.project.settings.settings import AlertSettings
+from ondatra_dagster.sync.run_history import PastRun, RunMode, RunResult
+from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_grid
+from ondatra_dagster.text_format import format_count
+
+FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
+RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)
+RECOVERY_MESSAGES = {
+    FAILED: "is no longer failing",
+    REJECTS: "no longer has too many rejects",
+    DEVIATION: "attempts its usual number of rows again",
+    NO_SUCCESS: "is no longer late",
+}
+CRASH_MESSAGE = "its process was killed, or ended without a message; the next run goes on from there"
+COMPARED_RUNS = 10  # runs, whose mean is what is usual
+MIN_COMPARED_RUNS = 3  # of them, before anything is usual
+HOUR_SECONDS = 3600
+MAX_DETAIL_CHARACTERS = 300  # characters
+# what ondatra itself puts first into an error: safe to send, unlike what an API answered
+ERROR_CLASS = re.compile(r"HTTP \d{3}\b|lib/[\w./-]+\.star(:\d+)?|push\(\) returned")
+# quoted values, and words with a digit in them; kept are a status, a file and what stands in backticks
+VARYING_TEXT = re.compile(r"(HTTP \d{3}\b|`[^`\n]*`|[\w./-]+\.(?:star|sql)\b)|(?<!\w)'[^'\n]*'|\"[^\"\n]*\"|\S*\d\S*")
+
+
+def is_rule_enabled(rule: str, settings: AlertSettings) -> bool:
+    """Whether the settings ask for that rule."""
+    limits = {REJECTS: settings.rejects, DEVIATION: settings.deviation, NO_SUCCESS: settings.no_success_hours}
+    return rule == FAILED or limits.get(rule) is not None
+
+
+def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[str], *, detail: str = "") -> RuleResult:
+    """Return whether a run failed, and why; `detail` is the first error of its rows."""
+    sentence = "; ".join(errors)
+    if not sentence:
+        return RuleResult(type=subject_type, subject=subject, rule=FAILED, sentence=None)
+    found = ERROR_CLASS.match(detail)
+    sent = f"{sentence} ({found[0]})" if found else sentence
+    return RuleResult(
+        type=subject_type,
+        subject=subject,
+        rule=FAILED,
+        sentence=sent,
+        local_sentence=f"{sentence}: {detail[:MAX_DETAIL_CHARACTERS]}" if detail else sentence,
+        cause=normalize_cause(sent),
+    )
+
+
+def normalize_cause(sentence: str) -> str:
+    """Return the sentence without numbers, times and quoted values: the same for the same cause."""
+    return " ".join(VARYING_TEXT.sub(lambda found: found[1] or "…", sentence).split())
+
+
+def evaluate_crash(sync_id: str) -> RuleResult:
+    """Return the failure of a sync whose newest run was killed.
+
+    What is known of an earlier failure says more than that.
+    """
+    failure = evaluate_failure(SubjectType.SYNC, sync_id, [CRASH_MESSAGE])
+    return dataclasses.replace(failure, is_ignored_if_active=True)
+
+
+def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings, *, noun: str) -> Iterator[RuleResult]:
+    """Compare the newest run, the first of these, with those before it; a unit is called by the noun."""
+    ended = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
+    if not ended:
+        return
+    newest = _run_counts(ended[0])
+    attempted, rejected = newest.total(GridRow.ATTEMPTED), newest.total(GridRow.REJECTED)
+    if settings.rejects is not None and attempted:
+        share = rejected / attempted
+        told = f"{rejected} of {format_count(attempted, noun)} rejected, over {settings.rejects:.0%}"
+        yield RuleResult(
+            subject=sync_id,
+            rule=REJECTS,
+            sentence=told if share > settings.rejects else None,
+            numbers={"rejected": rejected, "attempted": attempted, "limit": settings.rejects},
+        )
+    yield from _evaluate_deviation(sync_id, ended, settings, noun)
+
+
+def _evaluate_deviation(
+    sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
+) -> Iterator[RuleResult]:
+    counts = [_run_counts(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
+    newest, before = counts[:1], counts[1 : COMPARED_RUNS + 1]
+    is_of_newest = _counts_all_pending(ended[0])
+    if settings.deviation is None or not is_of_newest or len(before) < MIN_COMPARED_RUNS or not fmean(before):
+        return
+    mean = fmean(before)
+    deviates = abs(newest[0] - mean) / mean
+    told = f"{format_count(newest[0], noun)} attempted, {mean:.0f} on average in the {len(before)} runs before"
+    yield RuleResult(
+        subject=sync_id,
+        rule=DEVIATION,
+        sentence=f"{told}: they differ by more than {settings.deviation:.0%}"
+        if deviates > settings.deviation
+        else None,
+        numbers={"units": newest[0], "mean": round(mean, 1), "runs": len(before), "limit": settings.deviation},
+    )
+
+
+def _counts_all_pending(run: PastRun) -> bool:
+    """Whether its rows are as many as there were to send.
+
+    Not when it only tried again what waited, was refused before it looked, or was held before it sent.
+    """
+    grid = _run_counts(run)
+    was_held = grid.total(GridRow.PLANNED) > 0 and not grid.total(GridRow.ATTEMPTED)
+    return run.mode is RunMode.INCREMENTAL and "grid" in run.counts and not was_held
+
+
+def evaluate_no_success(
+    sync_id: str, *, waiting_since: float | None, last_success: float | None, now: float, settings: AlertSettings
+) -> RuleResult | None:
+    """Whether nothing has come of what is to be sent for too long; what nobody waits for isn't late."""
+    if settings.no_success_hours is None:
+        return None
+    hours = 0.0
+    if waiting_since is not None:
+        if last_success is None or is_from_future(last_success, now):  # when it was isn't known
+            last_success = 0.0
+        hours = max(now - max(waiting_since, last_success), 0.0) / HOUR_SECONDS
+    told = f"no run has succeeded for {hours:.1f} hours, and there is something to send"
+    return RuleResult(
+        subject=sync_id,
+        rule=NO_SUCCESS,
+        sentence=told if hours > settings.no_success_hours else None,
+        numbers={"hours": round(hours, 1), "limit": settings.no_success_hours},
+    )
+
+
+def _run_counts(run: PastRun) -> CountGrid:
+    counts: Any = run.counts
+    return load_grid(counts.get("grid", {}))

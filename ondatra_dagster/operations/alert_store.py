@@ -1,0 +1,214 @@
+"""The active alerts, and the alerts that are still to be sent, kept in `.ondatra/alerts.sqlite`.
+
+A row is a subject and a rule, from the start of the problem to its end. The start, each new cause and the end
+are one alert each. An alert is stored in the same transaction and stays until it is sent.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore
+
+ALERT_SCHEMA = SqliteSchema(
+    "alerts",
+    (
+        (
+            "first",
+            """
+            create table active_alert (
+                type text not null,  -- of the subject: sync or model, which may have one name
+                subject text not null,
+                rule text not null,
+                since text not null,  -- ISO 8601 in UTC
+                sentence text not null,
+                causes text not null default '[]',
+                found integer not null default 1,
+                primary key (type, subject, rule)
+            ) strict;
+            create table unsent_alert (
+                number integer primary key,
+                id text not null unique,
+                body text not null,
+                tries integer not null default 0,
+                error text
+            ) strict
+            """,
+        ),
+    ),
+    if_damaged="move it away: what is alerting is told again, and alerts that weren't sent yet are lost",
+)
+MAX_CAUSES = 10  # that are told of one alert: a text that nobody could normalize floods no receiver
+ACTIVE_COLUMNS = "type, subject, rule, since, sentence, causes, found"
+FIND_ACTIVE = f"""
+select {ACTIVE_COLUMNS} from active_alert where type = :type and subject = :subject and rule = :rule
+"""
+ADD_ACTIVE = """
+insert into active_alert (type, subject, rule, since, sentence, causes)
+values (:type, :subject, :rule, :since, :sentence, :causes)
+"""
+UPDATE_ACTIVE = """
+update active_alert set sentence = :sentence, causes = :causes, found = found + 1
+where type = :type and subject = :subject and rule = :rule
+"""
+DELETE_ACTIVE = "delete from active_alert where type = :type and subject = :subject and rule = :rule"
+ADD_UNSENT = "insert into unsent_alert (id, body) values (:id, :body)"
+SELECT_UNSENT = "select number, id, body from unsent_alert order by number"
+DELETE_SENT = "delete from unsent_alert where number = ?"
+STORE_SEND_ERROR = "update unsent_alert set tries = tries + 1, error = ? where number = ?"
+SELECT_ACTIVE = f"select {ACTIVE_COLUMNS} from active_alert order by since, subject, rule"
+COUNT_UNSENT = "select count(*) from unsent_alert"
+
+
+class SubjectType(enum.StrEnum):
+    """The type of a subject."""
+
+    SYNC = "sync"
+    MODEL = "model"
+
+
+class AlertState(enum.StrEnum):
+    """The state that an alert reports."""
+
+    FIRED = "fired"
+    CHANGED = "changed"  # alerting still, for another cause
+    RECOVERED = "recovered"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """The result of a rule for a subject."""
+
+    type: SubjectType = SubjectType.SYNC
+    subject: str
+    rule: str
+    sentence: str | None  # None: all is well
+    local_sentence: str = ""  # with an API's own words: shown on this machine, and never sent
+    cause: str = ""  # the sentence without what differs each time; "": the rule has but one cause
+    recovery: str = ""  # why it is over, where that isn't the usual reason
+    is_ignored_if_active: bool = False  # says nothing new of what is alerting already
+    numbers: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+
+
+class ActiveAlert(NamedTuple):
+    """A problem that is active, with its newest cause."""
+
+    type: str
+    subject: str
+    rule: str
+    since: str
+    sentence: str
+    causes: str  # JSON: those that were told
+    occurrences: int  # how often, since it began
+
+
+class UnsentAlert(NamedTuple):
+    """An alert that no receiver has accepted yet."""
+
+    number: int
+    id: str
+    body: str
+
+
+class Alert(NamedTuple):
+    """The alert that is stored when a problem begins, changes or ends."""
+
+    id: str
+    created_at: str
+    body: Mapping[str, Json]
+
+
+BuildAlert = Callable[[RuleResult, AlertState], Alert]
+
+
+class AlertStore:
+    """The alert file. Several processes may use it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def apply_results(
+        self, readings: list[RuleResult], make: BuildAlert, *, known: Collection[ActiveAlert] | None = None
+    ) -> int:
+        """Store what has begun, changed or ended since the last time; return how many alerts that makes.
+
+        With `known`, an alert ends only if it is among these: what was found again since then stays.
+        """
+        if not readings or (not self._path.exists() and all(each.sentence is None for each in readings)):
+            return 0
+        with self._open_transaction() as store:
+            return sum(_apply_result(store, reading, make, known) for reading in readings)
+
+    def read_unsent(self) -> list[UnsentAlert]:
+        """What is to be sent, the oldest first."""
+        with self._open_existing() as store:
+            return [UnsentAlert(*row) for row in store.fetch_rows(SELECT_UNSENT)] if store else []
+
+    def delete_sent(self, alert: UnsentAlert) -> None:
+        """The receiver has it."""
+        with self._open_transaction() as store:
+            store.execute(DELETE_SENT, (alert.number,))
+
+    def store_send_error(self, alert: UnsentAlert, why: str) -> None:
+        """It stays, and is sent at the next look."""
+        with self._open_transaction() as store:
+            store.execute(STORE_SEND_ERROR, (why, alert.number))
+
+    def read_active_alerts(self) -> list[ActiveAlert]:
+        """Return what is alerting now, the oldest first."""
+        with self._open_existing() as store:
+            return [ActiveAlert(*row) for row in store.fetch_rows(SELECT_ACTIVE)] if store else []
+
+    def sending_lock(self) -> FileLock:
+        """Held by who sends, so that two don't send the same; BusyError at once."""
+        return FileLock(self._path.parent / "locks" / "alerts.sending.lock", purpose="sends alerts")
+
+    def _open_existing(self) -> AbstractContextManager[SqliteStore | None]:
+        return open_existing_database(self._path, ALERT_SCHEMA)
+
+    def _open_transaction(self) -> AbstractContextManager[SqliteStore]:
+        return open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts")
+
+
+def _apply_result(
+    store: SqliteStore, reading: RuleResult, make: BuildAlert, known: Collection[ActiveAlert] | None
+) -> bool:
+    of = {"type": reading.type, "subject": reading.subject, "rule": reading.rule}
+    before = next((ActiveAlert(*row) for row in store.fetch_rows(FIND_ACTIVE, of)), None)
+    state = _next_state(reading, before, known)
+    alert = make(reading, state) if state else None
+    if state is AlertState.RECOVERED:
+        store.execute(DELETE_ACTIVE, of)
+    elif reading.sentence is not None and not (before and reading.is_ignored_if_active):
+        told: list[str] = orjson.loads(before.causes) if before else []
+        if state and reading.cause:
+            told.append(reading.cause)
+        of |= {"sentence": reading.local_sentence or reading.sentence, "causes": orjson.dumps(told).decode()}
+        if alert and before is None:
+            store.execute(ADD_ACTIVE, {**of, "since": alert.created_at})
+        else:
+            store.execute(UPDATE_ACTIVE, of)
+    if alert:
+        store.execute(ADD_UNSENT, {"id": alert.id, "body": orjson.dumps(dict(alert.body)).decode()})
+    return alert is not None
+
+
+def _next_state(
+    reading: RuleResult, before: ActiveAlert | None, known: Collection[ActiveAlert] | None
+) -> AlertState | None:
+    """Return what is to be told; None when that is nothing."""
+    if reading.sentence is None:
+        return AlertState.RECOVERED if before and (known is None or before in known) else None
+    if before is None:
+        return AlertState.FIRED
+    told = orjson.loads(before.causes)
+    is_new = reading.cause not in ("", *told) and len(told) < MAX_CAUSES
+    return AlertState.CHANGED if is_new and not reading.is_ignored_if_active else None

@@ -1,0 +1,72 @@
+"""The oldest version of a table that a sync or an incremental model still reads.
+
+A sync needs all changes after its watermark: the one in its queue, and the one in its snapshot, from which it
+continues when the queue is lost. A model that compares with its earlier results needs its inputs as they were.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import orjson
+
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
+from ondatra_dagster.planning.input_versions import TableStateLookup
+from ondatra_dagster.project.model import Model, ModelInput
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.sync.sync_definition import Sync
+
+ReadQueueState = Callable[[str], QueueStatus | None]  # sync id → its queue
+
+
+class OldestNeededVersions:
+    """The oldest needed versions of one project's tables."""
+
+    def __init__(
+        self,
+        project: Project,
+        syncs: Mapping[str, Sync],
+        tracking: RecordStore,
+        queues: ReadQueueState,
+        tables: TableStateLookup,
+    ) -> None:
+        self._project = project
+        self._syncs = {sync.model.id: sync for sync in syncs.values()}
+        self._tracking = tracking
+        self._queues = queues
+        self._tables = tables
+
+    def oldest_for_model(self, model: Model, table: TableState) -> int:
+        """From which version on the model's table is needed; what reads it now is never older."""
+        watermarks = [each.watermark for each in self._sync_positions(model) if each.table_id == table.table_id]
+        return min([table.version, *watermarks, *self._versions_of_readers(model, table)])
+
+    def oldest_for_invalid_rows(self, model: Model, table: TableState) -> int:
+        """The same of the rows that were set aside: a sync that has never looked begins with what is left."""
+        return min([table.version, *(each.invalid_watermark for each in self._sync_positions(model))])
+
+    def _sync_positions(self, model: Model) -> Iterator[QueueStatus | QueueSnapshot]:
+        """How far the model's sync has come, as all say who know."""
+        sync = self._syncs.get(model.id)
+        if sync is None:
+            return
+        for known in (self._queues(sync.id), self._tracking.read_newest_snapshot(sync.id)):
+            if known and known.table_id:
+                yield known
+
+    def _versions_of_readers(self, model: Model, table: TableState) -> Iterator[int]:
+        """The versions that models which read this one will ask for again."""
+        for reader in self._project.models.values():
+            if model.id in {read.model for read in reader.inputs if isinstance(read, ModelInput)}:
+                yield from self._versions_of_reader(reader, model, table)
+
+    def _versions_of_reader(self, reader: Model, model: Model, table: TableState) -> Iterator[int]:
+        own = self._tables(reader.id) if reader.kind.uses_input_baseline or reader.incremental else None
+        if own is None:
+            return
+        brought = orjson.loads(own.properties.get(INPUT_BASELINE_PROPERTY, "{}")).get("inputs", {})
+        for inputs in (own.commit_metadata.inputs if own.commit_metadata else {}, brought):
+            table_id, _, version = inputs.get(model.id, "").rpartition("@")
+            if table_id == table.table_id:
+                yield int(version)

@@ -1,0 +1,87 @@
+"""The maintenance tasks that check and compact the SQLite files in .ondatra, and limit the logs.
+
+A SQLite file that another process holds is skipped.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.queue.queue_database import DAMAGE_ADVICE as QUEUE_DAMAGED
+from ondatra_dagster.delivery.queue.queue_database import queue_lock_path
+from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.storage.file_errors import RESTORE_FROM_BACKUP, explain_file_errors
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database
+from ondatra_dagster.text_format import format_count, format_size
+
+STATE_FILE_TASK, LOG_TASK = "state_files", "logs"
+LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # the locks of all others are below locks/
+MAX_LOG_BYTES = 10_000_000
+
+
+class StateFile(NamedTuple):
+    path: Path
+    lock: Path  # who holds it writes the file
+    if_damaged: str = RESTORE_FROM_BACKUP
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
+    """Every SQLite file of ours that is there; `remedies` has those of damaged files by the file's name."""
+    for path in sorted(state.glob("*.sqlite")):
+        yield StateFile(path, _lock_path(state, path), remedies.get(path.name, RESTORE_FROM_BACKUP))
+    for path in sorted(state.glob("queue/*.sqlite")):
+        yield StateFile(path, _lock_path(state, path), QUEUE_DAMAGED)
+
+
+def _lock_path(state: Path, path: Path) -> Path:
+    if path.parent != state:
+        return queue_lock_path(path)
+    is_beside = path.name in LOCKED_NEXT_TO_FILE
+    return path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+
+
+def compact_files(files: Iterable[StateFile]) -> TaskResult:
+    """Check them, empty their write-ahead logs, and give back what they no longer use.
+
+    One that can't stops no other. A damaged file stays as it is. Its indexes aren't rebuilt: an index that
+    disagrees with its table doesn't tell which of the two is damaged.
+    """
+    freed, done, busy, failed = 0, 0, [], []
+    for file in files:
+        try:
+            with FileLock(file.lock, purpose="makes files smaller"):
+                check_integrity(file.path, file.if_damaged)
+                freed += compact_database(file.path, file.if_damaged)
+                done += 1
+        except BusyError:
+            busy.append(file.name)
+        except StateError as error:
+            failed.append(f"; {error}")
+    left = f"; at work, and left for the next time: {', '.join(busy)}" if busy else ""
+    return TaskResult(
+        task=STATE_FILE_TASK,
+        message=f"{format_count(done, 'SQLite file')} looked after, {format_size(freed)} freed{left}{''.join(failed)}",
+        counts={"files": done, "bytes": freed, "busy": len(busy)},
+        is_successful=not failed,
+    )
+
+
+def rotate_logs(folder: Path) -> TaskResult:
+    """Begin a log anew that has become long; the one of before is kept once, as NAME.1."""
+    freed, turned = 0, []
+    for log in sorted(folder.glob("*.log")):
+        with explain_file_errors(log):
+            if log.stat().st_size < MAX_LOG_BYTES:
+                continue
+            before = log.with_name(f"{log.name}.1")
+            freed += before.stat().st_size if before.exists() else 0
+            log.replace(before)
+        turned.append(log.name)
+    told = f"{', '.join(turned)} begun anew, {format_size(freed)} freed" if turned else "none is long"
+    return TaskResult(task=LOG_TASK, message=told, counts={"turned": len(turned), "bytes": freed})

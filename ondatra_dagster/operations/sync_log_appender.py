@@ -1,0 +1,107 @@
+"""The appender of the table `ondatra.sync_log`, which has each published record once as a row.
+
+The log's position is in its own commits. So a crashed run has appended what its commits say, and the next run
+continues from there. Whether anything is missing is decided without Spark.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_table_state
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, table_path
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.sync_log_feed import (
+    RecordRowGroup,
+    SyncLogPosition,
+    SyncLogRows,
+    concatenate_log_rows,
+    list_missing_row_groups,
+    read_log_rows,
+)
+from ondatra_dagster.text_format import format_count
+
+COMMIT_BYTES = 64_000_000  # of records that are in memory at once; more are appended in several commits
+SYNC_LOG_TASK = "sync_log"
+
+
+class LogTable(Protocol):
+    """The Delta table, held by one process."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the table; BusyError says who does."""
+
+    def append(self, rows: SyncLogRows, *, note: str, number: int) -> None:
+        """Add the rows in one commit with that note; nothing when the commit of that number is there."""
+
+
+class SyncLogAppender:
+    """The appender of one project's log."""
+
+    def __init__(self, settings: Settings, tracking: RecordStore, *, commit_bytes: int = COMMIT_BYTES) -> None:
+        self._address = table_path(settings, SYNC_LOG_TABLE)
+        self._tracking = tracking
+        self._commit_bytes = commit_bytes
+
+    def missing_pieces(self) -> Iterator[RecordRowGroup]:
+        """What is published and not in the log yet; starts nothing."""
+        return list_missing_row_groups(self._tracking, self.position())
+
+    def append(self, table: LogTable) -> int:
+        """Bring the log up to what is published now; how many records that were."""
+        appended = 0
+        with table.lock():
+            position = self.position()
+            for pieces in group_into_commits(list_missing_row_groups(self._tracking, position), self._commit_bytes):
+                position = position.advance(pieces)
+                rows = concatenate_log_rows([read_log_rows(self._tracking, piece) for piece in pieces])
+                table.append(rows, note=position.dump(), number=position.commit_count)
+                appended += sum(piece.row_count for piece in pieces)
+        return appended
+
+    def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
+        """The same as a duty; where nothing is missing, the table isn't opened."""
+        is_behind = any(True for _ in self.missing_pieces())
+        appended = self.append(opened()) if is_behind else 0
+        return TaskResult(
+            task=SYNC_LOG_TASK,
+            message=f"{format_count(appended, 'record')} appended to {SYNC_LOG_TABLE}",
+            counts={"records": appended},
+        )
+
+    def position(self) -> SyncLogPosition:
+        """Where the newest commit of ours came to; those of others say nothing, whatever they did."""
+        for note in read_commit_user_metadata(self._address):
+            if position := SyncLogPosition.load(note):
+                return position
+        if read_table_state(self._address) is not None:
+            raise WarehouseError(
+                f"the commits of {SYNC_LOG_TABLE} no longer say what is in it, so nothing can be added; move"
+                f" {self._address} away to have it made anew from the records that are kept"
+            )
+        return SyncLogPosition()
+
+
+def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
+    """Return whether the log has deliveries of the sync, or can't rule it out."""
+    try:
+        return bool(log.position().first_open_run(sync_id))
+    except WarehouseError:
+        return True
+
+
+def group_into_commits(pieces: Iterable[RecordRowGroup], most_bytes: int) -> Iterator[list[RecordRowGroup]]:
+    """Pieces that fit in memory together."""
+    chosen: list[RecordRowGroup] = []
+    size = 0
+    for piece in pieces:
+        if chosen and size + piece.byte_size > most_bytes:
+            yield chosen
+            chosen, size = [], 0
+        chosen.append(piece)
+        size += piece.byte_size
+    if chosen:
+        yield chosen

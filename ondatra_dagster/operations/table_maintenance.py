@@ -1,0 +1,219 @@
+"""The maintenance task for Delta tables: OPTIMIZE, VACUUM, and the removal of old commits.
+
+Data that is still read stays, however old; oldest_needed_version decides what that is. The Delta logs show
+whether work pays off. Spark starts only then, and one table after the other is locked.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ondatra_dagster.deltalog.active_files import UnsupportedTableError, read_table_snapshot
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.deltalog.removable_history import (
+    RemovableHistory,
+    find_removable_history,
+    find_removal_cutoff,
+    is_retention_lowered,
+    read_commit_metrics,
+    remove_log_files,
+)
+from ondatra_dagster.errors import BusyError, OndatraError
+from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.text_format import format_count, format_size
+
+TABLE_TASK = "tables"
+DAY_SECONDS = 86_400
+SMALL_FILE_BYTES = 16_000_000  # of a file: to open it costs as much as to read it
+COUNT_NAMES = ("mended", "small_files", "became", "files", "bytes", "log_files")
+
+
+class MaintainableTable(Protocol):
+    """A table of the warehouse, as maintenance uses it."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep others from writing it; BusyError says who does."""
+
+    def restore_retention(self) -> None:
+        """Put back what a VACUUM that was cut off has lowered."""
+
+    def optimize(self, *, small_bytes: int) -> None:
+        """Put small files together."""
+
+    def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
+        """Remove files that were taken out before that moment, by commits up to that one; whether it did."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedTable:
+    """A table that maintenance covers."""
+
+    name: str
+    lock_name: str  # the name under which its writers hold it
+    address: StorageAddress
+    oldest_needed_version: Callable[[TableState], int]  # the oldest version from which somebody still reads; -1: all
+
+
+OpenManagedTable = Callable[[ManagedTable], MaintainableTable]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The thresholds from which work on a table pays off."""
+
+    small_files: int = 20  # so many more than need be make reading slow
+    files: int = 10  # for which a VACUUM takes its seconds; or so many bytes
+    size: int = 64_000_000
+    log_files: int = 20  # two a commit
+
+
+DEFAULT_THRESHOLDS = Thresholds()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TableTasks:
+    """The tasks that pay off for one table."""
+
+    state: TableState
+    removable: RemovableHistory
+    needs_retention_restore: bool
+    needs_optimize: bool
+    needs_vacuum: bool
+    needs_log_cleanup: bool
+
+    @property
+    def has_any(self) -> bool:
+        return self.needs_retention_restore or self.needs_optimize or self.needs_vacuum or self.needs_log_cleanup
+
+
+class TableMaintenance:
+    """One round over the tables."""
+
+    def __init__(
+        self,
+        opened: OpenManagedTable,
+        *,
+        days: int | None,
+        clock: Callable[[], float],
+        worth: Thresholds = DEFAULT_THRESHOLDS,
+    ) -> None:
+        self._open_table = opened
+        self._clock = clock  # a round may take hours
+        self._thresholds = worth
+        self._retention_start = -math.inf if days is None else clock() - days * DAY_SECONDS
+        self._details: list[Mapping[str, Json]] = []
+        self._busy_tables: list[str] = []
+        self._skipped_tables: list[str] = []
+        self._errors: list[str] = []
+
+    def maintain_tables(self, tables: Iterable[ManagedTable]) -> TaskResult:
+        """Look after each; one that is held or fails leaves the others to be done."""
+        for table in tables:
+            try:
+                self._maintain_table(table)
+            except BusyError:
+                self._busy_tables.append(table.name)
+            except OndatraError as error:
+                self._errors.append(f"{table.name}: {error}")
+        return self._task_result()
+
+    def _maintain_table(self, table: ManagedTable) -> None:
+        if not self._due_tasks(table):
+            return
+        opened = self._open_table(table)
+        with opened.lock():
+            if chores := self._due_tasks(table):  # as it is now that nobody else writes it
+                self._details.append({"table": table.name, **self._run_due_tasks(table, opened, chores)})
+
+    def _due_tasks(self, table: ManagedTable) -> TableTasks | None:
+        state = read_table_state(table.address)
+        if state is None:
+            return None
+        past = find_removable_history(
+            table.address, state, needed=table.oldest_needed_version(state), before=self._retention_start
+        )
+        chores = TableTasks(
+            state=state,
+            removable=past,
+            needs_retention_restore=is_retention_lowered(state),
+            needs_optimize=count_superfluous_files(table.address) >= self._thresholds.small_files,
+            needs_vacuum=past.files >= self._thresholds.files or past.size >= self._thresholds.size,
+            needs_log_cleanup=len(past.log_files) >= self._thresholds.log_files,
+        )
+        return chores if chores.has_any else None
+
+    def _run_due_tasks(self, table: ManagedTable, opened: MaintainableTable, chores: TableTasks) -> dict[str, Json]:
+        if chores.needs_retention_restore:
+            opened.restore_retention()
+        if chores.needs_optimize:
+            opened.optimize(small_bytes=SMALL_FILE_BYTES)
+        if chores.needs_vacuum:
+            since = find_removal_cutoff(table.address, chores.removable, before=self._retention_start)
+            if not opened.vacuum(since=since, upto=chores.removable.last_commit, clock=self._clock):
+                self._skipped_tables.append(table.name)
+        log_bytes = remove_log_files(table.address, chores.removable) if chores.needs_log_cleanup else 0
+        counted = read_commit_metrics(table.address, after=chores.state.log_version)
+        removed = {name: counted.get(name, {}) for name in ("OPTIMIZE", "VACUUM START", "VACUUM END")}
+        return {
+            "mended": int(chores.needs_retention_restore),
+            "small_files": _metric_number(removed["OPTIMIZE"], "numRemovedFiles"),
+            "became": _metric_number(removed["OPTIMIZE"], "numAddedFiles"),
+            "files": _metric_number(removed["VACUUM END"], "numDeletedFiles"),
+            "bytes": _metric_number(removed["VACUUM START"], "sizeOfDataToDelete") + log_bytes,
+            "log_files": len(chores.removable.log_files) if chores.needs_log_cleanup else 0,
+        }
+
+    def _task_result(self) -> TaskResult:
+        total: collections.Counter[str] = collections.Counter(dict.fromkeys(COUNT_NAMES, 0))
+        for done in self._details:
+            total.update({name: number for name, number in done.items() if isinstance(number, int)})
+        told = [*_result_sentences(len(self._details), total), *self._errors]
+        if self._busy_tables:
+            told.append(f"at work, and left for the next time: {', '.join(self._busy_tables)}")
+        if self._skipped_tables:
+            told.append(
+                f"left for the next time, for the machine stood still meanwhile: {', '.join(self._skipped_tables)}"
+            )
+        return TaskResult(
+            task=TABLE_TASK,
+            message="; ".join(told) or "no table needs anything",
+            counts={TABLE_TASK: len(self._details), **total},
+            details=tuple(self._details),
+            is_successful=not self._errors,
+        )
+
+
+def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
+    """What was done, less what wasn't."""
+    told = (
+        (tables, f"{format_count(tables, 'table')} looked after"),
+        (total["small_files"], f"{format_count(total['small_files'], 'small file')} put into {total['became']}"),
+        (total["files"], f"{format_count(total['files'], 'file')} that nobody needs removed"),
+        (total["log_files"], f"{format_count(total['log_files'], 'file')} of old commits removed"),
+        (total["bytes"], f"{format_size(total['bytes'])} freed"),
+        (total["mended"], f"the retention of {format_count(total['mended'], 'table')} put back after a killed run"),
+    )
+    return [sentence for number, sentence in told if number]
+
+
+def count_superfluous_files(address: StorageAddress) -> int:
+    """How many files fewer an OPTIMIZE leaves: it makes one of a partition's small ones."""
+    try:
+        live = read_table_snapshot(address)
+    except UnsupportedTableError:
+        return 0
+    if live is None:
+        return 0
+    small = collections.Counter(
+        tuple(sorted(file.partition.items(), key=str)) for file in live.files if file.size < SMALL_FILE_BYTES
+    )
+    return sum(number - 1 for number in small.values())
+
+
+def _metric_number(metrics: Mapping[str, str], name: str) -> int:
+    return int(metrics.get(name, 0))

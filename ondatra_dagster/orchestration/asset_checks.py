@@ -1,0 +1,95 @@
+"""The Dagster asset checks of models and syncs. Their results are decided in sync and app."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import dagster as dg
+
+from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.orchestration import dagster_metadata
+from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
+from ondatra_dagster.orchestration.resources import raise_dagster_failure
+from ondatra_dagster.project.model import CheckType, Model
+from ondatra_dagster.sync.sync_checks import SYNC_CHECKS, Severity, SyncCheckResult
+from ondatra_dagster.sync.sync_definition import Sync
+
+CheckReport = TypeVar("CheckReport", dg.AssetCheckResult, dg.AssetCheckEvaluation)
+CHECK_DESCRIPTIONS = {
+    "rejects": "Rows that the API refused for good, dead letters, and rows delivered with a warning",
+    "undelivered": "Rows that wait, and why nothing came of them",
+    "deletes_guard": "What the change would remove from the destination, and whether it may",
+    "invalid_records": "Invalid rows, which aren't written: their key is null, or comes twice",
+}
+INVALID_EVENTS_DESCRIPTION = "Events that came before the columns were changed, and have no place in them any more"
+SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
+
+
+WORD_DESCRIPTIONS = {
+    CheckType.CONSTRAINT: "Each row that the query gives; when one fails, nothing is written",
+    CheckType.WARNING: "Each row that the query gives; when one fails, all is written",
+    CheckType.AUDIT: "Each row of the table as it would be; when one fails, nothing is written",
+}
+
+
+def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
+    """Return the specs of a model's checks: those in its header, and that of its key where it has one."""
+    key = model_key(model)
+    specs = [
+        dg.AssetCheckSpec(
+            check.name,
+            asset=key,
+            description=f"{check.condition}\n\n{WORD_DESCRIPTIONS[check.check_type]}",
+            metadata={"condition": check.condition, "file": f"{model.file}:{check.line}"},
+        )
+        for check in model.checks
+    ]
+    if model.kind.has_invalid_table:
+        name = "invalid_records"
+        described = CHECK_DESCRIPTIONS[name] if model.kind.has_query else INVALID_EVENTS_DESCRIPTION
+        specs.insert(0, dg.AssetCheckSpec(name, asset=key, description=described))
+    return specs
+
+
+def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
+    """Return a sync's checks. Each can be run alone, and then reads the current queue."""
+    key = sync_key(sync.model)
+    specs = [dg.AssetCheckSpec(name, asset=key, description=CHECK_DESCRIPTIONS[name]) for name in SYNC_CHECKS]
+
+    @dg.multi_asset_check(name=op_name(key, "checks"), specs=specs, can_subset=True)
+    def checks(
+        context: dg.AssetCheckExecutionContext, ondatra: dg.ResourceParam[RunService]
+    ) -> Iterator[dg.AssetCheckResult]:
+        wanted = {check.name for check in context.selected_asset_check_keys}
+        with raise_dagster_failure(ondatra, sync.id):
+            for verdict in () if ondatra.is_dry else ondatra.verdicts(sync):  # a dry run checks nothing
+                if verdict.name in wanted:
+                    yield build_check_report(dg.AssetCheckResult, key, verdict)
+
+    return checks
+
+
+def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:
+    """Return the verdict as a result for a check step, or as an evaluation for a step that fails.
+
+    Results would come too late for the latter: Dagster reads them when the step has ended.
+    """
+    return of(
+        asset_key=key,
+        check_name=verdict.name,
+        passed=verdict.severity is Severity.PASS,
+        severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
+        description=verdict.description,
+        metadata=_verdict_metadata(verdict),
+    )
+
+
+def build_check_reports(
+    of: type[CheckReport], key: dg.AssetKey, verdicts: Iterable[SyncCheckResult]
+) -> list[CheckReport]:
+    """Return the verdicts as build_check_report() does."""
+    return [build_check_report(of, key, verdict) for verdict in verdicts]
+
+
+def _verdict_metadata(verdict: SyncCheckResult) -> dagster_metadata.Metadata:
+    counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
+    return {**counts, **({"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {})}

@@ -1,0 +1,49 @@
+"""The Dagster asset keys of models and syncs, and op names that can't collide."""
+
+import hashlib
+import re
+
+import dagster as dg
+
+from ondatra_dagster.project.model import FileInput, Model, SourceInput
+
+INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def model_key(model: Model) -> dg.AssetKey:
+    return dg.AssetKey(model.key_path)
+
+
+def source_key(source: SourceInput) -> dg.AssetKey:
+    """The asset that something else makes: crm.deals is crm/deals."""
+    return dg.AssetKey(_valid_parts([source.source, source.table]))
+
+
+def file_key(read: FileInput) -> dg.AssetKey:
+    """The asset that a file or a pattern of files is, whatever it is read with: csv/data/customers.csv."""
+    return dg.AssetKey(_valid_parts([read.format, *(part for part in read.path.split("/") if part not in ("", "."))]))
+
+
+def sync_key(model: Model) -> dg.AssetKey:
+    """The asset that stands for a model's rows at their destination."""
+    return dg.AssetKey(["push", *model.key_path])
+
+
+def op_name(key: dg.AssetKey, suffix: str = "") -> str:
+    """A name for what makes the asset: a__b, and a digest where another key could give the same."""
+    name = "__".join(key.path)
+    if any(_is_ambiguous(part) for part in key.path):
+        name = f"{name}__{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}"
+    return f"{name}__{suffix}" if suffix else name
+
+
+def _valid_parts(parts: list[str]) -> list[str]:
+    """The parts of a key in letters that Dagster can make names of; a digest where that makes two alike."""
+    fit = [INVALID_CHARACTERS.sub("_", part) for part in parts]
+    if fit == parts:
+        return parts
+    return [*fit[:-1], f"{fit[-1]}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:8]}"]
+
+
+def _is_ambiguous(part: str) -> bool:
+    return "__" in part or part.startswith("_") or part.endswith("_")

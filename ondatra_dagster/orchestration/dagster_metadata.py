@@ -1,0 +1,183 @@
+"""The metadata of models and syncs on Dagster's pages. It contains no payloads and no secrets."""
+
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from ondatra_dagster.app.run_events import ModelResult, SyncResult
+from ondatra_dagster.app.ui_urls import RecordLocations
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.orchestration.asset_keys import file_key, model_key
+from ondatra_dagster.orchestration.source_assets import source_keys_by_name
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.row_changes import Column, Json
+from ondatra_dagster.sync.run_summary import CountGrid, DryRunResult, GridRow, RunSummary
+from ondatra_dagster.sync.sync_checks import format_pending_keys, format_reasons
+
+MAX_SAMPLES = 20
+
+
+Metadata = dict[str, dg.MetadataValue]
+
+
+def spec_metadata(model: Model, table: str) -> Metadata:
+    """What is known of a model before it runs; `table` is where its table is."""
+    return {
+        "dagster/table_name": dg.MetadataValue.text(model.name),
+        "dagster/uri": dg.MetadataValue.text(table),
+        "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
+        "file": dg.MetadataValue.text(model.file),
+        "dagster/code_references": dg.CodeReferencesMetadataValue(
+            code_references=[dg.LocalFileCodeReference(file_path=str(model.path), line_number=1, label=model.file)]
+        ),
+    }
+
+
+def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metadata:
+    """What came of a model's turn, and where its columns come from."""
+    numbers = {
+        "dagster/row_count": result.rows,
+        "version": result.version,
+        "inserted": result.inserted,
+        "updated": result.updated,
+        "deleted": result.deleted,
+    }
+    described = {name.casefold(): text for name, text in result.model.column_descriptions}
+    return {
+        # first, for a run's page shows just the first few of an event
+        "reason": dg.MetadataValue.text(result.reason),
+        "run type": dg.MetadataValue.text(result.run_type),
+        **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
+        "dagster/column_schema": dg.MetadataValue.table_schema(_table_schema(result.columns, described)),
+        "dagster/column_lineage": dg.MetadataValue.column_lineage(lineage),
+    }
+
+
+def sync_result_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
+    """What came of a sync's turn, or what would have come of it in a run that isn't dry."""
+    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, places)
+
+
+def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
+    """What came of a sync's turn, and where its records are."""
+    summary = result.summary
+    shown: Metadata = {"counts": counts_table(summary)}
+    shown |= _trigger_metadata(summary)
+    if summary.message:
+        shown["message"] = dg.MetadataValue.text(summary.message)
+    if summary.queue:
+        oldest = summary.queue.oldest_since
+        shown["queue depth"] = dg.MetadataValue.int(summary.queue.depth)
+        shown["dead letters"] = dg.MetadataValue.int(summary.queue.dead_units)
+        shown["oldest waits seconds"] = dg.MetadataValue.float(
+            round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
+        )
+    shown |= _counts_metadata(summary.grid)
+    shown["warned"] = dg.MetadataValue.int(summary.warned_units)
+    for name, reasons in (("sample rejects", summary.reject_reasons), ("sample warnings", summary.warning_reasons)):
+        if reasons:
+            shown[name] = samples_table(format_reasons(reasons))
+    if summary.pending_samples:
+        shown["sample waiting"] = samples_table(format_pending_keys(summary.pending_samples))
+    if places.folder:
+        shown["records"] = dg.MetadataValue.path(places.folder)
+    shown["records page"] = dg.MetadataValue.url(places.page_url)
+    return shown
+
+
+def _counts_metadata(grid: CountGrid) -> Metadata:
+    """All that is known."""
+    counts = {cell: grid.known_total(cell) for cell in GridRow}
+    return {cell.value: dg.MetadataValue.int(count) for cell, count in counts.items() if count is not None}
+
+
+def _trigger_metadata(summary: RunSummary) -> Metadata:
+    """Which run it was, and why it happened."""
+    if summary.run_id is None or summary.cause is None:
+        return {}
+    trigger, mode, reason = summary.cause
+    return {
+        "sync run": dg.MetadataValue.text(summary.run_id),
+        "trigger": dg.MetadataValue.text(trigger),
+        "mode": dg.MetadataValue.text(f"{mode.value}: {reason}"),
+        "seconds": dg.MetadataValue.float(round((summary.ended_at - summary.started_at).total_seconds(), 3)),
+    }
+
+
+def forecast_metadata(forecast: DryRunResult) -> Metadata:
+    """What a dry run found: numbers, and of some rows the key and which columns change."""
+    shown: Metadata = {
+        name.replace("_", " "): dg.MetadataValue.int(number)
+        for name, number in forecast.counts.items()
+        if number is not None
+    }
+    if forecast.summary.message:
+        shown["message"] = dg.MetadataValue.text(forecast.summary.message)
+    if forecast.expected_changes.samples:
+        shown["sample changes"] = samples_table(
+            {"key": row.key, "change": row.operation.value, "columns": ", ".join(row.changed_columns)}
+            for row in forecast.expected_changes.samples
+        )
+    return shown
+
+
+def counts_table(summary: RunSummary) -> dg.MetadataValue:
+    """What became of how many rows, as far as anybody knows."""
+    cells = summary.grid.cells
+    return _table(
+        [
+            {"units": cell.value, **{operation.value: cells[cell, operation] for operation in UnitOperation}}
+            for cell in GridRow
+            if cell in summary.grid.known_rows
+        ]
+    )
+
+
+def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
+    """A few rows as a table."""
+    rows = [
+        {name: value if isinstance(value, int | float) else str(value) for name, value in sample.items()}
+        for sample in samples
+    ]
+    return _table(rows[:MAX_SAMPLES])
+
+
+def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own is sorted by name
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
+
+
+def _table_schema(columns: Iterable[Column], described: Mapping[str, str]) -> dg.TableSchema:
+    return dg.TableSchema(
+        [
+            dg.TableColumn(name=column.name, type=column.type, description=described.get(column.name.casefold()))
+            for column in columns
+        ]
+    )
+
+
+def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLineage:
+    """Of each column that can be followed; Dagster has no word for one that can't, so that is left out."""
+    models = workspace.project.models
+    sources = source_keys_by_name(models.values())
+    return dg.TableColumnLineage(
+        {
+            column.name: [
+                dg.TableColumnDep(asset_key=key, column_name=name)
+                # a file that is read in two ways is one asset
+                for key, name in dict.fromkeys(
+                    (_input_key(origin.input, models, sources), origin.column) for origin in column.origins
+                )
+            ]
+            for column in workspace.lineage.columns(model)
+            if column.is_known
+        }
+    )
+
+
+def _input_key(read: Input, models: Mapping[str, Model], sources: Mapping[str, dg.AssetKey]) -> dg.AssetKey:
+    if isinstance(read, ModelInput):
+        return model_key(models[read.model])
+    return file_key(read) if isinstance(read, FileInput) else sources[read.name.casefold()]

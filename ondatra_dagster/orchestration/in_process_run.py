@@ -1,0 +1,179 @@
+"""The Dagster run that `ondatra run` starts in its own process, for the models and syncs that have work."""
+
+import contextlib
+import dataclasses
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import cast
+
+import dagster as dg
+
+from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.interruption import InterruptedRunError
+from ondatra_dagster.log_formatter import EscapingFormatter
+from ondatra_dagster.orchestration.asset_keys import model_key, sync_key
+from ondatra_dagster.orchestration.dagster_instance import IF_DAMAGED, open_instance, storage_folder
+from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.dry_run_events import DEFER_EVENTS_TAG
+from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
+from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, ALLOW_NEW_STATE, DRY_RUN, FULL_REFRESH, TRIGGER
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.storage.file_errors import explain_file_errors, storage_error
+from ondatra_dagster.storage.private_files import make_private_folder, open_private_file
+
+LOGGER_KEY = "file"
+STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # as SQLAlchemy tells of it
+EXPLAINED_ERROR = dg.Failure.__name__  # the engine has told of it
+INTERRUPTION_ERRORS = (dg.DagsterExecutionInterruptedError.__name__, InterruptedRunError.__name__)
+WAIT_LOGGER = "ondatra_dagster.warehouse.spark.table_locks"  # warns of nothing else than that it waits
+OWN_LOGGERS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DagsterRunResult:
+    """The result of a Dagster run."""
+
+    run_id: str
+    is_successful: bool  # nothing failed, and no check is at ERROR
+    was_interrupted: bool = False
+    other_errors: tuple[str, ...] = ()  # what failed outside of a model or a sync
+
+
+def run_plan(
+    engine: RunService, plan: Plan, *, trigger: str, allow_deletes: Collection[str] = (), is_new_state: bool = False
+) -> DagsterRunResult:
+    """Run what the plan says has work; each model and sync tells of itself through the engine.
+
+    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes. With `is_new_state`
+    syncs that have lost all that was known of them begin as in their first run.
+    """
+    keys = [
+        *(model_key(step.model) for step in plan.models if step.will_run),
+        *(sync_key(step.model) for step in plan.syncs if step.will_run),
+    ]
+    tags = {TRIGGER: trigger, **_plan_tags(plan, is_dry=engine.is_dry)}
+    if allow_deletes:
+        tags[ALLOW_DELETES] = ",".join(allow_deletes)
+    if is_new_state:
+        tags[ALLOW_NEW_STATE] = "true"
+    settings = engine.workspace.settings
+    definitions = definitions_of(
+        engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
+    )
+    folder = settings.state / "logs"
+    with log_to_folder(folder), report_waits(engine.on_wait), open_instance(settings) as instance:
+        close_abandoned_runs(instance, settings.state)
+        result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=keys,
+            raise_on_error=False,
+            run_config={"loggers": {LOGGER_KEY: {}}},
+            tags=tags,
+        )
+    errors = list(_step_errors(result))
+    return DagsterRunResult(
+        run_id=result.run_id,
+        is_successful=result.success and not any(map(_is_failed_check, result.all_events)),
+        was_interrupted=any(name in INTERRUPTION_ERRORS for name, _ in errors),
+        other_errors=tuple(
+            _readable_error(text, settings)
+            for name, text in errors
+            if name not in (EXPLAINED_ERROR, *INTERRUPTION_ERRORS)
+        ),
+    )
+
+
+def _plan_tags(plan: Plan, *, is_dry: bool) -> dict[str, str]:
+    """Return the tags that say how the plan is run."""
+    full = {FULL_REFRESH: "true"} if any(step.is_full for step in plan.models) else {}
+    return full | ({DRY_RUN: "true", DEFER_EVENTS_TAG: "true"} if is_dry else {})
+
+
+@dg.logger({})
+def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
+    """Dagster's own words: they are many."""
+    return logging.getLogger(OWN_LOGGERS[1])
+
+
+@contextlib.contextmanager
+def log_to_folder(folder: Path) -> Iterator[None]:
+    """What is logged or warned of goes to a file: the screen is for what came of it."""
+    with explain_file_errors(folder):
+        make_private_folder(folder)
+    handler = _LogFileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    for name in OWN_LOGGERS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.removeHandler(handler)
+        with contextlib.suppress(OSError):
+            handler.close()
+
+
+class _LogFileHandler(logging.FileHandler):
+    """A log file that only its owner reads. On a full or read-only disk it loses lines and the run goes on."""
+
+    def _open(self) -> io.TextIOWrapper:
+        return cast("io.TextIOWrapper", open_private_file(self.baseFilename, self.mode, self.encoding))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging calls it so
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
+@contextlib.contextmanager
+def report_waits(tell: Callable[[str], None]) -> Iterator[None]:
+    """Who waits for another process to let go of a table says so where its user sees it."""
+    handler = _WaitLogHandler(tell)
+    logger = logging.getLogger(WAIT_LOGGER)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _WaitLogHandler(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._on_message = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._on_message(record.getMessage())
+
+
+def _is_failed_check(event: dg.DagsterEvent) -> bool:
+    if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return False
+    evaluation = event.asset_check_evaluation_data
+    return not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
+
+
+def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
+    """The class and the text of what ended a step, or the run outside of its steps."""
+    for event in result.all_events:
+        if event.is_step_failure and (error := event.step_failure_data.error):
+            yield error.cls_name or "", f"{event.step_key}: {error.message.strip()}"
+        elif event.is_job_failure and (error := event.job_failure_data.error):
+            yield error.cls_name or "", error.message.strip()
+
+
+def _readable_error(text: str, settings: Settings) -> str:
+    """Return the text of an error; of Dagster's storage a sentence, without its SQL."""
+    found = STORAGE_ERROR.search(text)
+    return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text

@@ -1,0 +1,127 @@
+"""The version of each input of a model, as a text: equal versions mean equal content.
+
+A table's version is that of its log. The version of files is a digest: on this machine of every file's path,
+size and time, on S3 of its path, size and ETag. Files elsewhere need Spark, so they have no version.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.inputs.file_patterns import find_matching_paths, walk_files
+from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
+from ondatra_dagster.storage.s3 import list_objects
+
+UNVERSIONED = "unversioned"  # a change can't be recognized, so the input counts as changed
+MODEL_NOT_BUILT = "missing"  # a model whose table was never made
+INPUT_NOT_FOUND = "not there"  # a file, or a source's table
+TableStateLookup = Callable[[str], TableState | None]  # model id → its table
+
+logger = logging.getLogger(__name__)
+
+
+def format_table_version(table: TableState) -> str:
+    """Return a Delta table's version; another table in the same place has another one."""
+    return f"{table.table_id}@{table.version}"
+
+
+def read_input_versions(inputs: tuple[Input, ...], settings: Settings, tables: TableStateLookup) -> dict[str, str]:
+    """Return each input's version by its name."""
+    return {read.name: _read_input_version(read, settings, tables) for read in inputs}
+
+
+def table_state_lookup(settings: Settings) -> TableStateLookup:
+    """Return a lookup of the project's tables in their logs. It reads each log once."""
+    known: dict[str, TableState | None] = {}
+
+    def table(model_id: str) -> TableState | None:
+        if model_id not in known:
+            known[model_id] = read_table_state(table_path(settings, model_id))
+        return known[model_id]
+
+    return table
+
+
+def _read_input_version(read: Input, settings: Settings, tables: TableStateLookup) -> str:
+    match read:
+        case ModelInput(model=model):
+            table = tables(model)
+            return format_table_version(table) if table else MODEL_NOT_BUILT
+        case _:
+            try:
+                return _read_external_version(read, settings)
+            except WarehouseError as error:  # that is for the model's own run to say: others may go on
+                logger.warning("input=%s: %s", read.name, error)
+                return UNVERSIONED
+
+
+def _read_external_version(read: FileInput | SourceInput, settings: Settings) -> str:
+    if isinstance(read, SourceInput):
+        return _read_source_version(read, settings)
+    version = compute_files_version(settings, read.path)
+    return UNVERSIONED if version is None else version or INPUT_NOT_FOUND
+
+
+def _read_source_version(source: SourceInput, settings: Settings) -> str:
+    folder = source_table_address(source, settings)
+    if folder is None or not is_readable_without_spark(folder):
+        return UNVERSIONED
+    table = read_table_state(folder)
+    if table:
+        return format_table_version(table)
+    path = local_path(folder)
+    return INPUT_NOT_FOUND if path is not None and not path.is_dir() else UNVERSIONED
+
+
+def list_changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of the inputs whose version has changed."""
+    return [name for name, version in now.items() if before.get(name) != version]
+
+
+class _FileState(NamedTuple):
+    name: str
+    size: int
+    change_tag: str  # its time, or its ETag
+
+
+def compute_files_version(settings: Settings, written: str) -> str | None:
+    """Return the version of the files at a path, a pattern or an address; "": no file is there, None: unknown."""
+    path = local_path(written)
+    if path is not None:
+        return _digest_files(_find_local_files(settings.root, str(path)))
+    if scheme_of(written) not in S3_SCHEMES:
+        return None
+    found = list_objects(written, settings.s3)
+    return _digest_files(_FileState(each.path, each.size, each.etag) for each in found)
+
+
+def local_files_size(settings: Settings, written: str) -> int | None:
+    """Return the total size of the files; None when they are not on this machine."""
+    path = local_path(written)
+    return None if path is None else sum(file.size for file in _find_local_files(settings.root, str(path)))
+
+
+def _find_local_files(root: Path, written: str) -> Iterator[_FileState]:
+    for path in (file for match in find_matching_paths(root, written) for file in walk_files(match)):
+        try:
+            state = path.stat()
+        except FileNotFoundError:
+            continue  # another process removed it
+        inside = path.relative_to(root) if path.is_relative_to(root) else path
+        yield _FileState(str(inside), state.st_size, str(state.st_mtime_ns))
+
+
+def _digest_files(files: Iterable[_FileState]) -> str:
+    listed = sorted(set(files))
+    digest = hashlib.sha256()
+    for file in listed:
+        digest.update(f"{file.name}\0{file.size}\0{file.change_tag}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest() if listed else ""

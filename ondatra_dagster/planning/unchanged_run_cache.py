@@ -1,0 +1,93 @@
+"""A cache of the runs that found nothing to write: such a run leaves no Delta commit.
+
+A model that was computed from these inputs and gave just what its table has needn't be computed again.
+The cache may be lost at any time: that costs one computation.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
+from ondatra_dagster.storage.sqlite_database import SqliteSchema
+
+SCHEMA = SqliteSchema(
+    "cache",
+    (
+        (
+            "runs without a change",
+            """
+            create table unchanged (
+                model text primary key,
+                definition text not null,
+                inputs text not null,  -- JSON: name → version
+                table_version text not null,
+                checks text not null,
+                warned text not null,  -- JSON: check → rows
+                at real not null  -- seconds since 1970
+            ) strict
+            """,
+        ),
+    ),
+    if_damaged="move it away: some models are computed once more than they need",
+)
+
+INSERT_RUN = """
+insert or replace into unchanged (model, definition, inputs, table_version, checks, warned, at)
+values (:model, :definition, :inputs, :table_version, :checks, :warned, :at)
+"""
+SELECT_RUNS = "select model, definition, inputs, table_version, checks, warned, at from unchanged"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UnchangedRun:
+    """A run of a model that left its table as it was."""
+
+    definition: str
+    inputs: Mapping[str, str]
+    table_version: str
+    at: float  # when that was, in seconds since 1970
+    checks: str = ""  # a digest of those that were judged
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
+
+
+class UnchangedRunCache:
+    """The file .ondatra/cache.sqlite. Any number of processes may use it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def store_run(self, model_id: str, unchanged: UnchangedRun) -> None:
+        """Keep the model's newest run without a change."""
+        with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
+            store.execute(
+                INSERT_RUN,
+                {
+                    "model": model_id,
+                    "definition": unchanged.definition,
+                    "inputs": orjson.dumps(dict(unchanged.inputs)).decode(),
+                    "table_version": unchanged.table_version,
+                    "checks": unchanged.checks,
+                    "warned": orjson.dumps(dict(unchanged.warned)).decode(),
+                    "at": unchanged.at,
+                },
+            )
+
+    def read_runs(self) -> dict[str, UnchangedRun]:
+        """What is remembered, by model id."""
+        with open_existing_database(self._path, SCHEMA) as store:
+            return {
+                str(model): UnchangedRun(
+                    definition=str(definition),
+                    inputs=orjson.loads(inputs),
+                    table_version=str(table_version),
+                    checks=str(checks),
+                    warned=orjson.loads(warned),
+                    at=at,
+                )
+                for model, definition, inputs, table_version, checks, warned, at in (
+                    store.fetch_rows(SELECT_RUNS) if store else ()
+                )
+            }

@@ -1,0 +1,277 @@
+"""The comments above a query that say what becomes of it: `-- @kind: merge`.
+
+This module has the words, and which of them go together. header_value_parsers.py reads the values. Nothing here
+knows the query.
+"""
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project import header_value_parsers as values
+from ondatra_dagster.project.header_value_parsers import read_schedule
+from ondatra_dagster.project.model import CheckType, Incremental, ModelSink, RowCheck
+from ondatra_dagster.project.model_kinds import KINDS, Kind
+from ondatra_dagster.project.spelling_suggestions import find_nearest, suggest_correction
+from ondatra_dagster.project.sql.check_conditions import CheckCondition, build_row_checks, read_condition
+
+T = TypeVar("T")
+
+
+class HeaderWord(NamedTuple):
+    reader: values.HeaderValueReader
+    is_repeatable: bool = False
+    needs_sink: bool = False
+
+
+HEADER_WORDS = {
+    "kind": HeaderWord(values.read_kind),
+    "unique_key": HeaderWord(values.read_column_names),
+    "group_key": HeaderWord(values.read_column_names),
+    "partitioned_by": HeaderWord(values.read_column_names),
+    "incremental": HeaderWord(values.read_column_name),
+    "incremental_initial": HeaderWord(values.read_text),
+    "sink": HeaderWord(values.read_sink),
+    "sync_id": HeaderWord(values.read_sync_id, needs_sink=True),
+    "max_rejects": HeaderWord(values.read_limit, needs_sink=True),
+    "max_deletes": HeaderWord(values.read_limit, needs_sink=True),
+    "max_lag": HeaderWord(values.read_lag, needs_sink=True),
+    "description": HeaderWord(values.read_text),
+    "owner": HeaderWord(values.read_owner, is_repeatable=True),
+    "tag": HeaderWord(values.read_tag, is_repeatable=True),
+    "column": HeaderWord(values.read_column, is_repeatable=True),
+    "schedule": HeaderWord(read_schedule),
+    **{word.value: HeaderWord(read_condition, is_repeatable=True) for word in CheckType},
+}
+HEADER_SYNONYMS = {"push": "sink"}
+KEY_WORDS = ("unique_key", "group_key", "partitioned_by")
+STORAGE_WORD = "partitioned_by"  # of a kind that has no such key it says how the rows are to lie
+
+COMMENT_PATTERN = re.compile(r"--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
+LEADING_COMMENTS = re.compile(r"(?:\s+|--[^\n]*|/\*(?!\+).*?\*/)*", re.DOTALL)
+HEADER_LINE_PATTERN = re.compile(r"--+\s*@\s*(?P<word>[\w.-]+)\s*(?P<colon>:?)[ \t]*(?P<value>.*)")
+
+
+class HeaderLine(NamedTuple):
+    number: int
+    word: str
+    spelling: str
+    value: str
+    has_colon: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a model's header says, with the lines that say it."""
+
+    kind: Kind = KINDS["table"]
+    key_columns: tuple[str, ...] = ()
+    storage_columns: tuple[str, ...] = ()
+    incremental: Incremental | None = None
+    incremental_line: int = 1
+    sink: ModelSink | None = None
+    description: str | None = None
+    owners: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    column_descriptions: tuple[tuple[str, str], ...] = ()
+    checks: tuple[RowCheck, ...] = ()
+    schedule: str | None = None
+    schedule_line: int = 1
+    named_columns: tuple[tuple[str, int], ...] = ()  # every column that it names, with the line
+
+
+def find_header_end(text: str) -> int:
+    """Where the comments above the query end, and the query begins."""
+    found = LEADING_COMMENTS.match(text)
+    return found.end() if found else 0
+
+
+def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]:
+    """Every header line in a text of nothing but comments and white space."""
+    for comment in COMMENT_PATTERN.finditer(text):
+        found = HEADER_LINE_PATTERN.fullmatch(comment.group().rstrip())
+        if found is None:
+            continue
+        word = found["word"].casefold()
+        word = HEADER_SYNONYMS.get(word, word)
+        if found["colon"] or _is_likely_header_word(word):  # "-- @anna, please look" is a comment like any other
+            number = text.count("\n", 0, comment.start()) + first_line
+            yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
+
+
+def _is_likely_header_word(written: str) -> bool:
+    return written in HEADER_WORDS or find_nearest(written, HEADER_WORDS, likeness=0.8) is not None
+
+
+def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
+    """The header, as far as it can be read, and all that is wrong with it; `sinks` are the files of lib/."""
+    reading = _HeaderReader(file)
+    for line in find_header_lines(text):
+        reading.add_line(line)
+    kind = reading.single_value("kind", KINDS["table"])
+    key_columns = _choose_key(reading, kind)
+    header = Header(
+        kind=kind,
+        key_columns=key_columns,
+        storage_columns=() if STORAGE_WORD in kind.key_headers else reading.single_value(STORAGE_WORD, ()),
+        incremental=_build_incremental(reading, kind),
+        incremental_line=reading.first_line_of("incremental"),
+        sink=_build_sink(reading, model, kind, sinks),
+        description=reading.single_value("description", None),
+        owners=reading.all_values("owner"),
+        tags=reading.all_values("tag"),
+        column_descriptions=reading.all_values("column"),
+        checks=tuple(build_row_checks(list(_collect_conditions(reading)))),
+        schedule=reading.single_value("schedule", None),
+        schedule_line=reading.first_line_of("schedule"),
+        named_columns=tuple(reading.named_columns()),
+    )
+    return header, reading.problems
+
+
+class _HeaderReader:
+    """The header lines of one file, read one by one."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.lines: dict[str, list[int]] = {}  # word → where it stands, readable or not
+        self._values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
+
+    def add_line(self, line: HeaderLine) -> None:
+        try:
+            self._values.setdefault(line.word, []).append((self._parse_value(line), line.number))
+        except values.HeaderValueError as bad:
+            self.report_problem(line.number, bad.description, bad.remedy)
+        self.lines.setdefault(line.word, []).append(line.number)
+
+    def _parse_value(self, line: HeaderLine) -> object:
+        word = HEADER_WORDS.get(line.word)
+        if word is None:
+            known = suggest_correction(line.spelling, [*HEADER_WORDS, *HEADER_SYNONYMS], plural="words")
+            raise values.HeaderValueError(f"@{line.spelling} is not a header", known)
+        if not line.has_colon or not line.value:
+            raise values.HeaderValueError(f"@{line.spelling} says nothing", f"write -- @{line.spelling}: value")
+        if line.word in self.lines and not word.is_repeatable:
+            first = self.lines[line.word][0]
+            raise values.HeaderValueError(f"@{line.spelling} is on line {first} already", "keep one of the two")
+        return word.reader(line.value)
+
+    def report_problem(self, line: int, what: str, remedy: str) -> None:
+        self.problems.append(Problem(file=self.file, line=line, description=what, remedy=remedy))
+
+    def first_line_of(self, word: str) -> int:
+        """Where a word stands first; line 1 when it doesn't."""
+        return self.lines.get(word, [1])[0]
+
+    def has_value(self, word: str) -> bool:
+        return bool(self._values.get(word))
+
+    def single_value(self, word: str, default: T) -> T:
+        return cast("T", self._values[word][0][0]) if self.has_value(word) else default
+
+    def all_values(self, word: str) -> tuple[Any, ...]:
+        return tuple(value for value, _ in self._values.get(word, ()))
+
+    def values_with_lines(self, word: str) -> Sequence[tuple[Any, int]]:
+        """Every value of a word, with its line."""
+        return self._values.get(word, ())
+
+    def named_columns(self) -> Iterator[tuple[str, int]]:
+        """Every column that the header names, with the line that names it."""
+        for word in KEY_WORDS:
+            for names, line in self._values.get(word, ()):
+                yield from ((name, line) for name in names)
+        yield from self._values.get("incremental", ())
+        for (name, _), line in self._values.get("column", ()):
+            yield name, line
+        for check in CheckType:
+            for condition, line in self._values.get(check, ()):
+                yield from ((name, line) for name in condition.columns)
+
+
+def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
+    """What is checked, each once; complains of what is said twice."""
+    for word in CheckType:
+        first: dict[tuple[str, ...], int] = {}
+        for condition, line in reading.values_with_lines(word):
+            other = first.setdefault(condition.words, line)
+            if other == line:
+                yield word, condition, line
+            else:
+                reading.report_problem(line, f"@{word} says what line {other} says", "keep one of the two")
+
+
+def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
+    """The key's columns; complains of a missing key, and of one that the kind hasn't."""
+    if "kind" in reading.lines and not reading.has_value("kind"):
+        return ()  # which key it needs is unknown
+    _report_other_keys(reading, kind)
+    given = [word for word in kind.key_headers if word in reading.lines]
+    if len(given) > 1:
+        what = f"@{given[0]} and @{given[1]} say the same of kind {kind.name}"
+        reading.report_problem(reading.first_line_of(given[1]), what, "keep one of them")
+    if not given and kind.needs_key:
+        remedy = f"add -- @{kind.key_headers[0]}: column"
+        reading.report_problem(reading.first_line_of("kind"), f"kind {kind.name} needs a key", remedy)
+    return reading.single_value(given[0], ()) if given else ()
+
+
+def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
+    instead = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
+    for word in KEY_WORDS:
+        if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
+            reading.report_problem(reading.first_line_of(word), f"kind {kind.name} has no @{word}", instead)
+
+
+def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
+    """The column whose highest value the query goes on from; complains of kinds that can't."""
+    if "incremental" not in reading.lines:
+        if "incremental_initial" in reading.lines:
+            what = "@incremental_initial has no @incremental"
+            reading.report_problem(reading.first_line_of("incremental_initial"), what, "add -- @incremental: column")
+        return None
+    if not kind.takes_incremental:
+        kinds = " or ".join(name for name, each in KINDS.items() if each.takes_incremental)
+        what = f"kind {kind.name} can't be incremental"
+        reading.report_problem(reading.first_line_of("incremental"), what, f"remove it, or choose kind {kinds}")
+    if not reading.has_value("incremental"):
+        return None
+    return Incremental(
+        column=reading.single_value("incremental", ""), initial=reading.single_value("incremental_initial", None)
+    )
+
+
+def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collection[str]) -> ModelSink | None:
+    """The model's one sink; complains of an unknown one, and of words that mean nothing without one."""
+    if "sink" not in reading.lines:
+        _report_words_without_sink(reading)
+    elif not kind.has_query:
+        reading.report_problem(
+            reading.first_line_of("sink"), f"kind {kind.name} can't have a @sink", "push a model of it"
+        )
+    if not reading.has_value("sink"):
+        return None
+    name, arguments = reading.single_value("sink", ("", ()))
+    if name not in sinks:
+        known = suggest_correction(name, sinks, plural="sinks")
+        reading.report_problem(reading.first_line_of("sink"), f"@sink {name!r} has no lib/{name}.star", known)
+    return ModelSink(
+        name=name,
+        arguments=arguments,
+        sync_id=reading.single_value("sync_id", model),
+        line=reading.first_line_of("sink"),
+        max_rejects=reading.single_value("max_rejects", None),
+        max_deletes=reading.single_value("max_deletes", None),
+        max_lag_seconds=reading.single_value("max_lag", 24.0 * 3600),
+    )
+
+
+def _report_words_without_sink(reading: _HeaderReader) -> None:
+    for word, rules in HEADER_WORDS.items():
+        if rules.needs_sink and word in reading.lines:
+            reading.report_problem(
+                reading.first_line_of(word), f"@{word} has no @sink", "add -- @sink: name, or remove it"
+            )

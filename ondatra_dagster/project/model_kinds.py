@@ -1,0 +1,88 @@
+"""The table of kinds: what each needs in its header and what it leaves in the change feed.
+
+How a kind writes is in `warehouse/kinds/`, one module each; a test holds the two sets of names equal.
+"""
+
+import dataclasses
+
+from ondatra_dagster.row_changes import ChangeType
+
+INSERT = ChangeType.INSERT
+DELETE = ChangeType.DELETE
+UPDATE = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One way of turning a query into a table."""
+
+    name: str
+    change_types: frozenset[ChangeType]
+    key_headers: tuple[str, ...] = ()  # the headers that may name the key, the usual one first
+    delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
+    delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
+    # new rows replace old ones: deletes go out before inserts, or with batch_size 0 the whole content at once
+    replaces_rows: bool = False
+    keeps_versions: bool = False  # a key has many rows, each a version of it: they go out together
+    checks_nulls: bool = False  # rows without a key are set aside
+    checks_duplicates: bool = False  # so are all rows of a key that comes more than once
+    own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
+    uses_input_baseline: bool = False  # what the query gave of its inputs before decides what is new
+    takes_incremental: bool = False  # @incremental: the query asks for what is newer than its last results
+    has_query: bool = True  # else the file is column definitions, and there is nothing to push
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.key_headers)
+
+    @property
+    def has_invalid_table(self) -> bool:
+        """Whether rows that it can't write go into a table beside."""
+        return self.needs_key or not self.has_query
+
+    @property
+    def is_insert_only(self) -> bool:
+        """Whether what was written once stays as it was."""
+        return self.change_types == {INSERT}
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(name="table", change_types=frozenset({INSERT, DELETE}), replaces_rows=True),
+        Kind(name="append", change_types=frozenset({INSERT}), uses_input_baseline=True, takes_incremental=True),
+        Kind(
+            name="merge",
+            change_types=frozenset({INSERT}) | UPDATE,
+            key_headers=("unique_key",),
+            delivers_by_key=True,
+            checks_nulls=True,
+            checks_duplicates=True,
+            takes_incremental=True,
+        ),
+        Kind(
+            name="tracked",
+            change_types=frozenset({INSERT, DELETE}),
+            key_headers=("group_key", "unique_key"),
+            delivers_by_key=True,
+            delivers_groups=True,
+            checks_nulls=True,
+        ),
+        Kind(
+            name="scd2",
+            change_types=frozenset({INSERT}) | UPDATE,
+            key_headers=("unique_key",),
+            checks_nulls=True,
+            checks_duplicates=True,
+            keeps_versions=True,
+            own_columns=("valid_from_snapshot", "valid_to_snapshot", "is_current"),
+        ),
+        Kind(
+            name="partition",
+            change_types=frozenset({INSERT, DELETE}),
+            key_headers=("partitioned_by", "unique_key"),
+            replaces_rows=True,
+        ),
+        Kind(name="events", change_types=frozenset({INSERT}), own_columns=("_extra",), has_query=False),
+    )
+}

@@ -1,0 +1,138 @@
+"""The selection of models by the user's words: Dagster's selection syntax over model names.
+
+    mart.customers   +mart.customers   mart.customers+   2+mart.customers+1   mart.*   *
+    key:"mart/customers"   group:mart   kind:merge   tag:daily   owner:team:crm
+    sync.* and not (tag:slow or kind:tracked)   sinks(+mart.*)   roots(sync.*)
+
+Several selections are united. The caller decides what happens to the models.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable
+
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project import dependency_graph
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.project import Project, model_graph
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+WORD_PATTERN = re.compile(r"[()]|[^\s()]+")
+TERM_PATTERN = re.compile(r"(?P<up>\d*\+)?(?P<core>[^+\s]+)(?P<down>\+\d*)?")
+COMMON_ASSET_KINDS = ("spark", "delta")  # kinds that every model has in Dagster
+
+
+def _matches(text: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
+
+
+ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
+    "key": lambda model, pattern: _matches(model.id, pattern.replace("/", ".")),
+    "group": lambda model, pattern: _matches(model.key_path[0], pattern),
+    "kind": lambda model, pattern: any(_matches(it, pattern) for it in (model.kind.name, *COMMON_ASSET_KINDS)),
+    "tag": lambda model, pattern: any(_matches(tag, pattern) for tag in model.tags),
+    "owner": lambda model, pattern: any(_matches(owner, pattern) for owner in model.owners),
+}
+
+
+def select_models(project: Project, selections: Iterable[str]) -> set[str]:
+    """The ids of all models that the selections mean; raises SelectionError for one that can't be meant."""
+    edges = _ModelEdges(model_graph(project.models))
+    return {id_ for written in selections for id_ in _SelectionParser(written, project, edges).parse_selection()}
+
+
+class _ModelEdges:
+    """Who reads whom, both ways."""
+
+    def __init__(self, reads: dependency_graph.Graph) -> None:
+        self.upstream_edges = reads
+        self.downstream_edges = dependency_graph.reverse_edges(reads)
+
+
+class _SelectionParser:
+    """One selection, read from left to right: `or` binds least, then `and`, then `not`."""
+
+    def __init__(self, written: str, project: Project, edges: _ModelEdges) -> None:
+        self.selection_text = written
+        self.project = project
+        self.edges = edges
+        self.words = WORD_PATTERN.findall(written)
+
+    def parse_selection(self) -> set[str]:
+        chosen = self._parse_or()
+        if self.words:
+            raise self._syntax_error()
+        return chosen
+
+    def _parse_or(self) -> set[str]:
+        chosen = self._parse_and()
+        while self._accept_word("or"):
+            chosen = chosen | self._parse_and()
+        return chosen
+
+    def _parse_and(self) -> set[str]:
+        chosen = self._parse_not()
+        while self._accept_word("and"):
+            chosen = chosen & self._parse_not()
+        return chosen
+
+    def _parse_not(self) -> set[str]:
+        if self._accept_word("not"):
+            return set(self.project.models) - self._parse_not()
+        if len(self.words) > 1 and self.words[1] == "(":
+            if self._accept_word("roots"):
+                return _boundary_models(self._parse_not(), self.edges.upstream_edges)
+            if self._accept_word("sinks"):
+                return _boundary_models(self._parse_not(), self.edges.downstream_edges)
+        if self._accept_word("("):
+            chosen = self._parse_or()
+            if not self._accept_word(")"):
+                raise self._syntax_error()
+            return chosen
+        return self._parse_term()
+
+    def _parse_term(self) -> set[str]:
+        term = TERM_PATTERN.fullmatch(self.words.pop(0)) if self.words else None
+        if term is None:
+            raise self._syntax_error()
+        chosen = _match_attribute(self.project, term["core"])
+        around = [_reachable_within(self.edges.upstream_edges, id_, term["up"]) for id_ in chosen]
+        around += [_reachable_within(self.edges.downstream_edges, id_, term["down"]) for id_ in chosen]
+        return chosen.union(*around)
+
+    def _accept_word(self, word: str) -> bool:
+        if self.words and self.words[0].casefold() == word:
+            self.words.pop(0)
+            return True
+        return False
+
+    def _syntax_error(self) -> SelectionError:
+        return SelectionError(f"{self.selection_text!r} is not a selection; write mart.orders, +mart.orders or mart.*")
+
+
+def _match_attribute(project: Project, core: str) -> set[str]:
+    attribute, colon, pattern = core.partition(":")
+    if not colon:
+        attribute, pattern = "key", core
+    if attribute not in ATTRIBUTES:
+        known = suggest_correction(attribute, ATTRIBUTES, plural="attributes")
+        raise SelectionError(f"{core!r} selects by an unknown attribute; {known}")
+    test = ATTRIBUTES[attribute]
+    chosen = {model.id for model in project.models.values() if test(model, pattern.replace('"', ""))}
+    if not chosen and pattern not in ("*", "*/*"):
+        names = [model.name for model in project.models.values()]
+        raise SelectionError(f"no model is meant by {core!r}; {suggest_correction(pattern, names, plural='models')}")
+    return chosen
+
+
+def _boundary_models(chosen: set[str], edges: dependency_graph.Graph) -> set[str]:
+    """Those of the chosen from which no edge leads to another one."""
+    return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
+
+
+def _reachable_within(edges: dependency_graph.Graph, start: str, sign: str | None) -> set[str]:
+    """What lies on one side: everything for '+', so many steps for '2+'."""
+    if not sign:
+        return set()
+    steps = sign.strip("+")
+    return dependency_graph.find_reachable(edges, start, steps=int(steps) if steps else None)

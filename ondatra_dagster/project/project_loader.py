@@ -1,0 +1,191 @@
+"""The loading of a Project from the user's files. All problems of all files are reported together.
+
+It only reads files: it starts no JVM, opens no network and writes nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project import dependency_graph
+from ondatra_dagster.project.file_discovery import ModelFile, find_model_files, find_sink_files
+from ondatra_dagster.project.inputs.file_options import FILE_FORMATS
+from ondatra_dagster.project.inputs.input_resolution import (
+    ONDATRA_SCHEMA,
+    InputNames,
+    absent_input_remedy,
+    is_input_present,
+    source_locations,
+)
+from ondatra_dagster.project.model import FileInput, Model, ModelInput
+from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
+from ondatra_dagster.project.model_header import Header
+from ondatra_dagster.project.project import Project, model_graph
+from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.sql.input_references import InputReferences, find_references
+from ondatra_dagster.project.sql.query_parser import ParsedQuery
+from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_ordered, is_row_by_row
+
+SYNC_ID_LENGTH = 100
+
+
+class PartialProject(NamedTuple):
+    """A project as far as it can be read, and everything that is wrong with its files."""
+
+    project: Project
+    problems: Sequence[Problem]
+    is_complete: bool  # every file that can be a model is one of the project's
+
+
+def load_project(root: Path, settings: Settings) -> Project:
+    """The project at `root`; raises ProjectError with every problem that its files have."""
+    reading = read_project(root, settings)
+    if reading.problems:
+        raise ProjectError(reading.problems)
+    return reading.project
+
+
+def read_project(root: Path, settings: Settings) -> PartialProject:
+    """The same for who has more to find out before it complains."""
+    root = root.resolve()
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    sinks = find_sink_files(root)
+    files = find_model_files(root, problems.append)
+    names = InputNames(models={file.name.casefold(): file.name for file in files}, sources=source_locations(settings))
+    drafts = [draft for file in files if (draft := parse_model_file(file, sinks, problems.append))]
+    models: dict[str, Model] = {}
+    lines: dict[str, InputReferences] = {}
+    for draft in drafts:
+        found = find_references(draft.query, names)
+        problems += [draft.problem(*missing) for missing in found.unreadable_inputs]
+        warnings += [
+            *_absent_input_warnings(draft, found, settings),
+            *_strict_comparison_warnings(draft),
+            *_bare_decimal_warnings(draft),
+        ]
+        model = _build_model(draft, found, settings)
+        models[model.id] = model
+        lines[model.id] = found
+    problems += _sync_id_problems(list(models.values()))
+    problems += _source_name_problems(files, settings)
+    order, cycles = dependency_graph.sort_topologically(model_graph(models))
+    problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
+    project = Project(
+        root=root,
+        settings=settings,
+        models={id_: models[id_] for id_ in order},
+        sink_files=sinks,
+        warnings=tuple(sorted(warnings)),
+    )
+    return PartialProject(project, problems, is_complete=len(drafts) == len(files))
+
+
+def _build_model(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Model:
+    header, query = draft.header, draft.query
+    key_columns = tuple(draft.columns.find_column(name) or name for name in header.key_columns)
+    return Model(
+        name=draft.source.name,
+        path=draft.source.path,
+        file=draft.source.file,
+        kind=header.kind,
+        sql=query.sql,
+        sql_line=draft.line,
+        definition=_definition_digest(query, header, settings),
+        inputs=found.inputs,
+        references=found.references,
+        edits=query.dialect.edits,
+        is_deterministic=query.is_deterministic,
+        is_row_by_row=query.is_deterministic and len(found.inputs) == 1 and is_row_by_row(query.tree),
+        is_ordered=is_ordered(query.tree),
+        last_values=query.last_values,
+        incremental=header.incremental,
+        event_columns=draft.event_columns,
+        storage_columns=tuple(draft.columns.find_column(name) or name for name in header.storage_columns),
+        key_columns=key_columns,
+        sink=header.sink,
+        description=header.description,
+        owners=header.owners,
+        tags=header.tags,
+        column_descriptions=header.column_descriptions,
+        checks=header.checks,
+        schedule=header.schedule,
+    )
+
+
+def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -> str:
+    """A digest of all that decides which rows the inputs become: Spark SQL's own settings are part of it."""
+    session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
+    key = [name.casefold() for name in header.key_columns]
+    incremental = header.incremental.column.casefold() if header.incremental else None
+    decides = json.dumps([query.words, header.kind.name, key, incremental, session], sort_keys=True)
+    return hashlib.sha256(decides.encode()).hexdigest()
+
+
+def _absent_input_warnings(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Iterator[Problem]:
+    """Files and tables that aren't there now: only a warning, for something may yet bring them."""
+    for read, line in found.lines:
+        if not isinstance(read, ModelInput) and not is_input_present(read, settings):
+            name = read.path if isinstance(read, FileInput) else read.name
+            yield draft.problem(line, f"{name} isn't there", absent_input_remedy(read, settings))
+
+
+def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Rows that are as new as the newest may still come: > leaves them out for ever."""
+    if draft.query.last_values and excludes_last_value(draft.query.tree):
+        line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
+        what = "rows that are equal to {{ last_value }} and come later are lost"
+        yield draft.problem(line, what, "compare with >=: those that are there already aren't taken twice")
+
+
+def _bare_decimal_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Decimals that lose what is behind the point: elsewhere those without digits keep it."""
+    for written, line in sorted({(written.upper(), line) for written, line in draft.query.bare_decimals}):
+        what = f"{written} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
+        yield draft.problem(line, what, f"write {written}(18, 2), or how many digits it has")
+
+
+def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
+    """Ids that two syncs share, or that are too long for a folder's name."""
+    first: dict[str, Model] = {}
+    for model in models:
+        if model.sink is None:
+            continue
+        sync_id = model.sink.sync_id
+        other = first.setdefault(sync_id.casefold(), model)
+        if other is not model:
+            what = f"sync id {sync_id!r} is also that of {other.file}"
+            yield Problem(file=model.file, line=model.sink.line, description=what, remedy="give it an own @sync_id")
+        if len(sync_id) > SYNC_ID_LENGTH:
+            what = f"the model's name is too long for a sync id ({len(sync_id)} of {SYNC_ID_LENGTH})"
+            yield Problem(file=model.file, line=model.sink.line, description=what, remedy="add a @sync_id")
+
+
+def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Iterator[Problem]:
+    """Sources with the name of a folder of models or a file format: which is meant would be a guess."""
+    folders = {file.name.partition(".")[0].casefold() for file in files}
+    for source in settings.sources:
+        taken = f"models/{source}" if source.casefold() in folders else None
+        taken = "a file format" if source.casefold() in FILE_FORMATS else taken
+        taken = "where ondatra's own tables are" if source.casefold() == ONDATRA_SCHEMA else taken
+        if taken:
+            what = f"[tool.ondatra.sources] {source!r} is also {taken}"
+            file, line = find_setting_line(f"sources.{source}", settings.root)
+            yield Problem(file=file, line=line, description=what, remedy="rename the source")
+
+
+def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Mapping[str, InputReferences]) -> Problem:
+    """The whole path, at the line where its first model reads the next."""
+    first = models[cycle[0]]
+    line = dict(found[first.id].lines)[ModelInput(model=cycle[1])]
+    path = " reads ".join(models[id_].name for id_ in cycle)
+    return Problem(
+        file=first.file,
+        line=first.sql_line + line - 1,
+        description=f"a cycle: {path}",
+        remedy="take one of these inputs away",
+    )

@@ -1,0 +1,66 @@
+"""The variables that begin with ONDATRA_ and mean nothing to ondatra: a misspelt setting would do nothing.
+
+One that looks like a setting but for a letter is refused by settings.py; these are reported as warnings.
+"""
+
+import itertools
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.settings.setting_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
+from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
+from ondatra_dagster.project.spelling_suggestions import find_nearest
+from ondatra_dagster.text_format import docs_command
+
+TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests
+KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
+
+
+# the files of a project that may name a variable of the user's own
+SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
+
+
+def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
+    """Return a warning for each variable that neither ondatra nor a file of the project knows."""
+    unknown = sorted(name for name in names if name.startswith(VARIABLE_PREFIX) and not _is_known(name))
+    if not unknown:
+        return
+    text = _read_project_text(root)
+    for name in unknown:
+        if name not in text:
+            yield Problem(file=name, line=0, description="no setting has this variable", remedy=_variable_remedy(name))
+
+
+def _is_known(name: str) -> bool:
+    return name in KNOWN_VARIABLES or name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX))
+
+
+def _read_project_text(root: Path) -> str:
+    """Return what the project's files say, as one text."""
+    paths = itertools.chain.from_iterable(root.glob(pattern) for pattern in SEARCHED_FILES)
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
+
+
+def _variable_remedy(name: str) -> str:
+    # without the prefix, which makes any two of them look alike
+    guess = find_nearest(
+        name.removeprefix(VARIABLE_PREFIX), [known.removeprefix(VARIABLE_PREFIX) for known in KNOWN_VARIABLES]
+    )
+    meant = f"did you mean {VARIABLE_PREFIX}{guess}? " if guess else ""
+    return f"{meant}{docs_command('models')} lists the settings; a variable of your own needs another name"
+
+
+READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+
+def env_file_warnings(root: Path) -> Iterator[Problem]:
+    """Yield a warning where other users of this machine may read the project's .env."""
+    try:
+        mode = stat.S_IMODE((root / ".env").stat().st_mode)
+    except OSError:  # there is none, or reading the settings has said why it can't be read
+        return
+    if mode & READABLE_BY_OTHERS:
+        what = f"other users of this machine may read the secrets in it (mode {mode:04o})"
+        yield Problem(file=".env", line=0, description=what, remedy="chmod 600 .env")

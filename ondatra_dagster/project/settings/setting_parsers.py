@@ -1,0 +1,272 @@
+"""The parsers of the settings' values. A value that can't be used raises SettingValueError with the remedy."""
+
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from ondatra_dagster.project.header_value_parsers import HeaderValueError, read_cron
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+SINK_MODES = ("on", "dry", "off")
+OFF_VALUE = "off"
+SWITCH_VALUES = ("on", OFF_VALUE)
+UNKNOWN_FIELD_MODES = ("keep", "refuse")
+FOREVER_VALUE = "forever"
+ANY_ORIGIN = "*"
+
+
+class SettingValueError(ValueError):
+    """A value that can't be used; its text says what it is and what to write."""
+
+
+def read_text(value: object) -> str:
+    """A text that isn't empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise SettingValueError(f"{value!r} is not a text; write it in quotes")
+    return value
+
+
+def read_sink_mode(value: object) -> str:
+    """on, dry or off."""
+    if value not in SINK_MODES:
+        raise SettingValueError(
+            f"sinks can't be {value!r}; {suggest_correction(str(value), SINK_MODES, plural='choices')}"
+        )
+    return str(value)
+
+
+def read_switch(value: object) -> str:
+    """on or off; true or false in the file."""
+    text = {True: "on", False: OFF_VALUE}.get(value, value) if isinstance(value, bool) else value
+    if text not in SWITCH_VALUES:
+        raise SettingValueError(f"{value!r} is neither on nor off; write 'on' or 'off'")
+    return str(text)
+
+
+def read_repository(value: object) -> str:
+    """A Maven repository's address. It may hold a password, so that no message shows it."""
+    text = read_text(value).strip()
+    try:
+        if is_repository_address(text):
+            return text
+    except ValueError:  # of an address that can't be taken apart
+        pass
+    raise SettingValueError("maven_mirror is no repository's address; write it as https://host/path")
+
+
+def read_unknown_fields(value: object) -> str:
+    """keep or refuse."""
+    if value not in UNKNOWN_FIELD_MODES:
+        known = suggest_correction(str(value), UNKNOWN_FIELD_MODES, plural="choices")
+        raise SettingValueError(f"events.unknown_fields can't be {value!r}; {known}")
+    return str(value)
+
+
+def read_count(value: object) -> str:
+    """A whole number, 1 or more."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
+        raise SettingValueError(f"{value!r} is not a number of 1 or more; write one, without a unit")
+    return text
+
+
+def read_origins(value: object) -> str:
+    """Addresses of pages as browsers spell them, in a list, or in one text with spaces or commas between."""
+    origins = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
+    for origin in origins:
+        is_known = isinstance(origin, str) and re.fullmatch(r"\*|https?://[^/\s,]+", origin)
+        if not is_known:
+            how = "write https://shop.example.com, without a path, or *"
+            raise SettingValueError(f"{origin!r} is no origin of a page; {how}")
+    return " ".join(origins)
+
+
+def read_hosts(value: object) -> str:
+    """Names or addresses of hosts, in a list, or in one text with spaces or commas between."""
+    hosts = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
+    for host in hosts:
+        if not isinstance(host, str) or not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host, re.ASCII):
+            how = "write events.example.com or [fd00::1], without http:// and without a port"
+            raise SettingValueError(f"{host!r} is no name of a host; {how}")
+    return " ".join(hosts)
+
+
+def read_folder_name(value: object) -> str:
+    """A name that becomes a folder of the tracking store; a number is one too."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
+        raise SettingValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def read_days(value: object) -> str:
+    """A number of days, or forever."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (text == FOREVER_VALUE or (text.isdecimal() and int(text) > 0)):
+        raise SettingValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER_VALUE!r}")
+    return text
+
+
+def read_cron_time(value: object) -> str:
+    """A time that comes again, as `@schedule` spells it, or off."""
+    if value is False or value == OFF_VALUE:
+        return OFF_VALUE
+    try:
+        return read_cron(read_text(value))
+    except HeaderValueError as bad:
+        raise SettingValueError(f"{bad.description}; {bad.remedy}") from bad
+
+
+def read_port(value: object) -> str:
+    """The number of a port."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not (text.isdecimal() and 0 < int(text) < 65_536):
+        raise SettingValueError(f"{value!r} is not a port; write a number from 1 to 65535")
+    return text
+
+
+def read_web_address(value: object) -> str:
+    """Where a page is, without a slash at its end."""
+    text = read_text(value).rstrip("/")
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise SettingValueError(f"{value!r} is not a page's address; write it as http://host:port")
+    return text
+
+
+def read_webhook(value: object) -> str:
+    """An address, in which ${NAME} stands for a variable."""
+    text = read_text(value)
+    if not re.match(r"https?://|\$\{\w+\}", text):
+        raise SettingValueError("the webhook is no address; write https://… or ${NAME}, a variable that holds it")
+    return text
+
+
+def read_variable_name(value: object) -> str:
+    """The name of a variable."""
+    text = read_text(value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise SettingValueError("that is no variable's name; write the name of the one that holds the token")
+    return text
+
+
+def read_share(value: object) -> str:
+    """A percentage, or off."""
+    if value is False or value == OFF_VALUE:
+        return OFF_VALUE
+    if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d+)?%", value):
+        raise SettingValueError(f"{value!r} is not a percentage; write '10%', or {OFF_VALUE!r}")
+    return value
+
+
+def read_hours(value: object) -> str:
+    """A number of hours, or off."""
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if value is False or text == OFF_VALUE:
+        return OFF_VALUE
+    if not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)?", text) or not float(text):
+        raise SettingValueError(f"{value!r} is not a number of hours; write 24, or {OFF_VALUE!r}")
+    return text
+
+
+def read_conf(value: object) -> dict[str, str]:
+    """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
+    return dict(_flatten_table(_read_table(value)))
+
+
+def read_sources(value: object) -> dict[str, str]:
+    """Where the tables of each source are: catalog.schema, or a folder."""
+    sources = {name: read_text(location) for name, location in _read_table(value).items()}
+    for name in sources:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise SettingValueError(f"a source can't be called {name!r}; use letters, digits and _")
+    if len({name.casefold() for name in sources}) < len(sources):
+        raise SettingValueError("two sources differ only in case; rename one of them")
+    return sources
+
+
+def _read_table(value: object) -> Mapping[str, object]:
+    if isinstance(value, str):  # a variable holds a table as JSON
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise SettingValueError(f'the value is not JSON ({error}); write it as {{"name": "value"}}') from error
+    if not isinstance(value, Mapping):
+        raise SettingValueError(f"{value!r} is not a table; write it as names with values")
+    return value
+
+
+def _flatten_table(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten_table(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            yield prefix + name, str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield prefix + name, str(value)
+        else:
+            raise SettingValueError(f"{prefix}{name} can't be {value!r}; write a text, a number, true or false")
+
+
+SettingParser: TypeAlias = Callable[[object], str | dict[str, str]]
+SETTING_PARSERS: Mapping[str, SettingParser] = {
+    "warehouse": read_text,
+    "spark.master": read_text,
+    "spark.remote": read_text,
+    "spark.conf": read_conf,
+    "sinks": read_sink_mode,
+    "tracking": read_text,
+    "publish_seconds": read_count,
+    "tracking_retention_days": read_days,
+    "table_retention_days": read_days,
+    "maintain_at": read_cron_time,
+    "organization": read_folder_name,
+    "workspace": read_folder_name,
+    "sources": read_sources,
+    "ui_port": read_port,
+    "dagster_url": read_web_address,
+    "alerts.webhook": read_webhook,
+    "alerts.token_env": read_variable_name,
+    "alerts.rejects": read_share,
+    "alerts.deviation": read_share,
+    "alerts.no_success_hours": read_hours,
+    "jars": read_text,
+    "maven_http": read_switch,
+    "maven_mirror": read_repository,
+    "java_home": read_text,
+    "events.unknown_fields": read_unknown_fields,
+    "events.max_bytes": read_count,
+    "events.per_second": read_count,
+    "events.max_waiting": read_count,
+    "events.free_bytes": read_count,
+    "events.flush_seconds": read_count,
+    "events.hosts": read_hosts,
+    "events.origins": read_origins,
+}
+VARIABLE_PREFIX = "ONDATRA_"
+TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
+SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
+HTTP_PERMISSION = "on"
+
+
+def is_repository_address(address: str) -> bool:
+    """Return whether jars can be fetched from such an address: https, http or a folder of this machine."""
+    parts = urlsplit(address)
+    return (parts.scheme in ("https", "http") and bool(parts.hostname)) or parts.scheme == "file"
+
+
+def needs_http_permission(chosen: Mapping[str, object]) -> bool:
+    """Return whether these settings name a repository that others may listen to, and don't allow it."""
+    parts = urlsplit(str(chosen.get("maven_mirror", "")))
+    is_open = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
+    return is_open and chosen.get("maven_http") != HTTP_PERMISSION
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

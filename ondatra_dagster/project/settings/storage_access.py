@@ -1,0 +1,110 @@
+"""The access to storage: S3's endpoint and keys, and addresses of folders, the same for Spark and for Python.
+
+Access comes from the variables that every tool for S3 knows, and from Spark's own settings, which win.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+SPARK_S3_PREFIX = "spark.hadoop.fs.s3a."
+
+
+def _secret_field() -> str | None:
+    return dataclasses.field(default=None, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class S3Access:
+    """What is None is for the store's own tools to find: a profile, or the machine's role."""
+
+    endpoint: str | None = None  # http://127.0.0.1:9000; AWS itself where nothing is said
+    region: str | None = None
+    key: str | None = _secret_field()
+    secret: str | None = _secret_field()
+    token: str | None = _secret_field()
+
+    def spark_conf(self) -> dict[str, str]:
+        """The same in Spark's words. They hold secrets: they belong on no command line."""
+        said = {
+            "endpoint": self.endpoint,
+            "endpoint.region": self.region,
+            "path.style.access": "true" if self.endpoint else None,
+            "access.key": self.key,
+            "secret.key": self.secret,
+            "session.token": self.token,
+        }
+        return {SPARK_S3_PREFIX + name: value for name, value in said.items() if value}
+
+
+def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3Access:
+    """The access that the variables and Spark's settings describe together."""
+
+    def said(name: str, *names: str) -> str | None:
+        return conf.get(SPARK_S3_PREFIX + name) or next(
+            (variables[each] for each in names if variables.get(each)), None
+        )
+
+    return S3Access(
+        endpoint=_with_scheme(said("endpoint", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), conf),
+        region=said("endpoint.region", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        key=said("access.key", "AWS_ACCESS_KEY_ID"),
+        secret=said("secret.key", "AWS_SECRET_ACCESS_KEY"),
+        token=said("session.token", "AWS_SESSION_TOKEN"),
+    )
+
+
+def _with_scheme(endpoint: str | None, conf: Mapping[str, str]) -> str | None:
+    if endpoint is None or "://" in endpoint:
+        return endpoint
+    is_plain = conf.get(f"{SPARK_S3_PREFIX}connection.ssl.enabled", "true").casefold() == "false"
+    return f"{'http' if is_plain else 'https'}://{endpoint}"
+
+
+LOCAL_SCHEME = "file"
+S3_SCHEMES = ("s3", "s3a", "s3n")
+
+
+class StorageAddress(str):
+    """A folder's path, or an address such as s3a://bucket/folder."""
+
+    __slots__ = ("s3",)
+    s3: S3Access
+
+    def __new__(cls, text: str, s3: S3Access) -> "StorageAddress":
+        made = super().__new__(cls, text)
+        made.s3 = s3
+        return made
+
+    def __add__(self, more: str) -> "StorageAddress":
+        return StorageAddress(str(self) + more, self.s3)
+
+    def join_names(self, *names: str) -> "StorageAddress":
+        """What is in the folder under these names."""
+        return StorageAddress("/".join([self.rstrip("/"), *names]), self.s3)
+
+
+def scheme_of(address: str | os.PathLike[str]) -> str | None:
+    """The scheme of an address; None for a path."""
+    before, mark, _ = str(address).partition("://")
+    return before.casefold() if mark else None
+
+
+def local_path(address: str | os.PathLike[str]) -> Path | None:
+    """The folder or file of this machine that an address means; None when it is elsewhere."""
+    scheme = scheme_of(address)
+    if scheme == LOCAL_SCHEME:
+        return Path(unquote(urlsplit(str(address)).path))
+    return Path(address) if scheme is None else None
+
+
+def s3_access_of(address: str | os.PathLike[str]) -> S3Access:
+    """How an address is reached; one that doesn't know leaves it to the store's own tools."""
+    return address.s3 if isinstance(address, StorageAddress) else S3Access()
+
+
+def is_readable_without_spark(address: str) -> bool:
+    """Whether what is there can be told without Spark."""
+    return local_path(address) is not None or scheme_of(address) in S3_SCHEMES

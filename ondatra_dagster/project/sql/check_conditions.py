@@ -1,0 +1,124 @@
+"""The conditions of `@constraint`, `@warning` and `@audit`, in Spark SQL, parsed without a JVM.
+
+Texts that surely are no condition are refused here; Spark judges the rest when the model runs.
+warehouse/row_checks.py evaluates the conditions.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from ondatra_dagster.project.header_value_parsers import HeaderValueError
+from ondatra_dagster.project.model import CheckType, RowCheck
+from ondatra_dagster.project.sql.dialect_translation import apply_edits, tokens_for_parser, translate_dialect
+from ondatra_dagster.project.sql.query_properties import NONDETERMINISTIC_WORDS
+from ondatra_dagster.project.sql.tokenizer import PARSER_DIALECT, PARSER_ERRORS, QueryError, tokenize_statement
+
+SELECT_PREFIX = "SELECT "
+CONDITION_REMEDY = "write one condition, such as amount >= 0"
+NON_BOOLEAN_NODES = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.DPipe, exp.Concat),
+    *(exp.Literal, exp.Interval, exp.Star),
+)
+MAX_NAME_LENGTH = 60
+DIGEST_LENGTH = 6
+COMPARISONS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "=": "eq", "==": "eq", "<>": "ne", "!=": "ne"}
+ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "over", "%": "mod"}
+OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # as names say them
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckCondition:
+    """A Spark SQL boolean over the columns of one row."""
+
+    text: str  # the user's own, without a comment behind it
+    sql: str  # the same in Spark's words
+    words: tuple[str, ...]  # what it says, without white space
+    columns: tuple[str, ...]  # that it names, each once
+
+
+def read_condition(value: str) -> CheckCondition:
+    """The condition that `value` is; raises HeaderValueError when it surely is none."""
+    statement = SELECT_PREFIX + value
+    try:
+        tokens = tokenize_statement(statement)
+        tree = PARSER_DIALECT.parser().parse(tokens_for_parser(tokens), statement)[0]
+    except (QueryError, ParseError, RecursionError, *PARSER_ERRORS) as error:
+        raise HeaderValueError(f"{value!r} can't be parsed", CONDITION_REMEDY) from error
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or _has_other_clauses(tree):
+        raise HeaderValueError(f"{value!r} is not one condition", CONDITION_REMEDY)
+    _refuse_non_row_condition(value, tree)
+    said = tokens[1:]
+    dialect = translate_dialect(tokens, tree, statement)
+    for problem in dialect.problems:
+        raise HeaderValueError(problem.description, problem.remedy)
+    return CheckCondition(
+        text=statement[said[0].start : said[-1].end + 1],
+        sql=apply_edits(statement[: said[-1].end + 1], dialect.edits)[len(SELECT_PREFIX) :],
+        words=tuple(statement[token.start : token.end + 1] for token in said),
+        columns=tuple(dict.fromkeys(_named_columns(tree))),
+    )
+
+
+def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -> Iterator[RowCheck]:
+    """A model's checks: each a word, a condition and a line; their names tell them apart."""
+    names = [_check_name(word, condition) for word, condition, _ in written]
+    for (word, condition, line), name in zip(written, names, strict=True):
+        yield RowCheck(
+            check_type=word,
+            name=name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}",
+            condition=condition.text,
+            sql=condition.sql,
+            words=condition.words,
+            columns=condition.columns,
+            line=line,
+        )
+
+
+def _has_other_clauses(tree: exp.Select) -> bool:
+    """Whether anything but its one condition was said: FROM, WHERE, DISTINCT."""
+    return any(said for part, said in tree.args.items() if part != "expressions")
+
+
+def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
+    """Complain of what can't judge a row by itself."""
+    condition = tree.expressions[0].unnest()
+    if isinstance(condition, exp.Alias | exp.Aliases):
+        raise HeaderValueError(f"{value!r} has a name", "leave out AS: a check is named after its condition")
+    if sum(1 for _ in tree.find_all(exp.Query)) > 1:
+        raise HeaderValueError(f"{value!r} asks a table", "join it in the query, and check what that gives")
+    if tree.find(exp.AggFunc, exp.Window):
+        raise HeaderValueError(f"{value!r} is not about one row", "aggregate in the query, and check that")
+    if isinstance(condition, NON_BOOLEAN_NODES):
+        raise HeaderValueError(f"{value!r} is neither true nor false", CONDITION_REMEDY)
+
+
+def _named_columns(tree: exp.Expr) -> Iterator[str]:
+    """The columns that it names: of address.city that is address."""
+    for column in tree.find_all(exp.Column):
+        first = column.parts[0]
+        is_quoted = isinstance(first, exp.Identifier) and first.quoted
+        # some functions are written without parentheses, and sqlglot doesn't know all of them
+        if is_quoted or first.name.casefold() not in NONDETERMINISTIC_WORDS:
+            yield first.name
+
+
+def _check_name(word: CheckType, condition: CheckCondition) -> str:
+    """constraint_amount_ge_0: Dagster takes letters, digits and _ for a check's name."""
+    said = "_".join(_plain_words(OPERATORS.get(part, part) for part in condition.words)).casefold()
+    if not said or len(said) > MAX_NAME_LENGTH:
+        said = "_".join(filter(None, (said[:MAX_NAME_LENGTH].rstrip("_"), _condition_digest(condition))))
+    return f"{word}_{said}"
+
+
+def _plain_words(parts: Iterable[str]) -> Iterator[str]:
+    for part in parts:
+        yield from filter(None, re.split(r"[^A-Za-z0-9]+", part))
+
+
+def _condition_digest(condition: CheckCondition) -> str:
+    return hashlib.sha256(" ".join(condition.words).encode()).hexdigest()[:DIGEST_LENGTH]

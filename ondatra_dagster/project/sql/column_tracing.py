@@ -1,0 +1,343 @@
+"""The tracing of a query's columns to the columns that they are made of, by the query's tree.
+
+Only values count, not which rows there are: the columns of WHERE, ON and GROUP BY make no value. A column that
+can't be traced is unknown.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sqlglot import exp
+
+from ondatra_dagster.project.sql.output_columns import find_certain_names
+from ondatra_dagster.project.sql.relations import (
+    NO_SOURCES,
+    UNKNOWN_SOURCES,
+    ColumnScope,
+    FromSource,
+    OutputColumn,
+    Relation,
+    ValueSources,
+    merge_sources,
+    opaque_relation,
+    unknown_sources,
+)
+
+JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
+JSON_FUNCTION_MARK = (
+    "ondatra "  # before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
+)
+# what gives one of its arguments as it is
+PASS_THROUGH_FUNCTIONS = (exp.Max, exp.Min, exp.First, exp.Last, exp.AnyValue, exp.Filter, exp.Window, exp.Paren)
+MAX_RECURSION_ROUNDS = 10  # of a recursive query, until nothing new flows
+
+CteRelations = Mapping[str, Relation]  # by name, casefolded
+InputRelationLookup = Callable[[exp.Table], Relation]  # an input's
+
+
+def trace_columns(tree: exp.Expr, relation_of: InputRelationLookup) -> Relation:
+    """The columns that a whole query gives."""
+    return ColumnTracer(relation_of).trace_query(tree, {}, None)
+
+
+def is_json_function(node: exp.Expr) -> bool:
+    """Whether it calls a JSON builder, by its plain name."""
+    return isinstance(node, exp.Anonymous) and str(node.this).startswith(JSON_FUNCTION_MARK)
+
+
+class JsonValueCheck:
+    """Tells of each value in a query whether it is a JSON builder's text."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        flow = ColumnTracer(lambda _: opaque_relation(), keeps_scopes=True)
+        flow.trace_query(tree, {}, None)
+        self._tracer = flow
+
+    def __call__(self, node: exp.Expr) -> bool:
+        select = node.parent_select
+        scope, ctes = self._tracer.scopes.get(id(select), (ColumnScope(), {}))
+        return self._tracer.is_json_value(node, scope, ctes)
+
+
+class ColumnTracer:
+    """One reading of a query; it keeps what the columns of each SELECT can mean, when that is asked for."""
+
+    def __init__(self, relation_of: InputRelationLookup, *, keeps_scopes: bool = False) -> None:
+        self._relation_of = relation_of
+        self._keeps_scopes = keeps_scopes
+        self.scopes: dict[int, tuple[ColumnScope, CteRelations]] = {}  # by id() of the SELECT
+        self.outputs: dict[int, Relation] = {}  # by the same
+
+    def trace_query(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
+        """What a query gives, wherever it stands."""
+        ctes = self._trace_ctes(node, ctes, outer)
+        if isinstance(node, exp.Subquery):
+            given = self._trace_parentheses(node, ctes, outer)
+            return given.with_names(_column_names(node))
+        if isinstance(node, exp.SetOperation):
+            return self._trace_set_operation(node, ctes, outer)
+        if isinstance(node, exp.Select):
+            return self._trace_select(node, ctes, outer)
+        if isinstance(node, exp.Values):
+            return self._trace_values(node, ctes, outer)
+        return opaque_relation()
+
+    def _trace_parentheses(self, node: exp.Subquery, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
+        if isinstance(node.this, exp.Table):
+            scope = ColumnScope(outer=outer)
+            self.add_source(node.this, scope, ctes)
+            return _apply_pivot(node, scope.expand_star())
+        return _apply_pivot(node, self.trace_query(node.this, ctes, outer))
+
+    def _trace_ctes(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> CteRelations:
+        """What the names of its WITH give, each in sight of those before it."""
+        clause = node.args.get("with_")
+        if not clause:
+            return ctes
+        known = dict(ctes)
+        for cte in clause.expressions:
+            names = _column_names(cte)
+            name = cte.alias.casefold()
+            if clause.args.get("recursive"):
+                known[name] = self._trace_recursive(cte.this, name, names, known)
+            else:
+                known[name] = self.trace_query(cte.this, known, None).with_names(names)
+        return known
+
+    def _trace_recursive(self, body: exp.Expr, name: str, names: Sequence[str], ctes: CteRelations) -> Relation:
+        """Round by round, as its rows are made, until no column is made of anything new."""
+        if not isinstance(body, exp.SetOperation):
+            return self.trace_query(body, ctes, None).with_names(names)
+        given = self.trace_query(body.this, ctes, None).with_names(names)
+        for _ in range(MAX_RECURSION_ROUNDS):
+            more = self.trace_query(body, {**ctes, name: given}, None).with_names(names)
+            if more.unknown_columns is None and more.columns == given.columns:
+                return given
+            given = more
+        return Relation(columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in given.columns))
+
+    def _trace_set_operation(self, node: exp.SetOperation, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
+        left, right = self.trace_query(node.this, ctes, outer), self.trace_query(node.expression, ctes, outer)
+        if not isinstance(node, exp.Union):
+            return left  # EXCEPT and INTERSECT give rows of the left side
+        return left.union_by_name(right) if node.args.get("by_name") else left.union(right)
+
+    def _trace_values(self, node: exp.Values, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
+        scope = ColumnScope(outer=outer)
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+        names = _column_names(node) or [f"col{place}" for place in range(1, len(rows[0]) + 1)]
+        if any(len(row) != len(names) for row in rows):
+            return opaque_relation()
+        columns = zip(names, zip(*rows, strict=True), strict=True)
+        return Relation(
+            columns=tuple(
+                OutputColumn(name, merge_sources([self._value_sources(cell, scope, ctes) for cell in cells]))
+                for name, cells in columns
+            )
+        )
+
+    def _trace_select(self, node: exp.Select, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
+        scope = ColumnScope(outer=outer)
+        if self._keeps_scopes:
+            self.scopes[id(node)] = scope, ctes
+        if node.args.get("from_"):
+            self.add_source(node.args["from_"].this, scope, ctes)
+        for join in node.args.get("joins") or ():
+            self._trace_join(join, scope, ctes)
+        for lateral in node.args.get("laterals") or ():
+            self.add_source(lateral, scope, ctes)
+        given = opaque_relation() if node.args.get("kind") else self._trace_projections(node, scope, ctes)
+        if self._keeps_scopes:
+            self.outputs[id(node)] = given
+        return given
+
+    def _trace_projections(self, node: exp.Select, scope: ColumnScope, ctes: CteRelations) -> Relation:
+        columns: list[OutputColumn] = []
+        rests = []
+        for projection in node.expressions:
+            if isinstance(projection, exp.QueryTransform):
+                return opaque_relation()
+            part = self._trace_projection(projection, scope, ctes)
+            columns += part.columns
+            rests += [part.unknown_columns] if part.unknown_columns else []
+            for column in part.columns:
+                if column.name is not None and isinstance(projection, exp.Alias | exp.Aliases):
+                    scope.aliases[column.name.casefold()] = column.sources
+        rest = rests[0] if len(rests) == 1 else unknown_sources if rests else None
+        return Relation(columns=tuple(columns), unknown_columns=rest)
+
+    def _trace_projection(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
+        if node.is_star:
+            return self._apply_star_except(
+                node if isinstance(node, exp.Star) else node.this, self._expand_star(node, scope)
+            )
+        made = self._value_sources(node, scope, ctes)
+        names: list[str | None] = [name.name for name in find_certain_names(node)]
+        return Relation(columns=tuple(OutputColumn(name, made) for name in names or [None]))
+
+    def _apply_star_except(self, star: exp.Expr, given: Relation) -> Relation:
+        """* EXCEPT (a, b)."""
+        if star.args.get("replace") or star.args.get("rename"):
+            return opaque_relation()
+        return given.without_columns({column.name.casefold() for column in star.args.get("except_") or ()})
+
+    def _expand_star(self, node: exp.Expr, scope: ColumnScope) -> Relation:
+        if not isinstance(node, exp.Column):
+            return scope.expand_star()
+        parts = [part.name for part in node.parts[:-1]]
+        sources = scope.sources_named(tuple(part.casefold() for part in parts))
+        if len(sources) == 1:
+            return sources[0].relation
+        return (
+            opaque_relation(scope.resolve_column(parts)) if not sources else opaque_relation()
+        )  # the fields of a struct
+
+    def add_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> None:
+        """Let the columns of something in FROM be seen."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+            self.add_source(node.this, scope, ctes)  # (a JOIN b): its tables keep their names
+        else:
+            scope.sources.append(self._trace_source(node, scope, ctes))
+        for join in node.args.get("joins") or ():
+            self._trace_join(join, scope, ctes)
+
+    def _trace_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> FromSource:
+        if isinstance(node, exp.Table) and not isinstance(node.this, exp.Func):
+            return self._trace_table(node, ctes)
+        return FromSource(_pivot_name(node) or node.alias, (), self._trace_from_item(node, scope, ctes))
+
+    def _trace_table(self, node: exp.Table, ctes: CteRelations) -> FromSource:
+        names = [part.name for part in node.parts]
+        relation = ctes.get(names[0].casefold()) if len(names) == 1 else None
+        relation = relation or self._relation_of(node)
+        if node.args.get("pivots"):
+            return FromSource(_pivot_name(node) or node.alias_or_name, (), _apply_pivot(node, relation))
+        full_name = () if node.alias else tuple(name.casefold() for name in names)
+        return FromSource(node.alias_or_name, full_name, relation.with_names(_column_names(node)))
+
+    def _trace_from_item(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
+        """What a subquery in FROM gives, or a function."""
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Query):
+            return self.trace_query(node.this, ctes, scope).with_names(_column_names(node))
+        if isinstance(node, exp.Query | exp.Values):
+            return self.trace_query(node, ctes, scope.outer)
+        call = node if isinstance(node, exp.Unnest) else node.this
+        is_function = isinstance(call, exp.Func) and not call.find(exp.Query)
+        made = self._value_sources(call, scope, ctes) if is_function else UNKNOWN_SOURCES
+        return opaque_relation(made).with_names(_column_names(node))
+
+    def _trace_join(self, join: exp.Join, scope: ColumnScope, ctes: CteRelations) -> None:
+        if join.kind in ("SEMI", "ANTI"):
+            return  # the right side gives no column
+        before = ColumnScope(sources=list(scope.sources), merged_columns=dict(scope.merged_columns))
+        before.has_unknown_natural_join = scope.has_unknown_natural_join
+        self.add_source(join.this, scope, ctes)
+        added = ColumnScope(sources=scope.sources[len(before.sources) :])
+        if join.method == "NATURAL":
+            names = before.expand_star().common_columns(added.expand_star())
+            scope.has_unknown_natural_join |= names is None
+        else:
+            names = [name.name for name in join.args.get("using") or ()]
+        for name in names or ():
+            left, right = (before.find_column(name) or UNKNOWN_SOURCES, added.find_column(name) or UNKNOWN_SOURCES)
+            made = {"RIGHT": right, "FULL": left | right}.get(join.side, left)
+            scope.merged_columns[name.casefold()] = OutputColumn(name, made)
+
+    def _value_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> ValueSources:
+        """What the value of an expression is made of."""
+        parts = list(self._part_sources(node, scope, ctes))
+        made = merge_sources(parts)
+        is_json = self.is_json_value(node, scope, ctes)
+        return ValueSources(origins=made.origins, is_known=made.is_known, is_json=is_json)
+
+    def _part_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
+        for part in node.walk(prune=_is_query_or_column):
+            if isinstance(part, exp.Query):
+                given = self.trace_query(part, ctes, scope)
+                yield from (column.sources for column in given.columns)
+                if given.unknown_columns:
+                    yield UNKNOWN_SOURCES
+            elif isinstance(part, exp.Star) or (isinstance(part, exp.Column) and part.is_star):
+                yield self._star_sources(part, scope)
+            elif isinstance(part, exp.Column):
+                yield scope.resolve_column([name.name for name in part.parts])
+            elif isinstance(part, exp.JSONExtract) and not isinstance(part.expression, exp.JSONPath):
+                yield UNKNOWN_SOURCES  # f(g => x -> y): sqlglot takes the arrow for something else
+            elif isinstance(part, exp.Window) and part.args.get("alias"):
+                yield from self._window_sources(part, scope, ctes)
+
+    def _star_sources(self, star: exp.Expr, scope: ColumnScope) -> ValueSources:
+        if isinstance(star.parent, exp.Count):
+            return NO_SOURCES
+        given = self._expand_star(star, scope)
+        return (
+            merge_sources([column.sources for column in given.columns])
+            if given.unknown_columns is None
+            else UNKNOWN_SOURCES
+        )
+
+    def _window_sources(self, window: exp.Window, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
+        select = window.parent_select
+        for named in (select.args.get("windows") or ()) if select else ():
+            if named.this.name.casefold() == window.args["alias"].name.casefold() and named is not window:
+                yield from self._part_sources(named, scope, ctes)
+
+    def is_json_value(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> bool:
+        """Whether the value is surely a JSON builder's text, or null."""
+        node = node.unalias()
+        if isinstance(node, exp.Column):
+            return not node.is_star and scope.resolve_column([name.name for name in node.parts]).is_json
+        if isinstance(node, exp.Subquery | exp.Select | exp.SetOperation):
+            columns = self.trace_query(node, ctes, scope).columns
+            return len(columns) == 1 and columns[0].sources.is_json
+        if isinstance(node, exp.Cast):
+            to = node.args["to"]  # `node.to` raises TypeError over `a::struct<b: int>(c)`, which isn't a type
+            return isinstance(to, exp.DataType) and bool(to.this == exp.DataType.Type.JSON)
+        if isinstance(node, PASS_THROUGH_FUNCTIONS):
+            return self.is_json_value(node.this, scope, ctes)
+        branches = [branch for branch in _choice_branches(node) if not isinstance(branch.unnest(), exp.Null)]
+        return is_json_function(node) or (
+            bool(branches) and all(self.is_json_value(branch, scope, ctes) for branch in branches)
+        )
+
+
+def _is_query_or_column(node: exp.Expr) -> bool:
+    """Whether a part of an expression is looked up as one."""
+    return isinstance(node, exp.Query | exp.Column)
+
+
+def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
+    """What a choice chooses from."""
+    if isinstance(node, exp.Coalesce):
+        return [node.this, *node.expressions]
+    if isinstance(node, exp.If):
+        return [branch for branch in (node.args.get("true"), node.args.get("false")) if branch]
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return [each.args["true"] for each in node.args["ifs"]] + ([default] if default else [])
+    return []
+
+
+def _column_names(node: exp.Expr) -> list[str]:
+    """The names in AS t(a, b)."""
+    alias = node.args.get("alias")
+    return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+
+
+def _pivot_name(node: exp.Expr) -> str | None:
+    return next((pivot.alias for pivot in node.args.get("pivots") or () if pivot.alias), None)
+
+
+def _apply_pivot(node: exp.Expr, given: Relation) -> Relation:
+    """What UNPIVOT (value FOR name IN (a, b)) makes of a relation; what PIVOT makes depends on its values."""
+    pivots = node.args.get("pivots")
+    if not pivots:
+        return given
+    fields = pivots[0].args.get("fields") or []
+    if len(pivots) > 1 or not pivots[0].unpivot or len(fields) != 1 or len(pivots[0].expressions) != 1:
+        return opaque_relation()
+    columns = [each.this if isinstance(each, exp.PivotAlias) else each for each in fields[0].expressions]
+    value, name = pivots[0].expressions[0], fields[0].this
+    if not all(isinstance(each, exp.Column) for each in columns) or not isinstance(value, exp.Identifier):
+        return opaque_relation()
+    turned = given.unpivot([each.name for each in columns], name=name.name, value=value.name)
+    return turned.with_names(_column_names(pivots[0]))

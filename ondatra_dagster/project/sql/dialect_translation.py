@@ -1,0 +1,200 @@
+"""The translation of DuckDB's and SQLite's words to Spark's: the JSON builders, and names of types.
+
+Only the words of these calls and casts are replaced. Everything between them stays byte for byte, and so do
+the lines. Spark has `x::TYPE` itself, but not all of the types' names.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ondatra_dagster.project.model import TextEdit
+from ondatra_dagster.project.sql.column_tracing import (
+    JSON_FUNCTION_MARK,
+    JSON_FUNCTIONS,
+    JsonValueCheck,
+    is_json_function,
+)
+from ondatra_dagster.project.sql.json_function_translation import JsonCall, translate_json_call
+from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
+
+SPARK_TYPES = {
+    **dict.fromkeys(("varchar", "char", "bpchar", "nvarchar", "text", "uuid", "json"), "STRING"),
+    **dict.fromkeys(("blob", "bytea", "bytes", "varbinary"), "BINARY"),
+    **dict.fromkeys(("bool", "logical"), "BOOLEAN"),
+    **dict.fromkeys(("int1",), "TINYINT"),
+    **dict.fromkeys(("int2", "int16", "utinyint"), "SMALLINT"),
+    **dict.fromkeys(("int4", "int32", "signed", "usmallint"), "INT"),
+    **dict.fromkeys(("int8", "int64", "uinteger"), "BIGINT"),
+    **dict.fromkeys(("hugeint", "int128"), "DECIMAL(38, 0)"),
+    **dict.fromkeys(("ubigint",), "DECIMAL(20, 0)"),
+    **dict.fromkeys(("float4",), "FLOAT"),
+    **dict.fromkeys(("float8",), "DOUBLE"),
+    **dict.fromkeys(("datetime", "timestamptz"), "TIMESTAMP"),
+}
+
+
+class DialectTranslation(NamedTuple):
+    """What has to be said otherwise in a query, and what can't be."""
+
+    edits: tuple[TextEdit, ...]  # in the order of the text; none overlaps another
+    problems: tuple[QueryError, ...]
+
+
+def tokens_for_parser(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens for sqlglot, which has a grammar of its own for json_object: as plain functions.
+
+    Types that it doesn't know are texts to it: what it makes of a query is only looked at.
+    """
+    types = {place for head in find_type_starts(tokens) for place in find_named_types(tokens, head, SPARK_TYPES)}
+    return [
+        _replace_token(token, TokenType.VAR, JSON_FUNCTION_MARK + token.text)
+        if _is_json_function_call(tokens, place)
+        else _replace_token(token, TokenType.TEXT, token.text)
+        if place in types and token.token_type is TokenType.VAR
+        else token
+        for place, token in enumerate(tokens)
+    ]
+
+
+def _replace_token(token: Token, type_: TokenType, text: str) -> Token:
+    return Token(type_, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def translate_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> DialectTranslation:
+    """Every place of a query that Spark needs other words for."""
+    edits = list(_type_edits(tokens))
+    problems: list[QueryError] = []
+    for call in _find_json_calls(tokens, tree, sql):
+        try:
+            edits += translate_json_call(call)
+        except QueryError as error:
+            problems.append(error)
+    return DialectTranslation(tuple(sorted(edits)), tuple(problems))
+
+
+def apply_edits(sql: str, edits: Sequence[TextEdit]) -> str:
+    """The text with the edits in place."""
+    pieces: list[str] = []
+    position = 0
+    for edit in edits:
+        pieces += [sql[position : edit.start], edit.text]
+        position = edit.end
+    return "".join((*pieces, sql[position:]))
+
+
+def _is_json_function_call(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a builder is called there, by its plain name."""
+    return (
+        tokens[place].token_type is TokenType.VAR
+        and tokens[place].text.casefold() in JSON_FUNCTIONS
+        and place + 1 < len(tokens)
+        and tokens[place + 1].token_type is TokenType.L_PAREN
+        and not (place and tokens[place - 1].token_type is TokenType.DOT)
+    )
+
+
+def _find_json_calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Iterator[JsonCall]:
+    places = [place for place in range(len(tokens)) if _is_json_function_call(tokens, place)]
+    if not places:
+        return
+    nodes = {node.meta.get("start"): node for node in tree.find_all(exp.Anonymous) if is_json_function(node)}
+    is_json = JsonValueCheck(tree)
+    for place in places:
+        node = nodes.get(tokens[place].start)
+        if node is not None:
+            yield JsonCall(node=node, tokens=tokens, name_index=place, sql=sql, is_json=is_json)
+
+
+def _type_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
+    """Spark's names for the types that x::TYPE and CAST(x AS TYPE) name, and TYPE[] as an array of it."""
+    for head in find_type_starts(tokens):
+        for place in find_named_types(tokens, head, SPARK_TYPES):
+            token = tokens[place]
+            yield TextEdit(token.start, token.end + 1, SPARK_TYPES[token.text.casefold()])
+        yield from _array_edits(tokens, head)
+
+
+def _array_edits(tokens: Sequence[Token], head: int) -> Iterator[TextEdit]:
+    end = find_type_end(tokens, head)
+    while is_word_at(tokens, end, "[") and is_word_at(tokens, end + 1, "]"):
+        yield TextEdit(tokens[head].start, tokens[head].start, "ARRAY<")
+        yield TextEdit(tokens[end].start, tokens[end].end + 1, ">")
+        yield TextEdit(tokens[end + 1].start, tokens[end + 1].end + 1, "")
+        end += 2
+
+
+CAST_FUNCTIONS = frozenset({"cast", "try_cast"})
+NESTED_TYPES = frozenset({"array", "map", "struct"})
+TYPE_FOLLOWERS = frozenset({">", ",", "[", "not", "comment"})  # within ARRAY<…>; else it is a field's name
+DECIMAL_NAMES = frozenset({"decimal", "dec", "numeric"})
+
+
+def find_bare_decimals(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
+    """Decimals of which nobody says how many digits they have, as they are written, with their lines."""
+    for head in find_type_starts(tokens):
+        for place in find_named_types(tokens, head, DECIMAL_NAMES):
+            yield tokens[place].text, tokens[place].line
+
+
+def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
+    """The places where a cast says a type."""
+    for place, token in enumerate(tokens):
+        if token.token_type is TokenType.DCOLON:
+            yield place + 1
+        elif (
+            token.token_type is TokenType.VAR
+            and token.text.casefold() in CAST_FUNCTIONS
+            and is_word_at(tokens, place + 1, "(")
+        ):
+            inside, close = find_parenthesis(tokens, place + 1)
+            yield close - _count_tokens_after_as(inside)
+
+
+def _count_tokens_after_as(inside: Sequence[Token]) -> int:
+    """How many tokens stand behind the last AS in a CAST."""
+    for count, token in enumerate(reversed(inside)):
+        if token.token_type is TokenType.ALIAS:
+            return count
+    return 0
+
+
+def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) -> Iterator[int]:
+    """The places of the type's words that are one of these names, with no digits behind it."""
+    if _is_nested(tokens, head):
+        inside = range(head + 2, find_type_end(tokens, head))
+        yield from (
+            place
+            for place in inside
+            if _is_type_name(tokens, place, names)
+            and any(is_word_at(tokens, place + 1, word) for word in TYPE_FOLLOWERS)
+        )
+    elif _is_type_name(tokens, head, names) and not is_word_at(tokens, head + 1, "("):
+        yield head
+
+
+def _is_nested(tokens: Sequence[Token], head: int) -> bool:
+    """Whether ARRAY<…> begins there, and no comparison."""
+    return is_word_at(tokens, head + 1, "<") and tokens[head].text.casefold() in NESTED_TYPES
+
+
+def _is_type_name(tokens: Sequence[Token], place: int, names: Container[str]) -> bool:
+    if place >= len(tokens) or tokens[place].token_type is TokenType.IDENTIFIER:
+        return False
+    return tokens[place].text.casefold() in names
+
+
+def find_type_end(tokens: Sequence[Token], head: int) -> int:
+    """The place behind the type, without its []."""
+    if is_word_at(tokens, head + 1, "("):
+        return find_parenthesis(tokens, head + 1)[1] + 1
+    if not _is_nested(tokens, head):
+        return head + 1
+    depth = 0
+    for place in range(head + 1, len(tokens)):
+        depth += {"<": 1, ">": -1}.get(tokens[place].text, 0)
+        if depth == 0:
+            return place + 1
+    return len(tokens)

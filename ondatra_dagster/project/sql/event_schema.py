@@ -1,0 +1,151 @@
+"""A model of kind events: column definitions instead of a query, `page STRING NOT NULL, seconds INT`."""
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from ondatra_dagster.project.model import EventColumn, EventType
+from ondatra_dagster.project.sql.tokenizer import PARSER_DIALECT, PARSER_ERRORS, QueryError
+
+DEFINITION_REMEDY = "write them as name TYPE [NOT NULL], between commas"
+
+
+def read_event_columns(text: str) -> tuple[EventColumn, ...]:
+    """The columns that the text defines; raises QueryError for what isn't a definition."""
+    # on the text's own lines, so that an error's line is right
+    try:
+        tree = PARSER_DIALECT.parse(f"CREATE TABLE events ({text}\n)")[0]
+    except (ParseError, TokenError, *PARSER_ERRORS) as error:
+        line = error.errors[0]["line"] if isinstance(error, ParseError) else 1
+        raise QueryError(line or 1, "the column definitions can't be read", DEFINITION_REMEDY) from error
+    schema = tree.this if isinstance(tree, exp.Create) else None
+    if not isinstance(schema, exp.Schema) or not schema.expressions:
+        raise QueryError(1, "there are no column definitions", DEFINITION_REMEDY)
+    return tuple(_read_column(definition) for definition in schema.expressions)
+
+
+def empty_query(columns: tuple[EventColumn, ...]) -> str:
+    """A query that gives the columns and no row: so the table is made as any other model's.
+
+    Each column is on the line that defines it, so that what is wrong with it is told there.
+    """
+    return f"SELECT {', '.join(_null_columns(columns))} WHERE false"
+
+
+def _null_columns(columns: tuple[EventColumn, ...]) -> Iterator[str]:
+    before = 1
+    for column in columns:
+        breaks = "\n" * (column.line - before)
+        yield f"{breaks}CAST(NULL AS {column.type}) AS `{column.name.replace('`', '``')}`"
+        before = column.line
+
+
+def _read_column(definition: exp.Expr) -> EventColumn:
+    if not isinstance(definition, exp.ColumnDef) or definition.args.get("kind") is None:
+        line = next((node.meta["line"] for node in definition.walk() if "line" in node.meta), 1)
+        raise QueryError(line, f"{definition.name!r} is no column definition", DEFINITION_REMEDY)
+    line = definition.this.meta.get("line", 1)
+    is_required = False
+    for constraint in definition.args.get("constraints") or ():
+        kind = constraint.kind
+        if not isinstance(kind, exp.NotNullColumnConstraint | exp.CommentColumnConstraint):
+            what = f"column {definition.name!r} can't have {constraint.sql(dialect='databricks')}"
+            raise QueryError(line, what, "only NOT NULL may follow the type")
+        if isinstance(kind, exp.NotNullColumnConstraint):
+            is_required = not kind.args.get("allow_null")
+    written = definition.args["kind"].sql(dialect="databricks")
+    of = read_event_type(written, definition.name, line)
+    return EventColumn(name=definition.name, type=written, event_type=of, is_required=is_required, line=line)
+
+
+SqlType = exp.DataType.Type
+PLAIN_TYPES = {
+    SqlType.BOOLEAN: "boolean",
+    SqlType.TINYINT: "tinyint",
+    SqlType.SMALLINT: "smallint",
+    SqlType.INT: "int",
+    SqlType.BIGINT: "bigint",
+    SqlType.FLOAT: "float",
+    SqlType.DOUBLE: "double",
+    SqlType.DECIMAL: "decimal",
+    SqlType.TEXT: "string",
+    SqlType.CHAR: "string",
+    SqlType.VARCHAR: "string",
+    SqlType.NCHAR: "string",
+    SqlType.NVARCHAR: "string",
+    SqlType.DATE: "date",
+    SqlType.TIMESTAMP: "timestamp",
+    SqlType.TIMESTAMPTZ: "timestamp",
+    SqlType.TIMESTAMPLTZ: "timestamp",
+    SqlType.TIMESTAMPNTZ: "timestamp_ntz",
+    SqlType.BINARY: "binary",
+    SqlType.VARBINARY: "binary",
+}
+NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "struct"}
+MAP_KEY_TYPES = frozenset(  # what the text of a JSON key can stand for
+    {"string", "tinyint", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz"}
+)
+DEFAULT_DECIMAL = (10, 0)  # where no digits are given, as Spark has it
+MAX_DECIMAL_DIGITS = 38
+TYPE_REMEDY = "the collector takes texts, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
+
+
+def read_event_type(written: str, name: str, line: int) -> EventType:
+    """The type that a column's definition spells; raises QueryError for one that an event can't have."""
+    return _convert_type(exp.DataType.build(written, dialect=PARSER_DIALECT), name, line)
+
+
+def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:
+    if of.this in NESTED_TYPES:
+        return _convert_nested(of, name, line)
+    plain = PLAIN_TYPES.get(of.this)
+    if plain is None:
+        raise QueryError(line, f"column {name!r} can't be {of.sql(dialect='databricks')}", TYPE_REMEDY)
+    if plain != "decimal":
+        return EventType(name=plain)
+    precision, scale = _decimal_digits(of)
+    if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS:
+        what = f"column {name!r} can't be {of.sql(dialect='databricks')}"
+        raise QueryError(
+            line, what, f"a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, as many of them behind the point"
+        )
+    return EventType(name=plain, precision=precision, scale=scale)
+
+
+def _decimal_digits(of: exp.DataType) -> tuple[int, int]:
+    given = [int(part.name) for part in of.expressions]
+    return (*given, *DEFAULT_DECIMAL[len(given) :])[:2] if given else DEFAULT_DECIMAL  # type: ignore[return-value]
+
+
+def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
+    word = NESTED_TYPES[of.this]
+    if not of.expressions:
+        what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        raise QueryError(line, what, "write ARRAY<TYPE>, MAP<TYPE, TYPE>, STRUCT<name: TYPE, …>")
+    if word == "struct":
+        fields = tuple(_struct_fields(of, name, line))
+        return EventType(
+            name=word, fields=tuple(field for field, _ in fields), type_arguments=tuple(part for _, part in fields)
+        )
+    parts = tuple(_convert_type(part, name, line) for part in of.expressions)
+    if len(parts) != (2 if word == "map" else 1):
+        what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+        raise QueryError(line, what, "write ARRAY<TYPE>, MAP<TYPE, TYPE>")
+    if word == "map" and parts[0].name not in MAP_KEY_TYPES:
+        what = f"column {name!r} is a map whose keys are {parts[0]}"
+        raise QueryError(line, what, "keys are texts in JSON: write MAP<STRING, …>")
+    return EventType(name=word, type_arguments=parts)
+
+
+def _struct_fields(of: exp.DataType, name: str, line: int) -> Iterator[tuple[str, EventType]]:
+    """The fields of a struct with their types."""
+    for field in of.expressions:
+        kind = field.args.get("kind") if isinstance(field, exp.ColumnDef) else None
+        if not isinstance(kind, exp.DataType):
+            what = f"column {name!r} is {of.sql(dialect='databricks')}, which says too little"
+            raise QueryError(line, what, "write STRUCT<name: TYPE, …>")
+        if field.args.get("constraints"):
+            what = f"column {name!r} has a field {field.name!r} with more than a type"
+            raise QueryError(line, what, "only the column itself may be NOT NULL")
+        yield field.name, _convert_type(kind, name, line)

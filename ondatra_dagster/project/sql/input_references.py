@@ -1,0 +1,283 @@
+"""The places where a query names its inputs. Spark gets the user's own text with only those names replaced.
+
+CTEs shadow tables; strings and comments are no names. An input keeps the name that its columns are qualified
+with: it gets an alias where the query gives it none, and `mart.customers.id` becomes a column of that alias.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from sqlglot import exp
+
+from ondatra_dagster.project.inputs.input_resolution import InputNames, UnknownInputError
+from ondatra_dagster.project.model import FileInput, Input, Model, Reference, TextEdit
+from ondatra_dagster.project.sql.query_parser import ParsedQuery
+
+
+class UnreadableInput(NamedTuple):
+    """A name in the query that can't be read."""
+
+    line: int  # within the query
+    description: str
+    remedy: str
+
+
+class InputReferences(NamedTuple):
+    references: tuple[Reference, ...]  # in the order of the text
+    lines: tuple[tuple[Input, int], ...]  # each input once, with the line that names it first
+    unreadable_inputs: tuple[UnreadableInput, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return tuple(found for found, _ in self.lines)
+
+
+class _InputUse(NamedTuple):
+    """A table in the tree, and what it stands for."""
+
+    table: exp.Table
+    parts: tuple[exp.Identifier, ...]
+    input: Input
+
+    @property
+    def start(self) -> int:
+        return int(self.parts[0].meta["start"])
+
+    @property
+    def end(self) -> int:
+        return int(self.parts[-1].meta["end"]) + 1
+
+
+def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
+    """Every input of the query and each place where it stands."""
+    uses: list[_InputUse] = []
+    missing: list[UnreadableInput] = []
+    nodes = list(query.tree.walk())
+    for node in nodes:
+        if isinstance(node, exp.Table):
+            _classify_table(node, query, names, uses, missing)
+    uses.sort(key=lambda use: use.start)
+    aliases = choose_aliases(nodes, {id(use.table): use.parts for use in uses if _needs_alias(use, query)})
+    by_table = {id(use.table): use for use in uses}
+    references = [_build_reference(use, aliases, query) for use in uses]
+    for qualifier in aliases.find_qualifiers(nodes):
+        found = by_table[qualifier.table].input
+        references.append(
+            Reference(
+                start=qualifier.start,
+                end=qualifier.end,
+                input=found,
+                alias=aliases.by_table[qualifier.table],
+                is_qualifier=True,
+            )
+        )
+    lines: dict[Input, int] = {}
+    for use in uses:
+        lines.setdefault(use.input, use.parts[0].meta["line"])
+    return InputReferences(
+        references=tuple(sorted(references, key=lambda reference: reference.start)),
+        lines=tuple(lines.items()),
+        unreadable_inputs=tuple(missing),
+    )
+
+
+def render_spark_query(model: Model, views: Mapping[str, str], *, last_value: str | None = None) -> str:
+    """The model's query as Spark gets it; `views` is by Input.name, {{ last_value }} becomes a literal."""
+    filled = [TextEdit(start, end, last_value or "NULL") for start, end in model.last_values]
+    return replace_names(model.sql, model.references, views, [*model.edits, *filled])
+
+
+def replace_names(
+    sql: str, references: Sequence[Reference], views: Mapping[str, str], edits: Sequence[TextEdit]
+) -> str:
+    """The query with each input's name replaced by that of its view, and with the edits of its dialect."""
+    named = [TextEdit(each.start, each.end, _replacement_text(sql, each, views)) for each in references]
+    pieces: list[str] = []
+    position = 0
+    for edit in sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)):
+        pieces += [sql[position : edit.start], edit.text]
+        position = edit.end
+    return "".join((*pieces, sql[position:]))
+
+
+def quote_name(name: str) -> str:
+    """A name as Spark takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _replacement_text(sql: str, reference: Reference, views: Mapping[str, str]) -> str:
+    if reference.is_qualifier and reference.alias:
+        return quote_name(reference.alias)
+    view = quote_name(views[reference.input.name])
+    sample = sql[reference.name_end : reference.end] if reference.name_end else ""
+    return f"{view}{sample} AS {quote_name(reference.alias)}" if reference.alias else f"{view}{sample}"
+
+
+def _classify_table(
+    table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], missing: list[UnreadableInput]
+) -> None:
+    """Find what a table in the tree is: an input, a CTE, a function, or something that nothing makes."""
+    parts = tuple(part for part in table.parts if isinstance(part, exp.Identifier))
+    if len(parts) < len(table.parts):  # a table function: range(10)
+        if table.this.name.casefold() == "identifier":
+            line = table.this.meta.get("line", 1)
+            missing.append(UnreadableInput(line, "IDENTIFIER() hides what is read", "write the table's name as it is"))
+        return
+    if len(parts) == 1 and _is_cte(table, parts[0].name):
+        return
+    line = parts[0].meta["line"]
+    if table.args.get("version") or table.args.get("when"):
+        missing.append(UnreadableInput(line, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"))
+    options = query.clauses.options.get(parts[-1].meta["end"] + 1)
+    try:
+        found = names.find_input([part.name for part in parts], options.values if options else ())
+    except UnknownInputError as unknown:
+        missing.append(UnreadableInput(line, unknown.description, unknown.remedy))
+        return
+    uses.append(_InputUse(table, parts, found))
+
+
+def _is_cte(table: exp.Table, name: str) -> bool:
+    """Whether a WITH around the table gives that name; within it only those before, but for RECURSIVE."""
+    node: exp.Expr | None = table.parent
+    within: exp.Expr | None = None
+    while node is not None:
+        within = node if isinstance(node, exp.CTE) else within
+        clause = node.args.get("with_")
+        if clause and name.casefold() in _visible_cte_names(clause, within):
+            return True
+        node = node.parent
+    return False
+
+
+def _visible_cte_names(clause: exp.With, within: exp.Expr | None) -> Iterator[str]:
+    for cte in clause.expressions:
+        if cte is not within or clause.recursive:
+            yield cte.alias.casefold()
+        if cte is within:
+            return
+
+
+def _needs_alias(use: _InputUse, query: ParsedQuery) -> bool:
+    """Whether columns may be qualified with the input's name: a file has none, TABLE a.b no columns."""
+    if use.table.alias or isinstance(use.input, FileInput):
+        return False
+    return use.start not in query.clauses.table_queries
+
+
+NameParts: TypeAlias = Sequence[exp.Identifier]
+
+
+class Qualifier(NamedTuple):
+    """The part of a column's name that must say the alias."""
+
+    start: int
+    end: int
+    table: int  # id() of the table in the tree
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InputAliases:
+    by_table: Mapping[int, str]  # by id() of the table in the tree
+    full_names: Mapping[tuple[int, str], int]  # (SELECT, mart.customers) → table
+    short_names: Mapping[tuple[int, str], int | None]  # (SELECT, customers) → table; None is left as it is
+
+    def find_qualifiers(self, nodes: Iterable[exp.Expr]) -> Iterator[Qualifier]:
+        """Every place where a column is qualified with a name that isn't the alias of its table."""
+        for node in nodes if self.by_table else ():
+            if isinstance(node, exp.Column) and len(node.parts) > 1:
+                found = self._find_qualifier(node, [part for part in node.parts if isinstance(part, exp.Identifier)])
+                if found:
+                    yield found
+
+    def _find_qualifier(self, column: exp.Column, parts: NameParts) -> Qualifier | None:
+        """Spark looks for mart.customers first, then for customers; in the innermost SELECT first."""
+        for scope in _enclosing_selects(column):
+            full = self.full_names.get((scope, _join_name_parts(parts[:2])))
+            if full is not None and len(column.parts) > 2:
+                return Qualifier(parts[0].meta["start"], parts[1].meta["end"] + 1, full)
+            name = (scope, parts[0].name.casefold())
+            if name in self.short_names:
+                short = self.short_names[name]
+                return None if short is None else Qualifier(parts[0].meta["start"], parts[0].meta["end"] + 1, short)
+        return None
+
+
+def _build_reference(use: _InputUse, aliases: InputAliases, query: ParsedQuery) -> Reference:
+    options = query.clauses.options.get(use.end)
+    after_options = options.end if options else use.end
+    alias = aliases.by_table.get(id(use.table))
+    sample_end = query.clauses.sample_ends.get(after_options) if alias else None
+    return Reference(
+        start=use.start,
+        end=sample_end or after_options,
+        name_end=after_options if sample_end else None,
+        input=use.input,
+        alias=alias,
+    )
+
+
+NAMED_SOURCES = exp.Table | exp.Subquery | exp.UDTF  # what may stand in FROM and give its name to columns
+
+
+class _NamedSource(NamedTuple):
+    """Something in a FROM."""
+
+    node: exp.Expr
+    scopes: tuple[int, ...]  # the SELECT that it belongs to, and all around that
+
+
+def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -> InputAliases:
+    """An alias for each of `tables`: the parts of its name, by id() of the table in the tree."""
+    by_name: dict[str, list[_NamedSource]] = {}
+    for node in nodes:
+        if isinstance(node, NAMED_SOURCES):
+            source = _NamedSource(node, tuple(_enclosing_selects(node)) or (0,))
+            by_name.setdefault(node.alias_or_name.casefold(), []).append(source)
+    by_table: dict[int, str] = {}
+    full_names: dict[tuple[int, str], int] = {}
+    short_names: dict[tuple[int, str], int | None] = {}
+    for name, alike in by_name.items():
+        crowded = _ambiguous_scopes(alike)
+        for source in alike:
+            table, scope = id(source.node), source.scopes[0]
+            parts = tables.get(table)
+            if parts is None:
+                short_names[scope, name] = None
+                continue
+            is_clear = scope not in crowded
+            by_table[table] = parts[-1].name if is_clear else ".".join(part.name for part in parts)
+            full_names.setdefault((scope, _join_name_parts(parts)), table)
+            if is_clear or not _is_semi_join_side(source.node):
+                short_names[scope, name] = None if is_clear or (scope, name) in short_names else table
+    return InputAliases(by_table=by_table, full_names=full_names, short_names=short_names)
+
+
+def _ambiguous_scopes(alike: Sequence[_NamedSource]) -> set[int]:
+    """The SELECTs whose columns, or those of a SELECT within, may see more than one source of this name."""
+    own = [source.scopes[0] for source in alike]
+    crowded = {scope for scope, times in collections.Counter(own).items() if times > 1}
+    for source in alike:
+        around = set(source.scopes[1:]).intersection(own)
+        crowded |= around | {source.scopes[0]} if around else set()
+    return crowded
+
+
+def _is_semi_join_side(source: exp.Expr) -> bool:
+    """Whether it is the right side of a SEMI or ANTI join: no column outside of that join is its."""
+    join = source.parent
+    return isinstance(join, exp.Join) and join.kind in ("SEMI", "ANTI")
+
+
+def _enclosing_selects(node: exp.Expr) -> Iterator[int]:
+    """The SELECT that a node belongs to, and all around it, the innermost first."""
+    select = node.parent_select
+    while select is not None:
+        yield id(select)
+        select = select.parent_select
+
+
+def _join_name_parts(parts: NameParts) -> str:
+    return ".".join(part.name for part in parts).casefold()

@@ -1,0 +1,316 @@
+"""The translation of json_object, json_array and json_group_array to Spark's functions; the result is text.
+
+Nulls are kept. A builder within a builder nests, also through a subquery's column, a CASE or COALESCE, and so
+does `x::JSON`; any other text is a JSON string.
+"""
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ondatra_dagster.project.model import TextEdit
+from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
+
+# to the microsecond: by itself to_json cuts a time to milliseconds, and drops fields that are null
+TIMESTAMP_FORMAT = "yyyy-MM-dd''T''HH:mm:ss.SSSSSS"
+TO_JSON_OPTIONS = (
+    f"map('ignoreNullFields', 'false', 'timestampFormat', '{TIMESTAMP_FORMAT}XXX',"
+    f" 'timestampNTZFormat', '{TIMESTAMP_FORMAT}')"
+)
+STRIP_BRACKETS = "'(?s)^.(.*).$', 1)"  # what stands in [ ]: Spark has no function for the JSON of a plain value
+PLAIN_TEXT = re.compile(r"'([^'\"\\\x00-\x1f]*)'")
+NESTING_DEPTHS = {
+    **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
+    **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
+}
+NON_VALUE_NODES = (
+    *(exp.Star, exp.Distinct, exp.Order, exp.Limit, exp.Kwarg, exp.Alias, exp.PropertyEQ),
+    *(exp.IgnoreNulls, exp.RespectNulls, exp.Select),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JsonCall:
+    """A builder's call: its words, and what they mean."""
+
+    node: exp.Anonymous
+    tokens: Sequence[Token]  # of the whole query
+    name_index: int  # of its name
+    sql: str
+    is_json: Callable[[exp.Expr], bool]  # whether a value is the text of a builder
+
+    @property
+    def name(self) -> str:
+        return self.tokens[self.name_index].text.casefold()
+
+    @property
+    def opening_index(self) -> int:
+        return self.name_index + 1
+
+    @property
+    def closing_index(self) -> int:
+        return find_parenthesis(self.tokens, self.opening_index)[1]
+
+    def replace_token(self, place: int, text: str) -> TextEdit:
+        """Other words for a token; line ends within it stay."""
+        token = self.tokens[place]
+        lines = self.sql.count("\n", token.start, token.end + 1)
+        return TextEdit(token.start, token.end + 1, text + "\n" * lines)
+
+    def insert_after(self, place: int, text: str) -> TextEdit:
+        """Words behind a token."""
+        end = self.tokens[place].end + 1
+        return TextEdit(end, end, text)
+
+    def call_error(self, what: str, remedy: str) -> QueryError:
+        return QueryError(self.tokens[self.name_index].line, f"{self.name}() {what}", remedy)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextWrap:
+    """What stands before and behind an argument."""
+
+    before: str
+    after: str
+    replaced_token: int | None = None  # the place of the argument, when that is replaced
+    replacement: str = ""
+
+
+def translate_json_call(call: JsonCall) -> list[TextEdit]:
+    """The call in Spark's words; raises QueryError when it is none that a builder takes."""
+    return list(TRANSLATORS[call.name](call))
+
+
+def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
+    example = "write json_object('name', value, 'other', value)"
+    values = call.node.expressions
+    _refuse_odd_values(call, values, example)
+    if len(values) % 2:
+        raise call.call_error("takes names and values in turn, and one has no other", example)
+    for name in values[::2]:
+        if isinstance(name, exp.Null) or (isinstance(name, exp.Literal) and not name.is_string):
+            raise call.call_error(f"has the name {name.sql()}, which is no text", f"write '{name.sql()}'")
+    names, contents = _literal_arguments(call)[::2], values[1::2]
+    is_plain = [name is not None and not call.is_json(value) for name, value in zip(names, contents, strict=True)]
+    if values and all(is_plain):
+        yield call.replace_token(call.name_index, "to_json")
+        yield call.replace_token(call.opening_index, "(named_struct(")
+        yield call.replace_token(call.closing_index, f"), {TO_JSON_OPTIONS})")
+        return
+    wraps, between = _wrap_members(call, names, contents, is_plain)
+    yield from _concatenate(call, "{", between, wraps, "}")
+
+
+def _wrap_members(
+    call: JsonCall, names: Sequence[int | None], contents: Sequence[exp.Expr], is_plain: Sequence[bool]
+) -> tuple[list[TextWrap], list[str | None]]:
+    """What stands around each name and value, and between them: plain ones in a row are written at once."""
+    wraps: list[TextWrap] = []
+    between: list[str | None] = []
+    for place, (name, value) in enumerate(zip(names, contents, strict=True)):
+        went_on = is_plain[place] and is_plain[max(place - 1, 0) : place] == [True]
+        goes_on = is_plain[place] and is_plain[place + 1 : place + 2] == [True]
+        if is_plain[place]:
+            wraps += _wrap_plain_member(is_first=not went_on, is_last=not goes_on)
+        else:
+            wraps += [_wrap_name(call, name), _wrap_value(call, value)]
+        between += [None if is_plain[place] else ":", None if goes_on else ","]
+    return wraps, between
+
+
+def _wrap_plain_member(*, is_first: bool, is_last: bool) -> tuple[TextWrap, TextWrap]:
+    """A name and a value among others that nothing nests in: Spark writes them all at once."""
+    name = TextWrap("regexp_extract(to_json(named_struct(" if is_first else "", "")
+    return name, TextWrap("", f"), {TO_JSON_OPTIONS}), {STRIP_BRACKETS}" if is_last else "")
+
+
+def _translate_array(call: JsonCall) -> Iterator[TextEdit]:
+    values = call.node.expressions
+    _refuse_odd_values(call, values, "write json_array(value, other)")
+    wraps = [_wrap_value(call, value) for value in values]
+    yield from _concatenate(call, "[", [","] * len(values), wraps, "]")
+
+
+def _concatenate(
+    call: JsonCall, first: str, between: Sequence[str | None], wraps: Sequence[TextWrap], last: str
+) -> Iterator[TextEdit]:
+    """The texts of all arguments, one behind the other; None stands between those that are one text."""
+    yield call.replace_token(call.name_index, "concat")
+    if not wraps:
+        yield call.replace_token(call.opening_index, f"('{first}{last}'")
+        return
+    yield call.replace_token(call.opening_index, f"('{first}', {wraps[0].before}")
+    commas = _argument_commas(call)
+    for comma, text, one, other in zip(commas, between, wraps, wraps[1:], strict=False):
+        sign = "" if text is None else f"'{text}', "
+        yield call.replace_token(comma, f"{one.after}, {sign}{other.before}")
+    yield call.replace_token(call.closing_index, f"{wraps[-1].after}, '{last}')")
+    for wrap in wraps:
+        if wrap.replaced_token is not None:
+            yield call.replace_token(wrap.replaced_token, wrap.replacement)
+
+
+def _wrap_value(call: JsonCall, value: exp.Expr) -> TextWrap:
+    if call.is_json(value):
+        return TextWrap("coalesce(", ", 'null')")
+    return TextWrap("regexp_extract(to_json(array(", f"), {TO_JSON_OPTIONS}), {STRIP_BRACKETS}")
+
+
+def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
+    """A name as JSON; one that is only known with its row may turn out null, which SQLite refuses too."""
+    if word is not None:
+        token = call.tokens[word]
+        plain = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
+        if plain:
+            return TextWrap("", "", word, f"'{json.dumps(plain[1], ensure_ascii=False)}'")
+    null = "raise_error('json_object() has a name that is null; give it a text')"
+    return TextWrap("regexp_extract(to_json(array(coalesce(CAST(", f" AS STRING), {null}))), {STRIP_BRACKETS}")
+
+
+def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
+    value, order, is_distinct = _read_group_argument(call)
+    is_json = call.is_json(value)
+    yield call.replace_token(
+        call.name_index, "concat('[', array_join(array_sort(" if is_json else "to_json(array_sort("
+    )
+    distinct = "DISTINCT " if is_distinct else ""
+    yield call.replace_token(call.opening_index, f"collect_list({distinct}named_struct('v', ")
+    if is_distinct:
+        yield call.replace_token(call.opening_index + 1, "")
+    yield from _translate_sort_keys(call, order)
+    yield call.replace_token(call.closing_index, "))")
+    sort = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
+    last = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
+    yield call.insert_after(_find_call_end(call), f"{sort}).v{last}")
+
+
+def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
+    """What is collected, in which order, and whether each value once."""
+    example = "write json_group_array(value) or json_group_array(value ORDER BY other)"
+    if len(call.node.expressions) != 1:
+        raise call.call_error("takes one value", example)
+    value: exp.Expr | None = call.node.expressions[0]
+    order: Sequence[exp.Ordered] = ()
+    if isinstance(value, exp.Order):
+        value, order = value.this, value.expressions
+    is_distinct = isinstance(value, exp.Distinct)
+    if isinstance(value, exp.Distinct):
+        if len(value.expressions) != 1:
+            raise call.call_error("takes one value", example)
+        value = value.expressions[0]
+    if value is None:  # ORDER BY, and nothing before it
+        raise call.call_error("takes one value", example)
+    _refuse_odd_values(call, [value], example, order)
+    if is_distinct and any(key.this != value for key in order):
+        raise call.call_error("with DISTINCT can only be ordered by its value", "take ORDER BY or DISTINCT away")
+    if isinstance(call.node.parent, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        raise call.call_error("keeps nulls, and is ordered within its parentheses", example)
+    return value, order, is_distinct
+
+
+def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterator[TextEdit]:
+    """ORDER BY a DESC, b as fields beside the value; how they compare is said elsewhere."""
+    if not order:
+        return
+    begin = next(place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY)
+    yield call.replace_token(begin, ", 'k0', ")
+    commas = [place for place in _argument_commas(call) if place > begin]
+    for number, comma in enumerate(commas, start=1):
+        yield call.replace_token(comma, f", 'k{number}', ")
+    for end in (*commas, call.closing_index):
+        for place in _sort_direction_tokens(call, end):
+            yield call.replace_token(place, "")
+
+
+def _sort_direction_tokens(call: JsonCall, end: int) -> Iterator[int]:
+    """The places of DESC NULLS LAST before the end of a sort key."""
+    if is_word_at(call.tokens, end - 2, "nulls") and call.tokens[end - 1].text.casefold() in ("first", "last"):
+        yield from (end - 1, end - 2)
+        end -= 2
+    if call.tokens[end - 1].token_type in (TokenType.ASC, TokenType.DESC):
+        yield end - 1
+
+
+def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
+    """Which of two elements comes first; equal ones by their texts, so that the order is always the same."""
+    text = "{}.v" if is_json else f"to_json(array({{}}.v), {TO_JSON_OPTIONS})"
+    left, right = text.format("l"), text.format("r")
+    comparison = f"CASE WHEN {left} <=> {right} THEN 0 WHEN {left} < {right} THEN -1 ELSE 1 END"
+    for number, key in reversed(list(enumerate(order))):
+        left, right = f"l.k{number}", f"r.k{number}"
+        null, smaller = (-1 if key.args.get("nulls_first") else 1), (1 if key.args.get("desc") else -1)
+        comparison = (
+            f"CASE WHEN {left} <=> {right} THEN {comparison} "
+            f"WHEN {left} IS NULL THEN {null} WHEN {right} IS NULL THEN {-null} "
+            f"WHEN {left} < {right} THEN {smaller} ELSE {-smaller} END"
+        )
+    return f"(l, r) -> {comparison}"
+
+
+def _find_call_end(call: JsonCall) -> int:
+    """The last word of FILTER (…) and OVER (…) behind the call; either may be a column's name instead."""
+    end, node = call.closing_index, call.node.parent
+    for word, clause in (("filter", exp.Filter), ("over", exp.Window)):
+        if not isinstance(node, clause) or not is_word_at(call.tokens, end + 1, word):
+            continue
+        node = node.parent
+        if is_word_at(call.tokens, end + 2, "("):
+            end = find_parenthesis(call.tokens, end + 2)[1]
+        elif _is_window_name(call.tokens[end + 2 : end + 3]):
+            end += 2
+    return end
+
+
+def _is_window_name(tokens: Sequence[Token]) -> bool:
+    """Return whether that is the name of a window; without a token, the query has ended."""
+    return any(token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) for token in tokens)
+
+
+def _refuse_odd_values(
+    call: JsonCall, values: Sequence[exp.Expr], example: str, order: Sequence[exp.Ordered] = ()
+) -> None:
+    """Raise a refusal unless commas separate just these values, or the keys by which one is ordered."""
+    if any(isinstance(value, NON_VALUE_NODES) or value.is_star for value in values):
+        raise call.call_error("takes values only", example)
+    # the parser drops words: a comma that begins the arguments, `as` alone, the comma of `values, 'b'`
+    written = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
+    if written != max(len(values), len(order)):
+        raise call.call_error("can't be read", example)
+
+
+def _literal_arguments(call: JsonCall) -> list[int | None]:
+    """For each argument that is one text and nothing else, the place of that text."""
+    if call.closing_index == call.opening_index + 1:
+        return []
+    edges = [call.opening_index, *_argument_commas(call), call.closing_index]
+    return [
+        start + 1
+        if end == start + 2 and call.tokens[start + 1].token_type in (TokenType.STRING, TokenType.RAW_STRING)
+        else None
+        for start, end in itertools.pairwise(edges)
+    ]
+
+
+def _argument_commas(call: JsonCall) -> list[int]:
+    return [place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.COMMA]
+
+
+def _argument_tokens(call: JsonCall) -> Iterator[int]:
+    """The places of the words between the call's parentheses that stand in no others."""
+    depth = 0
+    for place in range(call.opening_index + 1, call.closing_index):
+        depth += NESTING_DEPTHS.get(call.tokens[place].token_type, 0)
+        if depth == 0:
+            yield place
+
+
+TRANSLATORS: dict[str, Callable[[JsonCall], Iterator[TextEdit]]] = {
+    "json_object": _translate_object,
+    "json_array": _translate_array,
+    "json_group_array": _translate_group_array,
+}

@@ -1,0 +1,87 @@
+"""The parser of a model's query: its tree, and the places in its text that other modules need.
+
+The tree is only looked at: Spark gets the user's own text. input_references.py finds the names of inputs.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
+
+from ondatra_dagster.project.sql import last_value_template
+from ondatra_dagster.project.sql.dialect_translation import (
+    DialectTranslation,
+    find_bare_decimals,
+    tokens_for_parser,
+    translate_dialect,
+)
+from ondatra_dagster.project.sql.query_properties import is_deterministic
+from ondatra_dagster.project.sql.table_clauses import TableClauses, read_clauses, remove_unparsable_clauses
+from ondatra_dagster.project.sql.tokenizer import (
+    PARSER_DIALECT,
+    PARSER_ERRORS,
+    QueryError,
+    find_comments,
+    tokenize_statement,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedQuery:
+    sql: str  # from its first word to its last: no comments around it, no semicolon
+    tree: exp.Expr
+    clauses: TableClauses
+    words: tuple[str, ...]  # what it says, without comments and white space
+    comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
+    is_deterministic: bool
+    dialect: DialectTranslation  # what Spark says otherwise
+    bare_decimals: tuple[tuple[str, int], ...]  # casts to a decimal without its digits, with the line
+    last_values: tuple[tuple[int, int], ...]  # where {{ last_value }} stands
+
+
+def parse_query(text: str) -> ParsedQuery:
+    """The one query that `text` is; raises QueryError when it is none, several or not readable.
+
+    `text` begins with the query's first word.
+    """
+    tokens = tokenize_statement(
+        last_value_template.replace_with_literals(text)
+    )  # of the same length: offsets are those of `text`
+    sql = text[: tokens[-1].end + 1]
+    clauses = read_clauses(tokens)
+    tree = _parse_tree(tokens_for_parser(list(remove_unparsable_clauses(tokens, clauses))), sql)
+    return ParsedQuery(
+        sql=sql,
+        tree=tree,
+        clauses=clauses,
+        words=tuple(sql[token.start : token.end + 1] for token in tokens),
+        comments=tuple(find_comments(text, tokens)),
+        is_deterministic=is_deterministic(tokens),
+        dialect=translate_dialect(tokens, tree, sql),
+        bare_decimals=tuple(find_bare_decimals(tokens)),
+        last_values=tuple(last_value_template.find_last_values(tokens, sql)),
+    )
+
+
+def _parse_tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
+    try:
+        tree = PARSER_DIALECT.parser().parse(list(tokens), sql)[0]
+    except RecursionError as error:
+        raise QueryError(1, "the query is nested too deeply", "make two models of it") from error
+    except PARSER_ERRORS as error:
+        raise QueryError(tokens[0].line, "the SQL can't be parsed", "look for words out of place") from error
+    except ParseError as error:
+        first = error.errors[0]
+        if "pipe syntax operator" in first["description"]:
+            what = f"|> {first['highlight'].upper()} can't be read here"
+            raise QueryError(first["line"] or 1, what, "say it with |> SELECT or a plain SELECT") from error
+        near = f" at {first['highlight']!r}" if first["highlight"] else ""
+        # "Required keyword: 'this' missing for <class …>" speaks of sqlglot, not of the query
+        why = "something is missing" if "<class" in first["description"] else first["description"]
+        what = f"the SQL can't be parsed: {why}{near}"
+        raise QueryError(first["line"] or 1, what, "correct it there") from error
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise QueryError(tokens[0].line, f"{tokens[0].text.upper()} is not a query", "write one SELECT")
+    return tree

@@ -1,0 +1,108 @@
+"""A statement as tokens: exactly one, without its hints; and the comments that stand between its words."""
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+PARSER_DIALECT = Databricks()  # a superset of Spark's
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it warns of is refused here with a sentence
+
+# what sqlglot's parser raises beside its own errors, over words that stand where nobody expects them
+PARSER_ERRORS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+TOKENS_NEEDING_MORE = frozenset({TokenType.COMMA, TokenType.SELECT})
+TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
+
+
+class QueryError(ValueError):
+    """A query that can't be used: where in it, why, and what to do."""
+
+    def __init__(self, line: int, what: str, remedy: str) -> None:
+        self.line = line  # within the query, from 1
+        self.description = what
+        self.remedy = remedy
+        super().__init__(f"{what}; {remedy}")
+
+
+def tokenize_statement(text: str) -> list[Token]:
+    """The tokens of the one statement in `text`; raises QueryError for none, several or an open quote."""
+    try:
+        tokens = PARSER_DIALECT.tokenize(text)
+    except TokenError as error:
+        remedy = "close the quote or comment that is still open"
+        raise QueryError(_find_unreadable_line(text), "the query can't be read to its end", remedy) from error
+    # sqlglot makes a table of /*+ broadcast(b) */; and a hint changes no row
+    tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise QueryError(1, "there is no query", "write a SELECT below the header")
+    _refuse_second_statement(tokens)
+    _refuse_incomplete_lists(tokens)
+    return tokens
+
+
+def _find_unreadable_line(text: str) -> int:
+    """The line from which nothing can be read any more: sqlglot doesn't tell."""
+    lines = text.splitlines(keepends=True)
+    for readable in range(len(lines) - 1, 0, -1):
+        try:
+            PARSER_DIALECT.tokenize("".join(lines[:readable]))
+        except TokenError:
+            continue
+        return readable + 1
+    return 1
+
+
+def _refuse_second_statement(tokens: Sequence[Token]) -> None:
+    for token, following in itertools.pairwise(tokens):
+        if token.token_type is TokenType.SEMICOLON and following.token_type is not TokenType.SEMICOLON:
+            raise QueryError(following.line, "a second statement begins here", "keep one SELECT in a file")
+
+
+def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
+    """A comma or a SELECT with nothing behind it: sqlglot passes over some of them, Spark over none."""
+    for token, following in itertools.pairwise((*tokens, None)):
+        if (
+            token
+            and token.token_type in TOKENS_NEEDING_MORE
+            and (not following or following.token_type in TOKENS_ENDING_LIST)
+        ):
+            raise QueryError(token.line, f"nothing follows {token.text!r}", "write what is missing there")
+
+
+def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """The stretches between words, and after the last, that hold line comments, with their lines."""
+    begins = [token.start for token in tokens[1:]] + [len(text)]
+    for token, begin in zip(tokens, begins, strict=True):
+        between = text[token.end + 1 : begin]
+        if "--" in between:
+            line = text.count("\n", 0, token.end + 1) + 1
+            _refuse_long_comment(between, line)
+            yield line, between
+
+
+def _refuse_long_comment(between: str, line: int) -> None:
+    """A line comment that Spark reads on in the next line, and nobody else does."""
+    for number, comment in enumerate(between.split("\n")[:-1], start=line):
+        if "--" in comment and comment.endswith("\\"):
+            what = "a comment ends in \\, and for Spark it goes on in the next line"
+            raise QueryError(number, what, "end it otherwise")
+
+
+def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:
+    """What stands in the parenthesis that opens at `place`, and the place of the one that closes it."""
+    depth = 0
+    for index in range(place, len(tokens)):
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[index].token_type, 0)
+        if depth == 0:
+            return tokens[place + 1 : index], index
+    raise QueryError(tokens[place].line, "a parenthesis is never closed", "close it")
+
+
+def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:
+    """Whether that word stands at `place`."""
+    return 0 <= place < len(tokens) and tokens[place].text.casefold() == word

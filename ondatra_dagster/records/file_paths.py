@@ -1,0 +1,86 @@
+"""The paths of record files, built from their sync, run and type, and parsed again. Opens no file."""
+
+import enum
+import re
+from typing import TypeAlias
+
+from ondatra_dagster.errors import StateError
+
+# "." and ".." are made of these letters too, and would lead out of the folder
+_FOLDER_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_RECORDS_FILE_NAME = re.compile(r"(?P<batch_type>[a-z_]+)\.(?P<number>[0-9]+)\.parquet")
+
+
+class RecordFileType(enum.StrEnum):
+    """The types of files into which a run's records are split."""
+
+    DELETED = "records_deleted"
+    INVALID = "records_invalid"
+    UPDATED = "records_updated"
+
+
+RecordFileId: TypeAlias = tuple[RecordFileType, int]  # one of a run's files of records
+
+
+def organization_folder(organization: str) -> str:
+    return f"sync_tracking_datasets/{_checked_folder_name(organization, 'organization')}"
+
+
+def sync_folder(organization: str, sync_id: str) -> str:
+    return f"{organization_folder(organization)}/{_checked_folder_name(sync_id, 'sync id')}"
+
+
+def run_folder(organization: str, sync_id: str, run_id: str) -> str:
+    return f"{sync_folder(organization, sync_id)}/{_checked_folder_name(run_id, 'run id')}"
+
+
+def records_file(batch_type: RecordFileType, number: int) -> str:
+    return f"{batch_type}.{number}.parquet"
+
+
+def parse_records_file(file: str) -> RecordFileId | None:
+    """The batch type and the number in a file's name; None for a file that isn't one of records."""
+    match = _RECORDS_FILE_NAME.fullmatch(file)
+    if match is None or match["batch_type"] not in set(RecordFileType):
+        return None
+    return RecordFileType(match["batch_type"]), int(match["number"])
+
+
+def snapshot_folder(organization: str, sync_id: str) -> str:
+    return f"frontiers/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}"
+
+
+def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
+    return f"{snapshot_folder(organization, sync_id)}/{_checked_folder_name(run_id, 'run id')}.parquet"
+
+
+def all_folders(organization: str) -> tuple[str, ...]:
+    """Below which an organization has files."""
+    part = _checked_folder_name(organization, "organization")
+    others = ("frontiers", "marks", "sent", "metadata")
+    return (organization_folder(part), *(f"{name}/{part}" for name in others))
+
+
+def is_folder_name(text: str) -> bool:
+    """Whether a folder of ours can be called that."""
+    return _FOLDER_NAME.fullmatch(text) is not None
+
+
+def heartbeat_file(organization: str, sync_id: str) -> str:
+    return f"marks/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}.json"
+
+
+def delivered_records_file(organization: str, sync_id: str) -> str:
+    return (
+        f"sent/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}.parquet"
+    )
+
+
+def fact_table_file(organization: str, table: str) -> str:
+    return f"metadata/{_checked_folder_name(organization, 'organization')}/{table}.parquet"
+
+
+def _checked_folder_name(text: str, what: str) -> str:
+    if not _FOLDER_NAME.fullmatch(text):
+        raise StateError(f"the {what} {text!r} can't name a folder; use up to 100 of A-Z a-z 0-9 . _ -, not just dots")
+    return text

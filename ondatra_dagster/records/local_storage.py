@@ -1,0 +1,190 @@
+"""The storage of record files: whole files by name, which others may read at any moment.
+
+This module has the interface and the local folder, and decides which kind of storage an address means.
+"""
+
+import contextlib
+import io
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
+from ondatra_dagster.storage.file_errors import raise_state_error
+from ondatra_dagster.storage.private_files import open_private_file
+
+LEFTOVER_SECONDS = 3600  # a part that nobody has finished by then belonged to a killed process
+TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # the name of a file until it is whole
+
+
+class FileStorage(Protocol):
+    """Whole files below one address; names have forward slashes."""
+
+    def address(self, name: str) -> str:
+        """What to tell people and other programs to open."""
+
+    def open_writer(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A file, empty and open to read and write, that is seen under its name when it is kept, or never."""
+
+    def open_reader(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A file that may be read from anywhere in it; raises OSError."""
+
+    def remove_file(self, name: str) -> int:
+        """Let the file, or the empty folder, be gone; how many bytes that frees: none when it was gone.
+
+        What `names` doesn't tell of goes with its folder.
+        """
+
+    def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
+        """Take away the parts in the folder and below to which nobody has written since then.
+
+        The bytes of each: what killed processes have left.
+        """
+
+    def list_names(self, folder: str) -> list[str]:
+        """What the folder holds, files and folders, sorted; nothing when it isn't there."""
+
+
+class LocalStorage:
+    """Files below one folder of this machine; names have forward slashes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def address(self, name: str) -> str:
+        """What to tell people and other programs to open."""
+        return str(self._root / name)
+
+    @contextlib.contextmanager
+    def open_writer(self, name: str) -> Iterator[BinaryIO]:
+        """A file that is seen under its name when it is whole and on disk, or never.
+
+        Until then it has a name that no `*.parquet` and no `*.json` matches.
+        """
+        path = self._root / name
+        self._make_folder(path.parent)
+        _remove_leftovers_of(path)
+        part = path.with_name(make_temporary_name(path.name))
+        try:
+            with open_private_file(part, "x+b") as file:
+                yield cast("BinaryIO", file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _fsync_folder(path.parent)
+
+    @contextlib.contextmanager
+    def open_reader(self, name: str) -> Iterator[BinaryIO]:
+        with (self._root / name).open("rb") as file:
+            yield file
+
+    def remove_file(self, name: str) -> int:
+        path = self._root / name
+        try:
+            if path.is_dir():
+                freed = sum(map(_unlink, filter(_is_hidden, list(path.iterdir()))))
+                path.rmdir()
+                return freed
+            return _unlink(path)
+        except FileNotFoundError:
+            return 0
+
+    def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
+        swept = []
+        for here, _, names in os.walk(self._root / folder):  # which lets pass what goes meanwhile
+            for part in (Path(here, name) for name in names if TEMPORARY_NAME.fullmatch(name)):
+                with contextlib.suppress(FileNotFoundError):
+                    if part.stat().st_mtime < before:
+                        swept.append(_unlink(part))
+        return swept
+
+    def list_names(self, folder: str) -> list[str]:
+        try:
+            # parts, and what desktops leave in folders, are hidden
+            return sorted(path.name for path in (self._root / folder).iterdir() if not _is_hidden(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise_state_error(error, self._root / folder)
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        # records hold people's data: a root that the user made keeps its permissions, ours are private
+        folder.mkdir(mode=0o700 if folder.is_relative_to(self._root) else 0o777, exist_ok=True)
+        _fsync_folder(folder.parent)
+
+
+class DiscardingStorage:
+    """A folder whose files can be read; writes and removals are discarded."""
+
+    def __init__(self, folder: FileStorage) -> None:
+        self.address = folder.address
+        self.open_reader = folder.open_reader
+        self.list_names = folder.list_names
+
+    @contextlib.contextmanager
+    def open_writer(self, name: str) -> Iterator[BinaryIO]:
+        yield io.BytesIO()
+
+    def remove_file(self, name: str) -> int:
+        """Nothing goes."""
+        return 0
+
+    def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
+        """Nothing goes."""
+        return []
+
+
+def open_storage(address: str) -> FileStorage:
+    """The place that the setting `tracking` names: a folder, a bucket, or what else fsspec can open."""
+    path = local_path(address)
+    if path is not None:
+        return LocalStorage(path.absolute())
+    from ondatra_dagster.records.remote_storage import FsspecStorage, S3Storage  # here: most are on this machine
+
+    if scheme_of(address) in S3_SCHEMES:
+        return S3Storage(address, s3_access_of(address))
+    return FsspecStorage(address)
+
+
+def make_temporary_name(name: str) -> str:
+    """What a file is called until it is whole: nobody looks for that, and no other writer takes it."""
+    return f".{name}.{secrets.token_hex(4)}.part"
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith(".")
+
+
+def _unlink(path: Path) -> int:
+    """How many bytes that frees."""
+    size = path.stat().st_size
+    path.unlink()
+    return size
+
+
+def _fsync_folder(folder: Path) -> None:
+    # a new name is on disk only when the folder that lists it is
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_leftovers_of(path: Path) -> None:
+    """Remove what killed processes left of this file."""
+    for part in path.parent.glob(f".{path.name}.*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > LEFTOVER_SECONDS:
+                part.unlink()

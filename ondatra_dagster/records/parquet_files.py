@@ -1,0 +1,181 @@
+"""The digest of a whole Parquet file, kept in its footer: no changed byte is read as other data.
+
+Page checksums leave out the footer and the pages' headers. The digest is of all bytes of the file, its own
+place taken as zeros. It is one more of the key-value pairs, which all readers of Parquet pass over.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+DIGEST_KEY: Final = "ondatra.digest"
+
+
+_DIGEST_LENGTH = 32  # hexadecimal digits
+
+
+EMPTY_DIGEST: Final = "0" * _DIGEST_LENGTH
+
+
+# how Thrift spells the pair: its key, then a field of text (0x18) and how long that is
+_DIGEST_PREFIX = DIGEST_KEY.encode() + bytes((0x18, _DIGEST_LENGTH))
+
+
+_TAIL_BYTES = 8  # bytes after the footer: its length, and the magic number
+
+
+_READ_BYTES = 8 << 20  # bytes: a file of records is a few requests to a bucket
+
+
+class DigestError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
+    """The bytes of a file aren't those that were written."""
+
+
+def write_digest(file: BinaryIO) -> None:
+    """Write the digest of a Parquet file, which is open to read and write, to where `UNSIGNED` is."""
+    place, digest = _compute_digest(file)
+    file.seek(place)
+    file.write(digest)
+    file.seek(0, 2)
+
+
+def verify_digest(file: BinaryIO) -> None:
+    """Raise DigestError unless all bytes are as they were written; the file is then at its beginning."""
+    place, digest = _compute_digest(file)
+    file.seek(place)
+    if file.read(_DIGEST_LENGTH) != digest:
+        raise DigestError("its digest shows that it is damaged")
+    file.seek(0)
+
+
+def read_digest(file: BinaryIO) -> tuple[int, bytes]:
+    """Return a file's size and the digest in it, not verified; the file is then at its beginning."""
+    place, size = _find_digest(file), file.seek(0, 2)
+    file.seek(place)
+    digest = file.read(_DIGEST_LENGTH)
+    file.seek(0)
+    return size, digest
+
+
+def _compute_digest(file: BinaryIO) -> tuple[int, bytes]:
+    """Return where the digest's place begins, and the digest."""
+    place = _find_digest(file)
+    digest = hashlib.blake2b(digest_size=_DIGEST_LENGTH // 2)
+    file.seek(0)
+    for chunk in _read_chunks(file, place):
+        digest.update(chunk)
+    file.seek(place + _DIGEST_LENGTH)
+    digest.update(EMPTY_DIGEST.encode())
+    for chunk in _read_chunks(file, None):
+        digest.update(chunk)
+    return place, digest.hexdigest().encode()
+
+
+def _find_digest(file: BinaryIO) -> int:
+    size = file.seek(0, 2)
+    file.seek(max(size - _TAIL_BYTES, 0))
+    end = file.read(_TAIL_BYTES)
+    footer = int.from_bytes(end[:4], "little")
+    if len(end) < _TAIL_BYTES or footer + _TAIL_BYTES > size:
+        raise DigestError("it has no footer")
+    file.seek(size - _TAIL_BYTES - footer)
+    # of several the last: what is before it may hold texts of the user's
+    found = file.read(footer).rfind(_DIGEST_PREFIX)
+    if found < 0:
+        raise DigestError("it has no digest")
+    return size - _TAIL_BYTES - footer + found + len(_DIGEST_PREFIX)
+
+
+def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
+    """The bytes from where the file is, up to a place or to its end."""
+    left = upto
+    while chunk := file.read(_READ_BYTES if left is None else min(left, _READ_BYTES)):
+        yield chunk
+        if left is not None:
+            left -= len(chunk)
+
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+ROWS_IN_MEMORY = 10_000
+
+
+CHARACTERS_IN_MEMORY = 16_000_000  # of the long texts of those rows: one row may be a whole invoice
+
+
+def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[list[Row]]:
+    """The rows in lists that fit in memory; the same rows always fall into the same lists."""
+    part: list[Row] = []
+    weight = 0
+    for row in rows:
+        part.append(row)
+        weight += weigh(row)
+        if len(part) == ROWS_IN_MEMORY or weight >= CHARACTERS_IN_MEMORY:
+            yield part
+            part, weight = [], 0
+    if part:
+        yield part
+
+
+def to_arrays(part: Sequence[tuple[Any, ...]], fields: Iterable[pa.Field]) -> list[pa.Array]:
+    """The columns of some rows."""
+    columns = zip(*part, strict=True)
+    return [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+
+
+def write_file(
+    file: BinaryIO,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    repetitive: Collection[str] = (),
+    notes: Mapping[str, str] | None = None,
+) -> None:
+    """A Parquet file of the batches, a row group each, with its digest; the same bytes for the same rows.
+
+    `repetitive` columns are stored as a dictionary of their values, `notes` as the file's key-value pairs.
+    """
+    signed = {**(notes or {}), DIGEST_KEY: EMPTY_DIGEST}
+    for _ in write_batches(file, schema, batches, repetitive=repetitive, notes=signed):
+        pass
+    write_digest(file)
+
+
+def write_batches(
+    file: BinaryIO,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    repetitive: Collection[str] = (),
+    notes: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """The same without a digest, stopping after each batch: what is written by then may be taken away."""
+    # without Arrow's own copy of the schema in it the file is as any other program would write it
+    options = {"compression": "zstd", "use_dictionary": list(repetitive), "store_schema": False}
+    with pq.ParquetWriter(file, schema, **options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield
+        if notes:
+            writer.add_key_value_metadata(dict(notes))
+
+
+def count_rows(file: BinaryIO) -> int:
+    """How many rows there are; they aren't read."""
+    return int(pq.ParquetFile(file).metadata.num_rows)
+
+
+def read_notes(file: BinaryIO) -> dict[str, str]:
+    """The key-value pairs that `write` left in the file."""
+    pairs = pq.ParquetFile(file).metadata.metadata or {}
+    return {key.decode(): value.decode() for key, value in pairs.items()}
+
+
+def read_rows(file: BinaryIO, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows, just those columns of them, one after the other."""
+    for batch in pq.ParquetFile(file).iter_batches(columns=list(columns), batch_size=ROWS_IN_MEMORY):
+        yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

@@ -1,0 +1,335 @@
+"""The search for records in Parquet files: it finds row groups that match and reads as little else as possible."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.record_chunks import RecordChunk, merge_newest_first
+from ondatra_dagster.records.record_query import QUEUE_SCHEMA, RESULT_SCHEMA, RecordQuery, RecordStage
+from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
+
+_REPETITIVE_TEXTS = [
+    field.name for field in RECORD_SCHEMA if field.name in DICTIONARY_COLUMNS and field.type == pa.string()
+]
+
+
+MAX_EAGER_BYTES = 100_000  # bytes of a file's records that are read as soon as they are found
+
+
+Conditions: TypeAlias = Sequence[tuple[str, "_StartsWith | _Equals | _IsEmpty"]]
+
+
+class MatchingRowGroup(NamedTuple):
+    """A row group with records that a search matches."""
+
+    number: int
+    conditions: Conditions  # which of its rows these are
+    with_payload: bool
+    metadata: Any  # of the file, so that it isn't read twice
+    chunk: RecordChunk | None  # the records, where they are few
+
+
+def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGroup]:
+    """The file's row groups that have what a search is after, the newest first.
+
+    Where so many are in them as are wanted of all files, older ones aren't looked at.
+    """
+    parquet = _open_parquet(file)
+    left = MAX_EAGER_BYTES
+    missing = math.inf if search.limit is None else search.offset + search.limit
+    found: list[MatchingRowGroup] = []
+    for number in reversed(range(parquet.num_row_groups)):
+        if missing <= 0:
+            break
+        conditions = _choose_conditions(parquet, number, search)
+        count = 0 if conditions is None else _count_rows_of_group(parquet, number, conditions)
+        if conditions is None or not count:
+            continue
+        missing -= count
+        group = MatchingRowGroup(number, conditions, search.with_payload, parquet.metadata, None)
+        told = parquet.metadata.row_group(number)
+        size = told.total_byte_size * count // told.num_rows
+        if size <= left:
+            left -= size
+            group = group._replace(chunk=_read_rows_of_group(parquet, group))
+        found.append(group)
+    return found
+
+
+def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
+    """How many records of the file a search is after; its limit is none."""
+    parquet = _open_parquet(file)
+    asked = [_choose_conditions(parquet, number, search) for number in range(parquet.num_row_groups)]
+    return sum(
+        _count_rows_of_group(parquet, number, conditions)
+        for number, conditions in enumerate(asked)
+        if conditions is not None
+    )
+
+
+def read_matching_rows(file: BinaryIO, group: MatchingRowGroup) -> RecordChunk:
+    """The records that were found in it, the newest first."""
+    return _read_rows_of_group(_open_parquet(file, group.metadata), group)
+
+
+def _open_parquet(file: BinaryIO, metadata: Any = None) -> Any:
+    # what repeats is spelled out for the rows that are wanted, and not for all
+    return pq.ParquetFile(file, metadata=metadata, pre_buffer=True, read_dictionary=_REPETITIVE_TEXTS)
+
+
+def _read_rows_of_group(parquet: Any, group: MatchingRowGroup) -> RecordChunk:
+    columns = [name for name in RECORD_SCHEMA.names if group.with_payload or name != PAYLOAD_COLUMN]
+    table = parquet.read_row_group(group.number, columns=columns, use_threads=False)
+    places = pa.array(range(table.num_rows - 1, -1, -1))
+    if group.conditions:
+        places = pc.indices_nonzero(_match_rows(table, group.conditions))[::-1]
+    records = _add_empty_payload(table.take(places)).cast(RECORD_SCHEMA)
+    beside = [pa.nulls(records.num_rows, field.type) for field in QUEUE_SCHEMA]
+    return pa.Table.from_arrays([*records.columns, *beside], schema=RESULT_SCHEMA)
+
+
+def _add_empty_payload(table: Any) -> Any:
+    """The table with a payload, where it was read without."""
+    if PAYLOAD_COLUMN in table.column_names:
+        return table
+    empty = pa.repeat(pa.scalar(""), table.num_rows)
+    return table.add_column(RECORD_SCHEMA.names.index(PAYLOAD_COLUMN), PAYLOAD_COLUMN, empty)
+
+
+def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> int:
+    """How many rows of the group fit; only the columns that tell are read."""
+    if not conditions:
+        return int(parquet.metadata.row_group(number).num_rows)
+    columns = [column for column, _ in conditions]
+    table = parquet.read_row_group(number, columns=columns, use_threads=False)
+    return pc.sum(_match_rows(table, conditions)).as_py() or 0
+
+
+def _match_rows(table: Any, conditions: Conditions) -> Any:
+    """Which rows fit."""
+    return functools.reduce(pc.and_, [condition.match_rows(table[column]) for column, condition in conditions])
+
+
+def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Conditions | None:
+    """What each row of the group has to be asked; None when none of them can fit."""
+    asked = []
+    for column, condition in _list_conditions(search):
+        bounds = _read_bounds(parquet, number, column)
+        if bounds is not None and not condition.may_match(*bounds):
+            return None
+        if bounds is None or not condition.always_matches(*bounds):
+            asked.append((column, condition))
+    return asked
+
+
+def _list_conditions(search: RecordQuery) -> Iterator[tuple[str, "_StartsWith | _Equals | _IsEmpty"]]:
+    if search.prefix:
+        yield "identifier", _StartsWith(search.prefix)
+    if search.stage in (RecordStage.SUCCEEDED, RecordStage.REJECTED):  # that a row is invalid its file's name says
+        yield "status", _Equals(search.stage)
+    if search.status is not None:
+        yield "status", _Equals(search.status)
+    if search.change_type is not None:
+        yield "__ondatra_change_type", _Equals(search.change_type)
+    if search.message is not None:
+        yield "status_message", _Equals(search.message) if search.message else _IsEmpty()
+
+
+class _StartsWith(NamedTuple):
+    prefix: str
+
+    def may_match(self, least: str, most: str) -> bool:
+        return least[: len(self.prefix)] <= self.prefix <= most
+
+    def always_matches(self, least: str, most: str) -> bool:
+        return False
+
+    def match_rows(self, column: Any) -> Any:
+        return pc.starts_with(column, self.prefix)
+
+
+class _Equals(NamedTuple):
+    value: str
+
+    def may_match(self, least: str, most: str) -> bool:
+        return least <= self.value <= most
+
+    def always_matches(self, least: str, most: str) -> bool:
+        return least == self.value == most
+
+    def match_rows(self, column: Any) -> Any:
+        return pc.equal(column, self.value)
+
+
+class _IsEmpty(NamedTuple):
+    """No text, or an empty one."""
+
+    def may_match(self, least: str, most: str) -> bool:
+        return not least
+
+    def always_matches(self, least: str, most: str) -> bool:
+        return not most
+
+    def match_rows(self, column: Any) -> Any:
+        return pc.or_kleene(pc.is_null(column), pc.equal(column, ""))
+
+
+def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:
+    """The least and the greatest value of a text column in a row group, where the file tells them."""
+    place = parquet.schema_arrow.get_field_index(column)
+    told = parquet.metadata.row_group(number).column(place).statistics
+    return (told.min, told.max) if told and told.has_min_max and not told.null_count else None
+
+
+MAX_FILES_AT_ONCE = 8
+
+
+MAX_GROUPS_AT_ONCE = 3  # of one type of a run: they stay in memory until their turn comes
+
+
+Item = TypeVar("Item")
+
+
+ItemResult = TypeVar("ItemResult")
+
+
+class RecordFileReader(Protocol):
+    """The access to record files that a search needs. Several threads use it at once."""
+
+    def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]: ...
+
+    def open_records(self, sync_id: str, run_id: str, file: RecordFileId) -> AbstractContextManager[BinaryIO]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecords:
+    """The places of one run's records: files, and chunks that are not published yet."""
+
+    run_id: str
+    files: Sequence[RecordFileId] | None = None  # None: those that are there when its turn comes
+    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(
+        default_factory=dict
+    )  # newer than files
+
+
+class _FileMatches(NamedTuple):
+    """The matches in one file of a run."""
+
+    run: RunRecords
+    file: RecordFileId | None  # None: the run has no files
+    groups: Sequence[MatchingRowGroup] = ()
+
+
+def search_runs(
+    files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]
+) -> Iterator[RecordChunk]:
+    """What is found in these runs, in their order, in each the newest first."""
+    pool = ThreadPoolExecutor(MAX_FILES_AT_ONCE)
+    try:
+        yield from _FileSearch(files, sync_id, search, pool).find_matches(runs)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def count_runs_matches(files: RecordFileReader, sync_id: str, search: RecordQuery, runs: Iterable[RunRecords]) -> int:
+    """How many records are found in these runs, whatever the search's limit is."""
+    with ThreadPoolExecutor(MAX_FILES_AT_ONCE) as pool:
+        return _FileSearch(files, sync_id, search, pool).count_matches(runs)
+
+
+class _FileSearch:
+    """One search over the files of several runs."""
+
+    def __init__(self, files: RecordFileReader, sync_id: str, search: RecordQuery, pool: ThreadPoolExecutor) -> None:
+        self._files = files
+        self._sync_id = sync_id
+        self._query = search
+        self._pool = pool
+
+    def find_matches(self, runs: Iterable[RunRecords]) -> Iterator[RecordChunk]:
+        listed = self._map_ahead(self._list_files, runs, MAX_FILES_AT_ONCE)
+        looks = self._map_ahead(self._search_file, itertools.chain.from_iterable(listed), MAX_FILES_AT_ONCE)
+        for _, of_run in itertools.groupby(looks, key=lambda look: look.run.run_id):
+            found = list(of_run)
+            yield from merge_newest_first([self._read_matches(found, batch_type) for batch_type in RecordFileType])
+
+    def count_matches(self, runs: Iterable[RunRecords]) -> int:
+        chosen = list(runs)
+        beside: int = sum(
+            part.num_rows for run in chosen for parts in run.unpublished_chunks.values() for part in parts
+        )
+        looks = itertools.chain.from_iterable(self._map_ahead(self._list_files, chosen, MAX_FILES_AT_ONCE))
+        return beside + sum(self._map_ahead(self._count_in_file, looks, MAX_FILES_AT_ONCE))
+
+    def _count_in_file(self, look: _FileMatches) -> int:
+        if look.file:
+            with contextlib.suppress(FileNotFoundError), self._open_file(look.run, look.file) as file:
+                return count_matching_rows(file, self._query)
+        return 0
+
+    def _list_files(self, run: RunRecords) -> list[_FileMatches]:
+        """The run's files that may have something, the newest of each type first."""
+        files = run.files
+        if files is None:
+            files = self._files.list_record_files(self._sync_id, run.run_id)
+        wanted = [file for file in files if self._may_match(file[0])]
+        return [_FileMatches(run, file) for file in sorted(wanted, reverse=True)] or [_FileMatches(run, None)]
+
+    def _may_match(self, batch_type: RecordFileType) -> bool:
+        return self._query.stage is None or (batch_type is RecordFileType.INVALID) == (
+            self._query.stage is RecordStage.INVALID
+        )
+
+    def _search_file(self, look: _FileMatches) -> _FileMatches:
+        if look.file is None:
+            return look
+        with contextlib.suppress(FileNotFoundError), self._open_file(look.run, look.file) as file:
+            return look._replace(groups=find_row_groups(file, self._query))
+        return look
+
+    def _read_matches(self, looks: Sequence[_FileMatches], batch_type: RecordFileType) -> Iterator[RecordChunk]:
+        """A run's records of one type."""
+        yield from looks[0].run.unpublished_chunks.get(batch_type, ())
+        groups = [
+            (look.run, look.file, group)
+            for look in looks
+            if look.file and look.file[0] is batch_type
+            for group in look.groups
+        ]
+        for part in self._map_ahead(self._read_match, groups, MAX_GROUPS_AT_ONCE):
+            if part is not None:
+                yield part
+
+    def _read_match(self, found: tuple[RunRecords, RecordFileId, MatchingRowGroup]) -> RecordChunk | None:
+        run, name, group = found
+        if group.chunk is not None:
+            return group.chunk
+        with contextlib.suppress(FileNotFoundError), self._open_file(run, name) as file:
+            return read_matching_rows(file, group)
+        return None
+
+    def _open_file(self, run: RunRecords, file: RecordFileId) -> AbstractContextManager[BinaryIO]:
+        """Who prunes the store doesn't wait for readers: what is gone has no records."""
+        return self._files.open_records(self._sync_id, run.run_id, file)
+
+    def _map_ahead(self, ask: Callable[[Item], ItemResult], items: Iterable[Item], most: int) -> Iterator[ItemResult]:
+        """The answers in the order of the items, of which so many are asked about before their turn."""
+        asked: deque[Future[ItemResult]] = deque()
+        for item in items:
+            asked.append(self._pool.submit(ask, item))
+            if len(asked) > most:
+                yield asked.popleft().result()
+        while asked:
+            yield asked.popleft().result()

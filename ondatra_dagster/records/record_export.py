@@ -1,0 +1,142 @@
+"""The export of found records to a CSV, JSON or Parquet file, one chunk at a time.
+
+A CSV contains no formulas: a spreadsheet would execute text that a customer wrote.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from ondatra_dagster.records import parquet_files
+from ondatra_dagster.records.local_storage import LocalStorage
+from ondatra_dagster.records.record_chunks import RecordChunk
+from ondatra_dagster.records.record_query import RESULT_SCHEMA
+from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
+
+FORMULA_START = r"^[=+\-@\t\r]"  # what a spreadsheet takes a text for that begins so
+FORMULA_ESCAPE = "'"
+
+
+def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
+    """Put the records into a file, in place of one that is there; how many they were.
+
+    The format is the one of FORMATS that its name ends on. The file is seen when it is whole, or never.
+    Raises OSError where it can't be written.
+    """
+    whole = path.resolve()  # a link stays one
+    if whole.is_dir():
+        raise IsADirectoryError(21, "it is a folder", str(path))
+    if not whole.parent.is_dir():
+        raise FileNotFoundError(2, "there is no such folder", str(whole.parent))
+    counted = _RecordCounter(parts)
+    with LocalStorage(whole.parent).open_writer(whole.name) as file:
+        for _ in EXPORT_WRITERS[path.suffix.lower()](file, counted):
+            pass
+    return counted.records
+
+
+def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
+    """The same file piece by piece, for who sends it on: no more of it is in memory than a part."""
+    sink = _DrainedBuffer()
+    for _ in EXPORT_WRITERS[ending](sink, parts):
+        yield sink.drain()
+    yield sink.drain()
+
+
+class _DrainedBuffer(io.BytesIO):
+    """A file of which what was written is taken away; its places go on counting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drained_bytes = 0
+
+    def tell(self) -> int:
+        return self._drained_bytes + super().tell()
+
+    def drain(self) -> bytes:
+        piece = self.getvalue()
+        self._drained_bytes += len(piece)
+        self.seek(0)
+        self.truncate()
+        return piece
+
+
+class _RecordCounter:
+    """An iterator over chunks that counts their records."""
+
+    def __init__(self, parts: Iterable[RecordChunk]) -> None:
+        self.records = 0
+        self._chunks = parts
+
+    def __iter__(self) -> Iterator[RecordChunk]:
+        for part in self._chunks:
+            self.records += part.num_rows
+            yield part
+
+
+def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
+    """A line of names, then a line a record; nothing and an empty text can be told apart."""
+    with pa.csv.CSVWriter(file, RESULT_SCHEMA) as writer:
+        for part in parts:
+            writer.write_table(
+                pa.Table.from_arrays([_escape_formulas(column) for column in part.columns], schema=RESULT_SCHEMA)
+            )
+            yield
+
+
+def _escape_formulas(column: Any) -> Any:
+    """The column without formulas; a number is none, below zero neither."""
+    if not pa.types.is_string(column.type):
+        return column
+    is_formula = pc.match_substring_regex(column, FORMULA_START)
+    if not pc.any(is_formula).as_py():
+        return column
+    return pc.if_else(is_formula, pc.binary_join_element_wise(FORMULA_ESCAPE, column, ""), column)
+
+
+def write_json(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
+    """One array, an object a line."""
+    between = b"[\n"
+    for part in parts:
+        for line in format_json_lines([part]):
+            file.write(between + line)
+            between = b",\n"
+        yield
+    file.write(b"\n]\n" if between == b",\n" else b"[]\n")
+
+
+def format_json_lines(parts: Iterable[RecordChunk]) -> Iterator[bytes]:
+    """Each record as a JSON object; its payload, which is one already, is in it as it is."""
+    for part in parts:
+        columns = [_to_json_values(name, part[name]) for name in RESULT_SCHEMA.names]
+        for values in zip(*columns, strict=True):
+            yield orjson.dumps(dict(zip(RESULT_SCHEMA.names, values, strict=True)))
+
+
+def _to_json_values(name: str, column: Any) -> Iterator[Any]:
+    if name == PAYLOAD_COLUMN:
+        return map(orjson.Fragment, column.to_pylist())
+    if pa.types.is_timestamp(column.type):
+        # as text at once: to make a datetime of each takes longer than all the rest
+        column = pc.binary_replace_slice(column.cast(pa.string()), 10, 11, "T")
+    return iter(column.to_pylist())
+
+
+def write_parquet(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:
+    """The columns and types of the published files; what is known of rows that wait has no column there."""
+    batches = (batch for part in parts for batch in part.select(RECORD_SCHEMA.names).to_batches())
+    yield from parquet_files.write_batches(file, RECORD_SCHEMA, batches, repetitive=DICTIONARY_COLUMNS)
+
+
+# each stops now and then on its way: what is written by then may be taken away
+EXPORT_WRITERS: Mapping[str, Callable[[BinaryIO, Iterable[RecordChunk]], Iterator[None]]] = {
+    ".csv": write_csv,
+    ".json": write_json,
+    ".parquet": write_parquet,
+}

@@ -1,0 +1,114 @@
+"""A query for records of a sync, and the columns of its results: ended rows and pending rows."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+from ondatra_dagster.records.record_schema import INVALID_STATUSES, RECORD_SCHEMA, TIMESTAMP, RecordStatus
+
+
+class RecordStage(enum.StrEnum):
+    """The stage of a row on its way to the destination."""
+
+    PENDING = "pending"  # not tried yet, or on its way
+    WAITING = "waiting"  # for its next try, or for a job at the API
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"
+    INVALID = "invalid"  # set aside: its status says why
+
+    @property
+    def has_ended(self) -> bool:
+        return self not in (RecordStage.PENDING, RecordStage.WAITING)
+
+    @classmethod
+    def of_status(cls, status: str) -> "RecordStage":
+        """The stage that a status stands for."""
+        return cls.INVALID if status in INVALID_STATUSES else cls(status)
+
+    @classmethod
+    def parse(cls, text: str) -> "RecordStage":
+        """The stage that somebody asks for, or whose status; raises SelectionError with the nearest one."""
+        try:
+            return cls.of_status(text) if text in INVALID_STATUSES else cls(text.casefold())
+        except ValueError:
+            nearest = suggest_correction(text, [*map(str, cls)], plural="statuses")
+            raise SelectionError(f"there is no status {text!r}; {nearest}") from None
+
+
+# what a row's status says that was set aside: there is nobody else who says why
+INVALID_REASONS: Mapping[str, str] = {
+    RecordStatus.NULL: "there is a null in its key",
+    RecordStatus.DUPLICATE: "its key comes more than once",
+}
+
+
+def explain_status(status: str, message: str | None) -> str | None:
+    """Why a record ended so, as people are told it."""
+    return message or INVALID_REASONS.get(status)
+
+
+# the columns of a record, then what is known of a row that hasn't ended
+QUEUE_SCHEMA = pa.schema({"attempts": pa.int64(), "next_try_at": TIMESTAMP})
+RESULT_SCHEMA = pa.schema([*RECORD_SCHEMA, *QUEUE_SCHEMA])
+
+
+class ResultRecord(NamedTuple):
+    """A row of the result."""
+
+    identifier: str
+    payload: str  # the source row, a JSON object
+    operation: str
+    status: str  # a RecordStatus, or the stage of a row that hasn't ended
+    status_message: str | None
+    batch_started_at: datetime | None
+    batch_ended_at: datetime | None
+    sync_id: str
+    run_id: str | None  # in which it ended
+    rowid: int | None
+    change_type: str
+    table_version: int
+    table_id: str
+    attempts: int | None = None
+    next_try_at: datetime | None = None
+
+    @property
+    def stage(self) -> RecordStage:
+        return RecordStage.of_status(self.status)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuery:
+    """The conditions of a search for records of one sync; results come the newest first."""
+
+    run_id: str | None = None  # None: all runs
+    stage: RecordStage | None = None  # None: all of them
+    prefix: str = ""  # of the identifier
+    status: str | None = None  # just those with this one: of what was set aside, NULL or DUPLICATE
+    change_type: str | None = None  # just those with this one
+    message: str | None = None  # just those with this one; an empty one: of which nothing was said
+    with_payload: bool = True  # else payloads are empty, which is quicker
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def includes_ended(self) -> bool:
+        return self.stage is None or self.stage.has_ended
+
+    @property
+    def includes_pending(self) -> bool:
+        return self.stage is None or not self.stage.has_ended
+
+    def matches(self, identifier: str, status: str, change_type: str, message: str | None) -> bool:
+        return (
+            identifier.startswith(self.prefix)
+            and self.stage in (None, RecordStage.of_status(status))
+            and self.status in (None, status)
+            and self.change_type in (None, change_type)
+            and self.message in (None, message or "")
+        )

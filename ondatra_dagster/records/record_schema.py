@@ -1,0 +1,121 @@
+"""The schema of a record: one change of a row after its outcome is known.
+
+Delivery and sync decide when a change has ended and with which status.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.parquet_files import chunk_rows, to_arrays
+
+
+class RecordStatus(enum.StrEnum):
+    """The status with which a record ended. NULL and DUPLICATE: it was never sent."""
+
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"
+    NULL = "NULL"
+    DUPLICATE = "DUPLICATE"
+
+
+class RecordOperation(enum.StrEnum):
+    """The operation that was sent to the destination."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+    APPEND = "append"
+    MIRROR = "mirror"
+
+
+INVALID_STATUSES = frozenset({RecordStatus.NULL, RecordStatus.DUPLICATE})
+
+
+class SyncRecord(NamedTuple):
+    """A change that ended in one sync run."""
+
+    identifier: str
+    payload: str  # the source row, a JSON object
+    operation: str
+    status: str
+    status_message: str | None
+    batch_started_at: datetime
+    batch_ended_at: datetime
+    rowid: int | None
+    change_type: str
+    table_version: int
+    table_id: str
+
+    @property
+    def batch_type(self) -> RecordFileType:
+        """The file that it belongs in."""
+        if self.status in INVALID_STATUSES:
+            return RecordFileType.INVALID
+        return RecordFileType.DELETED if self.operation == RecordOperation.DELETE else RecordFileType.UPDATED
+
+
+class DeliveredRecord(NamedTuple):
+    """The fields of a record that recovery needs, so that nothing is sent again."""
+
+    identifier: str
+    operation: str
+    status: str  # succeeded or rejected
+    status_message: str | None
+    rowid: int | None
+    change_type: str
+    table_version: int
+    table_id: str
+    run_id: str = ""
+    payload: str = ""  # where it was asked for
+
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+# the columns of the published format first, in its order, then ours
+RECORD_SCHEMA = pa.schema(
+    {
+        "identifier": pa.string(),
+        "record_payload": pa.string(),
+        "operation": pa.string(),
+        "status": pa.string(),
+        "status_message": pa.string(),
+        "batch_started_at": TIMESTAMP,
+        "batch_ended_at": TIMESTAMP,
+        "sync_configuration_id": pa.string(),
+        "sync_run_id": pa.string(),
+        "__ondatra_rowid": pa.int64(),
+        "__ondatra_change_type": pa.string(),
+        "table_version": pa.int64(),
+        "table_id": pa.string(),
+    }
+)
+DICTIONARY_COLUMNS = frozenset(RECORD_SCHEMA.names) - {"identifier", "record_payload", "__ondatra_rowid"}
+DELIVERED_COLUMNS = (
+    "identifier",
+    "operation",
+    "status",
+    "status_message",
+    "__ondatra_rowid",
+    "__ondatra_change_type",
+    "table_version",
+    "table_id",
+    "sync_run_id",
+)
+PAYLOAD_COLUMN = "record_payload"
+INVALID_ROW_COLUMNS = ("__ondatra_rowid", "table_id")
+STATUS_COLUMN = ("status",)
+_RUN_COLUMNS = ("sync_configuration_id", "sync_run_id")
+_RECORD_FIELDS = [field for field in RECORD_SCHEMA if field.name not in _RUN_COLUMNS]
+
+
+def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
+    """The records as columns, a bounded part of them at a time."""
+    for part in chunk_rows(records, weigh=lambda record: len(record[1])):
+        columns = dict(zip((field.name for field in _RECORD_FIELDS), to_arrays(part, _RECORD_FIELDS), strict=True))
+        for name, value in zip(_RUN_COLUMNS, (sync_id, run_id), strict=True):
+            columns[name] = pa.repeat(pa.scalar(value), len(part))
+        yield pa.RecordBatch.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)

@@ -1,0 +1,378 @@
+"""The record store: one place for the records, metadata and snapshots of all sync runs.
+
+It reads and writes the files. The other modules of this package define their contents; sync decides when to
+write them.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import errno
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Self
+
+import orjson
+import pyarrow as pa
+
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.project.settings.storage_access import local_path
+from ondatra_dagster.records import file_paths, parquet_files
+from ondatra_dagster.records.fact_tables import FACT_TABLES, FactRow, FactTables, read_fact_table, write_fact_table
+from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.local_storage import DiscardingStorage, FileStorage, open_storage
+from ondatra_dagster.records.record_schema import (
+    DELIVERED_COLUMNS,
+    DICTIONARY_COLUMNS,
+    INVALID_ROW_COLUMNS,
+    PAYLOAD_COLUMN,
+    RECORD_SCHEMA,
+    STATUS_COLUMN,
+    DeliveredRecord,
+    SyncRecord,
+    build_record_batches,
+)
+from ondatra_dagster.records.recovery_files import (
+    read_delivered,
+    read_newest_delivered_run,
+    read_snapshot,
+    write_delivered,
+    write_snapshot,
+)
+from ondatra_dagster.records.run_metadata_and_heartbeat import (
+    RunHeartbeat,
+    RunMetadata,
+    dump_heartbeat,
+    dump_metadata,
+    load_heartbeat,
+)
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.storage.file_errors import disk_error
+from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, StateId
+
+_PARQUET = ".parquet"
+_METADATA = "metadata.json"
+_DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
+_DAMAGE_ERRORS = (pa.ArrowInvalid, orjson.JSONDecodeError, KeyError)  # a file that isn't what it is called
+
+
+class RecordStore:
+    """The files of one organization. A process that is killed leaves each file whole or absent."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        organization: str = "1",
+        workspace: str = "1",
+        state: Callable[[], StateId] = lambda: UNKNOWN_STATE_ID,
+    ) -> None:
+        self._address = address
+        self._read_state = state
+        self._storage: FileStorage = open_storage(address)
+        self._organization = organization
+        self._workspace = workspace
+        self._is_local = local_path(address) is not None
+        self._verified_digests: dict[str, tuple[int, bytes]] = {}  # files of records elsewhere, by name
+
+    @functools.cached_property
+    def state(self) -> StateId:
+        """The state folder from which this store is written."""
+        return self._read_state()
+
+    def for_dry_run(self, state: StateId = UNKNOWN_STATE_ID) -> Self:
+        """The same store for a dry run from this state folder: all that it writes is forgotten at once."""
+        other = copy.copy(self)
+        other.__dict__["state"] = state  # as it is known by now: a dry run names no folder
+        other._storage = DiscardingStorage(open_storage(self._address))  # noqa: SLF001 - of the same class
+        return other
+
+    def run_address(self, sync_id: str, run_id: str) -> str:
+        """Where a run's records are, for people and for other programs."""
+        return self._storage.address(self._run_folder(sync_id, run_id))
+
+    def publish_records(
+        self, sync_id: str, run_id: str, batch_type: RecordFileType, number: int, records: Iterable[SyncRecord]
+    ) -> str:
+        """Write one file of records and give its address.
+
+        The same number again replaces the file: after a crash the same records give the same file.
+        """
+        name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(batch_type, number)}"
+        with self._open_writer(name) as file:
+            batches = build_record_batches(records, sync_id=sync_id, run_id=run_id)
+            parquet_files.write_file(file, RECORD_SCHEMA, batches, repetitive=DICTIONARY_COLUMNS)
+        return self._storage.address(name)
+
+    def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        """Leave the run's folder complete: its metadata, and a records_updated file even if that is empty.
+
+        To be called when all that the run settled is published: an empty file would hide that it isn't.
+        """
+        if not any(batch == RecordFileType.UPDATED for batch, _ in self.list_record_files(sync_id, run_id)):
+            self.publish_records(sync_id, run_id, RecordFileType.UPDATED, 0, ())
+        self.write_metadata(sync_id, run_id, metadata)
+
+    def write_metadata(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        """Write the run's metadata.json, in place of the one before."""
+        text = dump_metadata(
+            metadata,
+            organization=self._organization,
+            workspace=self._workspace,
+            sync_id=sync_id,
+            run_id=run_id,
+            state_id=self.state.id,
+        )
+        with self._open_writer(f"{self._run_folder(sync_id, run_id)}/{_METADATA}") as file:
+            file.write(text)
+
+    def write_snapshot(self, snapshot: QueueSnapshot) -> None:
+        """Keep what a run leaves unsettled, in place of what it said of itself before."""
+        name = file_paths.snapshot_file(self._organization, snapshot.sync_id, snapshot.run_id)
+        with self._open_writer(name) as file:
+            write_snapshot(file, dataclasses.replace(snapshot, state_id=self.state.id))
+
+    def write_heartbeat(self, sync_id: str, mark: RunHeartbeat) -> None:
+        """Leave the mark of a run in place of the one before."""
+        with self._open_writer(file_paths.heartbeat_file(self._organization, sync_id)) as file:
+            file.write(dump_heartbeat(mark))
+
+    def read_heartbeat(self, sync_id: str) -> RunHeartbeat | None:
+        """Return the mark of the newest run; None when none has left one."""
+        name = file_paths.heartbeat_file(self._organization, sync_id)
+        remedy = "delete it: the next run writes it again"
+        try:
+            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
+                return load_heartbeat(file.read())
+        except FileNotFoundError:
+            return None
+
+    def read_newest_snapshot(self, sync_id: str) -> QueueSnapshot | None:
+        """The snapshot of the newest run that left one; its units are read while one loops over them."""
+        runs = self.list_snapshot_runs(sync_id)
+        if not runs:
+            return None
+        name = file_paths.snapshot_file(self._organization, sync_id, runs[-1])
+        remedy = "bring it back from a backup, or delete it to go on from the run before it and the records since"
+        return read_snapshot(functools.partial(self._open_reader, name, remedy), self._storage.address(name))
+
+    def remove_snapshots(self, sync_id: str) -> None:
+        """Let no run of the sync have left anything to go on from; its records stay."""
+        for run_id in self.list_snapshot_runs(sync_id):
+            self.remove_snapshot(sync_id, run_id)
+
+    def list_snapshot_runs(self, sync_id: str) -> tuple[str, ...]:
+        """The runs that left a snapshot which is still there, the oldest first."""
+        files = self._storage.list_names(file_paths.snapshot_folder(self._organization, sync_id))
+        return tuple(sorted(file.removesuffix(_PARQUET) for file in files if file.endswith(_PARQUET)))
+
+    def remove_snapshot(self, sync_id: str, run_id: str) -> int:
+        """Let what that run left be forgotten; how many bytes that frees."""
+        return self._remove_file(file_paths.snapshot_file(self._organization, sync_id, run_id))
+
+    def remove_run(self, sync_id: str, run_id: str) -> int:
+        """Remove all that the run published; how many bytes that frees.
+
+        What says whose run it is goes last: cut off in between, it would count as anybody's.
+        """
+        folder = self._run_folder(sync_id, run_id)
+        names = sorted(self._storage.list_names(folder), key=lambda name: name == _METADATA)
+        return sum(self._remove_file(f"{folder}/{name}") for name in names) + self._remove_file(folder)
+
+    def remove_leftovers(self, *, before: datetime) -> list[int]:
+        """Take away what killed processes left half written before then; the bytes of each file."""
+        swept = []
+        for folder in file_paths.all_folders(self._organization):
+            with self._explain_removal(folder):
+                swept += self._storage.remove_leftovers(folder, before=before.timestamp())
+        return swept
+
+    def read_delivered_since(
+        self, sync_id: str, run_id: str | None, *, upto: str | None = None, with_payload: bool = False
+    ) -> Iterator[DeliveredRecord]:
+        """Read the succeeded and rejected records of the runs after that one, or of all runs, the oldest first.
+
+        Within a run they have no order: a key's newest record is the one with the highest table version. For
+        pruned runs it reads what write_delivered() stored.
+        """
+        after, through = run_id or "", self._read_newest_delivered_run(sync_id)
+        if after < through:
+            with self._open_delivered(sync_id) as file:
+                ends = read_delivered(file, with_payload=with_payload)
+                yield from (end for end in ends if end.run_id > after)
+        for later in self.list_runs(sync_id):
+            if later > max(after, through) and (upto is None or later <= upto):
+                yield from self._read_delivered_of_run(sync_id, later, with_payload=with_payload)
+
+    def write_delivered(self, sync_id: str, ends: Iterable[DeliveredRecord], *, through: str) -> None:
+        """Keep these records, with their payloads, in place of all that the runs up to that one say."""
+        with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
+            write_delivered(file, ends, through=through)
+
+    def _read_newest_delivered_run(self, sync_id: str) -> str:
+        """Return the newest run that write_delivered() covered; it sorts before all runs when there is none."""
+        try:
+            with self._open_delivered(sync_id) as file:
+                return read_newest_delivered_run(file)
+        except FileNotFoundError:
+            return ""
+
+    def _open_delivered(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        remedy = "bring it back from a backup, or delete it to let what it says be forgotten"
+        name = file_paths.delivered_records_file(self._organization, sync_id)
+        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
+
+    def list_runs(self, sync_id: str) -> tuple[str, ...]:
+        """The ids of the runs that have a folder, the oldest first."""
+        names = self._storage.list_names(file_paths.sync_folder(self._organization, sync_id))
+        return tuple(filter(file_paths.is_folder_name, names))
+
+    def list_syncs(self) -> tuple[str, ...]:
+        """The ids of the syncs that have left anything, those of other projects here too."""
+        folder = file_paths.organization_folder(self._organization)
+        return tuple(filter(file_paths.is_folder_name, self._storage.list_names(folder)))
+
+    def read_metadata(self, sync_id: str, run_id: str) -> Mapping[str, Json] | None:
+        """What the run's metadata.json says; None when there is none."""
+        name = f"{self._run_folder(sync_id, run_id)}/{_METADATA}"
+        remedy = "bring it back from a backup, or delete it"
+        try:
+            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
+                fields = orjson.loads(file.read())
+                if not isinstance(fields, dict):
+                    raise orjson.JSONDecodeError("it isn't an object", "", 0)
+                return fields
+        except FileNotFoundError:
+            return None
+
+    def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
+        """Whether a run is one of this project's, and not of another one that keeps its records here too."""
+        return metadata is None or metadata.get("workspace_id") == self._workspace
+
+    def list_record_files(self, sync_id: str, run_id: str) -> list[RecordFileId]:
+        """The run's files of records that are there now, by type and number."""
+        found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
+        return sorted(batch for batch in found if batch is not None)
+
+    @contextlib.contextmanager
+    def open_records(self, sync_id: str, run_id: str, file: RecordFileId) -> Iterator[BinaryIO]:
+        """One of these files; raises FileNotFoundError when it is there no more."""
+        name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
+        remedy = "bring it back from a backup, or delete it"
+        with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as opened:
+            yield opened
+
+    def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
+        """How many records are in these files; one that is there no more has none."""
+        return sum(self._count_records_of_file(sync_id, run_id, file) for file in files)
+
+    def _count_records_of_file(self, sync_id: str, run_id: str, file: RecordFileId) -> int:
+        with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
+            return parquet_files.count_rows(opened)
+        return 0
+
+    def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
+        """The rows that the runs after one and up to another recorded as set aside, by rowid and table id."""
+        for run_id in self.list_runs(sync_id):
+            files = self.list_record_files(sync_id, run_id) if since < run_id <= upto else []
+            for file in files:
+                if file[0] is RecordFileType.INVALID:
+                    with self.open_records(sync_id, run_id, file) as opened:
+                        yield from parquet_files.read_rows(opened, INVALID_ROW_COLUMNS)
+
+    def write_fact_tables(self, facts: FactTables) -> None:
+        """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
+        for table in FACT_TABLES:
+            name = file_paths.fact_table_file(self._organization, table)
+            by_workspace = {**self._read_fact_table(name, table), self._workspace: getattr(facts, table)}
+            with self._open_writer(name) as file:
+                write_fact_table(file, table, by_workspace)
+
+    def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
+        """What a file that is broken says is gone: others write their rows again when they next run."""
+        try:
+            remedy = "delete it: it is written anew"
+            with self._open_reader(name, remedy, let_pass=(FileNotFoundError, *_DAMAGE_ERRORS)) as file:
+                return read_fact_table(file, table)
+        except (FileNotFoundError, *_DAMAGE_ERRORS):
+            return {}
+
+    def count_invalid(self, sync_id: str, run_id: str) -> int:
+        """Count the invalid rows that a run has records of."""
+        rows = 0
+        for file in self.list_record_files(sync_id, run_id):
+            if file[0] is RecordFileType.INVALID:
+                with self.open_records(sync_id, run_id, file) as opened:
+                    rows += sum(1 for _ in parquet_files.read_rows(opened, STATUS_COLUMN))
+        return rows
+
+    def _read_delivered_of_run(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[DeliveredRecord]:
+        columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS
+        folder = self._run_folder(sync_id, run_id)
+        for batch_type, number in self.list_record_files(sync_id, run_id):
+            if batch_type == RecordFileType.INVALID:
+                continue
+            name = f"{folder}/{file_paths.records_file(batch_type, number)}"
+            with self._open_reader(name, "bring it back from a backup, or delete it to send its rows again") as file:
+                for row in parquet_files.read_rows(file, columns):
+                    yield DeliveredRecord(*row)
+
+    @contextlib.contextmanager
+    def _open_writer(self, name: str) -> Iterator[BinaryIO]:
+        try:
+            with self._storage.open_writer(name) as file:
+                yield file
+        except OSError as error:
+            reason = error.strerror or error
+            remedy = "make room there" if error.errno in _DISK_FULL_CODES else "see what is there and who may write"
+            raise StateError(
+                f"{self._storage.address(name)} can't be written ({reason}); {remedy}, and run again"
+            ) from error
+
+    def _remove_file(self, name: str) -> int:
+        with self._explain_removal(name):
+            return self._storage.remove_file(name)
+
+    @contextlib.contextmanager
+    def _explain_removal(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise StateError(
+                f"{self._storage.address(name)} can't be removed ({reason}); see who may write there"
+            ) from error
+
+    @contextlib.contextmanager
+    def _open_reader(self, name: str, remedy: str, *, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
+        try:
+            with self._storage.open_reader(name) as file:
+                if name.endswith(_PARQUET):
+                    self._verify_digest(name, file)
+                yield file
+        except let_pass:
+            raise
+        except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
+            if fault := disk_error(error, Path(self._storage.address(name))):
+                raise fault from error
+            reason = str(error).strip()
+            raise StateError(f"{self._storage.address(name)} can't be read ({reason}); {remedy}") from error
+
+    def _verify_digest(self, name: str, file: BinaryIO) -> None:
+        """Raise DigestError for a damaged file.
+
+        A bucket's records are searched a row group at a time: each file is verified once in a process.
+        """
+        if self._is_local or not file_paths.parse_records_file(name.rpartition("/")[2]):
+            parquet_files.verify_digest(file)
+            return
+        digest = parquet_files.read_digest(file)
+        if self._verified_digests.get(name) != digest:
+            parquet_files.verify_digest(file)
+            self._verified_digests[name] = digest
+
+    def _run_folder(self, sync_id: str, run_id: str) -> str:
+        return file_paths.run_folder(self._organization, sync_id, run_id)

@@ -1,0 +1,199 @@
+"""The storage of record files in a bucket, or at any other address that fsspec opens.
+
+A file is written on this machine and uploaded when it is complete. So readers never see a partial file, and a
+failure leaves nothing. On S3 a killed process may leave an unfinished upload, which no reader sees.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, cast
+
+import fsspec
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
+
+from ondatra_dagster.errors import SettingsError, StateError
+from ondatra_dagster.project.settings.storage_access import S3Access
+from ondatra_dagster.records.local_storage import TEMPORARY_NAME, make_temporary_name
+from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+
+# file systems on which a file appears under its name with its last byte, and not before
+ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
+
+
+class S3Storage:
+    """Files below a prefix of a bucket, reached as the warehouse's tables on S3 are."""
+
+    def __init__(self, address: str, access: S3Access) -> None:
+        self._address = address.rstrip("/")
+        self._root = bucket_path(self._address)
+        self._file_system = open_s3_filesystem(access)
+
+    def address(self, name: str) -> str:
+        return f"{self._address}/{name}"
+
+    @contextlib.contextmanager
+    def open_writer(self, name: str) -> Iterator[BinaryIO]:
+        with _open_temporary_file() as file:
+            yield file
+            file.flush()
+            with _explain_unreachable(self._address):
+                # one call: an interruption between two would make an object of what is there by then
+                copy_files(
+                    file.name,
+                    self._path(name),
+                    source_filesystem=LocalFileSystem(),
+                    destination_filesystem=self._file_system,
+                )
+
+    @contextlib.contextmanager
+    def open_reader(self, name: str) -> Iterator[BinaryIO]:
+        with self._file_system.open_input_file(self._path(name)) as file:
+            yield cast("BinaryIO", file)
+
+    def remove_file(self, name: str) -> int:
+        with _explain_unreachable(self._address):
+            (found,) = self._file_system.get_file_info([self._path(name)])
+            if found.type == FileType.File:
+                self._file_system.delete_file(found.path)
+            elif found.type == FileType.Directory:
+                self._remove_folder(found.path)
+        return found.size or 0
+
+    def _remove_folder(self, path: str) -> None:
+        inside = self._file_system.get_file_info(FileSelector(path))
+        if all(each.base_name.startswith(".") for each in inside):
+            self._file_system.delete_dir(path)  # with what stands for it, as it does for an empty one
+
+    def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
+        """There are none: an upload without its end isn't a file."""
+        return []
+
+    def list_names(self, folder: str) -> list[str]:
+        with _explain_unreachable(self._address):
+            found = self._file_system.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
+        return sorted(file.base_name for file in found if not file.base_name.startswith("."))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+
+class FsspecStorage:
+    """Files below an address of any file system that fsspec knows; its package finds the keys."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address.rstrip("/")
+        try:
+            self._file_system, self._root = fsspec.core.url_to_fs(self._address)
+        except (ImportError, ValueError) as error:
+            raise SettingsError(
+                f"tracking = {address!r} can't be opened: {error}; give a folder or s3://…, or install the"
+                " package that fsspec wants for it"
+            ) from error
+        self._writes_atomically = address.partition("://")[0] in ATOMIC_SCHEMES
+
+    def address(self, name: str) -> str:
+        return f"{self._address}/{name}"
+
+    @contextlib.contextmanager
+    def open_writer(self, name: str) -> Iterator[BinaryIO]:
+        with _open_temporary_file() as file:
+            yield file
+            file.flush()
+            with _explain_unreachable(self._address):
+                self._upload(file.name, self._path(name))
+
+    def _upload(self, file: str, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        self._file_system.makedirs(folder, exist_ok=True)
+        if self._writes_atomically:
+            self._file_system.put_file(file, path)
+            return
+        part = f"{folder}/{make_temporary_name(name)}"
+        try:
+            self._file_system.put_file(file, part)
+            self._file_system.mv(part, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                self._file_system.rm_file(part)
+            raise
+
+    @contextlib.contextmanager
+    def open_reader(self, name: str) -> Iterator[BinaryIO]:
+        with self._file_system.open(self._path(name), "rb") as file:
+            yield file
+
+    def remove_file(self, name: str) -> int:
+        path = self._path(name)
+        with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError):
+            found = self._file_system.info(path)
+            if found["type"] == "directory":
+                freed = sum(map(self._remove_one, filter(_is_hidden, self._list_folder(path))))
+                self._file_system.rmdir(path)
+                return freed
+            return self._remove_one(found)
+        return 0
+
+    def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
+        if self._writes_atomically:
+            return []
+        swept = []
+        with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError):
+            self._file_system.invalidate_cache()
+            for part in self._file_system.find(self._path(folder), detail=True).values():
+                with contextlib.suppress(FileNotFoundError):
+                    if TEMPORARY_NAME.fullmatch(_base_name(part)) and self._modified_at(part) < before:
+                        swept.append(self._remove_one(part))
+        return swept
+
+    def _modified_at(self, file: Mapping[str, Any]) -> float:
+        """In seconds since 1970; where the place doesn't tell, the file is as new as can be."""
+        try:
+            moment = self._file_system.modified(file["name"])
+        except NotImplementedError:
+            moment = file.get("mtime")
+        if not isinstance(moment, datetime):
+            return float("inf")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _remove_one(self, file: Mapping[str, Any]) -> int:
+        self._file_system.rm_file(file["name"])
+        return int(file["size"] or 0)
+
+    def list_names(self, folder: str) -> list[str]:
+        found: list[Mapping[str, Any]] = []
+        with _explain_unreachable(self._address), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = self._list_folder(self._path(folder))
+        return sorted(_base_name(file) for file in found if not _is_hidden(file))
+
+    def _list_folder(self, path: str) -> list[Mapping[str, Any]]:
+        self._file_system.invalidate_cache()  # others write there too
+        return list(self._file_system.ls(path, detail=True))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+
+def _base_name(file: Mapping[str, Any]) -> str:
+    return str(file["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _is_hidden(file: Mapping[str, Any]) -> bool:
+    return _base_name(file).startswith(".")
+
+
+def _open_temporary_file() -> BinaryIO:
+    return cast("BinaryIO", tempfile.NamedTemporaryFile(prefix="ondatra-"))
+
+
+@contextlib.contextmanager
+def _explain_unreachable(address: str) -> Iterator[None]:
+    """Say of what fails inside that it is the place, and that nothing is lost."""
+    try:
+        yield
+    except OSError as error:
+        raise StateError(
+            f"{address} can't be reached: {str(error).strip()}; look at its address and keys. What has"
+            " settled is kept in the queue, and published by the next run"
+        ) from error

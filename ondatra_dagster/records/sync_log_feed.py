@@ -1,0 +1,202 @@
+"""The position of the sync log in the published records, and the rows that are missing from it.
+
+The files of a run appear one after the other, and a run begins when all files of the previous one exist. So a
+position needs only the newest run that the log has records of.
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ondatra_dagster.deltalog.commit_metadata import newer_version_error
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.record_schema import RECORD_SCHEMA
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import Json
+
+_FORMAT, _FORMAT_VERSION = "ondatra_sync_log", 1
+
+
+class RecordRowGroup(NamedTuple):
+    """A row group of one published file."""
+
+    sync_id: str
+    run_id: str
+    batch_type: RecordFileType
+    file_number: int  # of the file
+    row_group: int
+    first_row: int  # the place of its first record in the file
+    row_count: int
+    byte_size: int  # bytes, unpacked
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunPosition:
+    """The newest run that the log has records of, and the next row group for each of its file types."""
+
+    run_id: str
+    next_row_groups: Mapping[str, tuple[int, int]]  # batch type → number of a file and of a row group in it
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SyncLogPosition:
+    """The position of the log for all syncs; `number` counts the log's commits."""
+
+    commit_count: int = 0
+    syncs: Mapping[str, RunPosition] = dataclasses.field(default_factory=dict)
+
+    def first_open_run(self, sync_id: str) -> str:
+        """The run of which something is to come at the earliest; sorts before all when nothing was taken."""
+        return self.syncs[sync_id].run_id if sync_id in self.syncs else ""
+
+    def contains(self, piece: RecordRowGroup) -> bool:
+        """Whether the piece is in the log."""
+        at = self.syncs.get(piece.sync_id)
+        if at is None or piece.run_id != at.run_id:
+            return piece.run_id < self.first_open_run(piece.sync_id)
+        return (piece.file_number, piece.row_group) < tuple(at.next_row_groups.get(piece.batch_type, (0, 0)))
+
+    def advance(self, pieces: Iterable[RecordRowGroup]) -> Self:
+        """The position when these are in the log too, which are the next of each sync and type."""
+        syncs = dict(self.syncs)
+        for piece in pieces:
+            at = syncs.get(piece.sync_id)
+            before = at.next_row_groups if at and at.run_id == piece.run_id else {}
+            following = {**before, str(piece.batch_type): (piece.file_number, piece.row_group + 1)}
+            syncs[piece.sync_id] = RunPosition(piece.run_id, following)
+        return dataclasses.replace(self, commit_count=self.commit_count + 1, syncs=syncs)
+
+    def dump(self) -> str:
+        syncs = {sync_id: [at.run_id, dict(at.next_row_groups)] for sync_id, at in self.syncs.items()}
+        return orjson.dumps({_FORMAT: _FORMAT_VERSION, "number": self.commit_count, "syncs": syncs}).decode()
+
+    @classmethod
+    def load(cls, text: str) -> Self | None:
+        """The position in a commit's user metadata; None when something else stands there."""
+        try:
+            fields = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return None
+        number = fields.get(_FORMAT) if isinstance(fields, dict) else None
+        if not isinstance(number, int):
+            return None
+        if number > _FORMAT_VERSION:
+            raise newer_version_error("ondatra.sync_log")
+        syncs = {
+            sync_id: RunPosition(run_id, {kind: tuple(place) for kind, place in following.items()})
+            for sync_id, (run_id, following) in fields["syncs"].items()
+        }
+        return cls(fields["number"], syncs)
+
+
+SyncLogRows: TypeAlias = Any  # a pyarrow.Table with LOG_SCHEMA: that library tells no types
+
+
+_TIMESTAMP = RECORD_SCHEMA.field("batch_started_at").type
+
+
+SYNC_LOG_SCHEMA = pa.schema(
+    {
+        "log_id": pa.string(),  # the same for the same record, whenever it is taken
+        "sync_id": pa.string(),
+        "sync_run_id": pa.string(),
+        "record_identifier": pa.string(),
+        "record_payload": pa.string(),
+        "operation": pa.string(),
+        "status": pa.string(),
+        "status_message": pa.string(),
+        "batch_started_at": _TIMESTAMP,
+        "batch_completed_at": _TIMESTAMP,
+        "source_object_id": pa.string(),
+        "destination_id": pa.string(),
+        "destination_object_id": pa.string(),
+    }
+)
+
+
+_SOURCE_COLUMNS = {  # the columns that a record has under another name
+    "sync_id": "sync_configuration_id",
+    "record_identifier": "identifier",
+    "batch_completed_at": "batch_ended_at",
+}
+
+
+_ENDPOINT_FIELDS = {  # those that are the same for a whole run, by their names in its metadata
+    "source_object_id": "source",
+    "destination_id": "destination",
+    "destination_object_id": "destination_object",
+}
+
+
+def list_missing_row_groups(store: RecordStore, position: SyncLogPosition) -> Iterator[RecordRowGroup]:
+    """What is published and not in the log, of all syncs of this project, each sync's oldest runs first."""
+    for sync_id in store.list_syncs():
+        for run_id in store.list_runs(sync_id):
+            yield from list_missing_row_groups_of_run(store, sync_id, run_id, position)
+
+
+def list_missing_row_groups_of_run(
+    store: RecordStore, sync_id: str, run_id: str, position: SyncLogPosition
+) -> list[RecordRowGroup]:
+    """What of one run is published and not in the log; nothing of another project's."""
+    if run_id < position.first_open_run(sync_id):  # without looking: there may be years of them
+        return []
+    pieces = [piece for piece in _list_row_groups(store, sync_id, run_id) if not position.contains(piece)]
+    return pieces if pieces and store.is_own_run(store.read_metadata(sync_id, run_id)) else []
+
+
+def read_log_rows(store: RecordStore, piece: RecordRowGroup) -> SyncLogRows:
+    """The rows that a piece is in the log."""
+    file_id = f"{piece.sync_id}/{piece.run_id}/{piece.batch_type}.{piece.file_number}"
+    try:
+        with store.open_records(piece.sync_id, piece.run_id, (piece.batch_type, piece.file_number)) as file:
+            records = pq.ParquetFile(file).read_row_group(piece.row_group)
+    except FileNotFoundError as error:
+        raise StateError(f"the records {file_id} were removed while they were read; try again") from error
+    places = range(piece.first_row, piece.first_row + piece.row_count)
+    whole = {"log_id": pa.array([f"{file_id}/{place}" for place in places], pa.string())}
+    for name, value in _read_endpoint_ids(store, piece.sync_id, piece.run_id).items():
+        whole[name] = pa.repeat(pa.scalar(value, pa.string()), piece.row_count)
+    columns = [
+        whole[name] if name in whole else records[_SOURCE_COLUMNS.get(name, name)] for name in SYNC_LOG_SCHEMA.names
+    ]
+    return pa.Table.from_arrays(columns, schema=SYNC_LOG_SCHEMA)
+
+
+def concatenate_log_rows(rows: list[SyncLogRows]) -> SyncLogRows:
+    return pa.concat_tables(rows)
+
+
+def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[RecordRowGroup]:
+    for file in store.list_record_files(sync_id, run_id):
+        with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
+            with store.open_records(sync_id, run_id, file) as opened:
+                footer = pq.ParquetFile(opened).metadata
+            yield from _list_row_groups_of_file(sync_id, run_id, file, footer)
+
+
+def _list_row_groups_of_file(sync_id: str, run_id: str, file: RecordFileId, footer: Any) -> Iterator[RecordRowGroup]:
+    first = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        if group.num_rows:
+            yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
+        first += group.num_rows
+
+
+@functools.lru_cache(maxsize=8)  # the pieces of a run come one after the other
+def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
+    """What the run connected; unknown where its metadata is lost."""
+    metadata = store.read_metadata(sync_id, run_id) or {}
+    return {column: _endpoint_id(metadata.get(name)) for column, name in _ENDPOINT_FIELDS.items()}
+
+
+def _endpoint_id(end: Json) -> str | None:
+    return str(end["id"]) if isinstance(end, dict) else None

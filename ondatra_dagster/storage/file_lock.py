@@ -1,0 +1,149 @@
+"""A lock that one process holds on a name. The operating system keeps it: it ends with its owner.
+
+The file says who holds it, for the message to those who wait.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ondatra_dagster.errors import BusyError
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.private_files import make_private_folder
+
+POLL_SECONDS = 0.2
+PROBE_SECONDS = 0.001  # who only looks whether the lock is held is gone by then
+
+
+class FileLock:
+    """Held from `with` to its end, or from acquire() to release()."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        purpose: str,
+        wait_seconds: float = 0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._purpose = purpose
+        self._wait_seconds = wait_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._on_wait = on_wait
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock; BusyError tells who holds it when it isn't free in time.
+
+        Raises StateError where the file can't be opened.
+        """
+        with explain_file_errors(self._path):
+            descriptor = open_lock(self._path)
+            try:
+                self._wait_for_lock(descriptor)
+                self._write_holder(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._descriptor = descriptor
+
+    def _write_holder(self, descriptor: int) -> None:
+        """Write who holds the lock. On a full disk it is held without a name, so that space can be freed."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} ({self._purpose})".encode(), 0)
+
+    def _wait_for_lock(self, descriptor: int) -> None:
+        give_up_at = self._clock() + self._wait_seconds
+        told = False
+        while not _try_lock(descriptor):
+            if _is_only_probed(descriptor):
+                self._sleep(PROBE_SECONDS)
+                continue
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
+            if self._clock() >= give_up_at:
+                raise BusyError(f"{self._path.stem} is held by {holder}; wait for it to end, then try again")
+            if self._on_wait and not told:
+                self._on_wait(f"waiting for {holder}, which holds {self._path.stem}")
+                told = True
+            self._sleep(POLL_SECONDS)
+
+    def remove_file(self) -> None:
+        """Remove the file before it is let go of: what is left then is of those who died."""
+        with explain_file_errors(self._path):
+            self._path.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> "FileLock":
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a lock that is taken away when its holder ends well is still there, and nobody holds it."""
+    descriptor = _open_existing(path, os.O_RDWR)
+    if descriptor is None:
+        return False
+    try:
+        # without a name it was taken away since it was opened
+        return _try_lock(descriptor) and os.fstat(descriptor).st_nlink > 0
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock. The number in the file tells nothing: another may have it by now.
+
+    The look takes a lock that lookers share; who wants the lock itself knows them by that, and tries again.
+    """
+    descriptor = _open_existing(path, os.O_RDONLY)
+    if descriptor is None:
+        return False
+    try:
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def open_lock(path: Path) -> int:
+    """Open the lock file at `path`, made if need be, readable by its owner only."""
+    make_private_folder(path.parent)
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _open_existing(path: Path, flags: int) -> int | None:
+    with explain_file_errors(path):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+
+
+def _is_only_probed(descriptor: int) -> bool:
+    """Whether nobody holds the lock that couldn't be had."""
+    if not _try_lock(descriptor, fcntl.LOCK_SH):
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _try_lock(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,425 @@
+"""A SQLite file: opened private, durable and migrated. A transaction begins by taking the lock.
+
+The module that owns a file's tables has all statements on them.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.storage.file_errors import (
+    FILE_ERRORS,
+    RESTORE_FROM_BACKUP,
+    damage_error,
+    explain_file_errors,
+    integrity_errors,
+    raise_state_error,
+)
+from ondatra_dagster.text_format import ondatra_version
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+COPY_TRIES = 3
+IDLE_SECONDS = 0.05  # after which nobody seems to be writing
+VACUUM_FREE_SHARE = 0.2  # of a file's pages that are free: to write it anew pays
+
+SqlValue: TypeAlias = str | bytes | int | float | None
+SqlParameters: TypeAlias = Mapping[str, SqlValue] | Sequence[SqlValue]
+SqlRow: TypeAlias = tuple[Any, ...]  # typed by the statement, which the reader knows
+
+SELECT_OBJECTS = "select name, sql from sqlite_master where sql is not null"
+WRONG_SCHEMA = "its schema isn't as it was written"
+SELECT_STEPS_TABLE = "select 1 from sqlite_master where name = '_sqlite_migrations'"
+SELECT_STEPS = "select name from _sqlite_migrations where migration_set = ?"
+# which ondatra took the newest step: what an older one says to use in its place
+CREATE_WRITER_TABLE = "create table if not exists _written_by (id integer primary key check (id = 1), version text)"
+WRITE_WRITER = "insert or replace into _written_by values (1, ?)"
+SELECT_WRITER = "select version from _written_by"
+CANNOT_CREATE_FILES_CODES = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+)
+FIRST_READ = "select 1 from sqlite_master limit 1"  # a deferred transaction stands still from here on
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SqliteSchema:
+    """The tables of one kind of file, as the steps that led to them: (name, SQL script), oldest first."""
+
+    name: str
+    steps: tuple[tuple[str, str], ...]
+    page_bytes: int = 4096  # of a new file: large rows want large pages
+    if_damaged: str = RESTORE_FROM_BACKUP  # what to do with a damaged file, and what that costs
+
+
+class SqliteStore:
+    """An open file. One thread uses it at a time. Its methods raise StateError for a fault of the file."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, if_damaged: str = RESTORE_FROM_BACKUP) -> None:
+        self.path = path
+        self._connection = connection
+        self._if_damaged = if_damaged
+
+    @contextlib.contextmanager
+    def write_transaction(self) -> Iterator[None]:
+        """All statements inside happen together, or none does; the write lock is taken first.
+
+        A deferred transaction would fail at its first write when another process wrote since its first read.
+        Inside of another one it is a part of that: the outermost decides.
+        """
+        if self._connection.in_transaction:
+            yield
+            return
+        self.execute("begin immediate")
+        try:
+            yield
+            self.execute("commit")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        """End the transaction, unless a full disk has done so already."""
+        with contextlib.suppress(sqlite3.Error):  # the error that led here says more
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+
+    @contextlib.contextmanager
+    def read_transaction(self) -> Iterator[None]:
+        """All statements inside see the file as it is at one moment; to be kept short.
+
+        While it lasts, what others write stays in the write-ahead log, and who empties that waits.
+        """
+        self.execute("begin")
+        try:
+            self.fetch_rows(FIRST_READ)
+            yield
+        finally:
+            self._roll_back()
+
+    def fetch_rows(self, statement: str, parameters: SqlParameters = ()) -> list[SqlRow]:
+        """All rows of the answer: a half read RETURNING would keep its transaction open."""
+        try:
+            return self._connection.execute(statement, parameters).fetchall()
+        except FILE_ERRORS as error:
+            self._raise_state_error(error)
+
+    def iterate_rows(self, statement: str, parameters: SqlParameters = ()) -> Iterator[SqlRow]:
+        """The rows of a large answer one after the other."""
+        with explain_file_errors(self.path, self._if_damaged):
+            rows = self._connection.execute(statement, parameters)
+        while (row := self._fetch_next(rows)) is not None:
+            yield row
+
+    def _fetch_next(self, rows: sqlite3.Cursor) -> SqlRow | None:
+        try:
+            row: SqlRow | None = next(rows, None)
+        except FILE_ERRORS as error:
+            self._raise_state_error(error)
+        return row
+
+    def execute(self, statement: str, parameters: SqlParameters = ()) -> int:
+        """How many rows the statement touched."""
+        try:
+            return self._connection.execute(statement, parameters).rowcount
+        except FILE_ERRORS as error:
+            self._raise_state_error(error)
+
+    def execute_many(self, statement: str, parameters: Iterable[SqlParameters]) -> None:
+        try:
+            self._connection.executemany(statement, parameters)
+        except FILE_ERRORS as error:
+            self._raise_state_error(error)
+
+    @contextlib.contextmanager
+    def explain_damage(self) -> Iterator[None]:
+        """Raise StateError for an unforeseen error inside where SQLite finds the file damaged.
+
+        A damaged page may give a value of another type, or none, at any place that reads one.
+        """
+        try:
+            yield
+        except (TypeError, ValueError, LookupError) as error:
+            with explain_file_errors(self.path, self._if_damaged):
+                wrong = integrity_errors(self._connection)
+            if wrong:
+                raise self.damage_error("; ".join(wrong)) from error
+            raise
+
+    def add_function(self, name: str, function: Callable[..., SqlValue]) -> None:
+        """Let statements of this connection call a function that always gives the same for the same."""
+        self._connection.create_function(name, -1, function, deterministic=True)
+
+    def checkpoint(self) -> None:
+        """Empty the write-ahead log into the file, as far as readers let it."""
+        self.fetch_rows("pragma wal_checkpoint(truncate)")
+
+    def damage_error(self, what: str) -> StateError:
+        """Return the error of a file whose content can't be trusted, and why."""
+        return damage_error(self.path, what, self._if_damaged)
+
+    def _raise_state_error(self, error: Exception) -> NoReturn:
+        raise_state_error(error, self.path, self._if_damaged)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For this module, which opens and migrates."""
+        return self._connection
+
+    def back_up(self, to: sqlite3.Connection) -> None:
+        """Put all that is in the file at this moment into another one."""
+        with explain_file_errors(self.path, self._if_damaged):
+            self._connection.backup(to)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "SqliteStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_database(
+    path: Path, schema: SqliteSchema, *, wait_seconds: float = 30, used_by_threads: bool = False
+) -> SqliteStore:
+    """The file at `path`, made if need be, readable by its owner only, its schema brought up to date.
+
+    With `used_by_threads` the caller sees to it that one thread uses it at a time.
+    """
+    with explain_file_errors(path, schema.if_damaged, is_opening=True):
+        _create_private(path)
+        connection = sqlite3.connect(
+            path, timeout=wait_seconds, isolation_level=None, check_same_thread=not used_by_threads
+        )
+        try:
+            connection.execute(f"pragma page_size = {schema.page_bytes}")  # nothing, once the file has pages
+            connection.execute("pragma journal_mode = wal").fetchall()
+            connection.execute("pragma synchronous = full")
+            _migrate(connection, schema, path)
+        except BaseException:
+            connection.close()
+            raise
+    return SqliteStore(connection, path, if_damaged=schema.if_damaged)
+
+
+@contextlib.contextmanager
+def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[SqliteStore]:
+    """The file at `path` for looking only: not made, not migrated, and its writer isn't disturbed.
+
+    With its schema, one that an older ondatra wrote is read as it will be when it is next written, and one of
+    a newer ondatra is refused.
+    """
+    if_damaged = schema.if_damaged if schema else RESTORE_FROM_BACKUP
+    with contextlib.ExitStack() as opened:
+        with explain_file_errors(path, if_damaged, is_opening=True):
+            store = opened.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
+            if schema and _missing_steps(store, schema):
+                in_memory = sqlite3.connect(":memory:", isolation_level=None)
+                newer = opened.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
+                store.back_up(newer.connection)
+                _migrate(newer.connection, schema, path)
+                store = newer
+        yield store
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open the file to read it, on a disk that is full or read-only too.
+
+    SQLite reads next to files that it makes there. Without them it reads a file that no process has open.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return _open_uri(uri)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in CANNOT_CREATE_FILES_CODES or _file_bytes(path) > path.stat().st_size:
+            raise
+        return _open_uri(f"{uri}&immutable=1")
+
+
+def _open_uri(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)
+    try:
+        connection.execute(FIRST_READ)  # SQLite opens the file at its first read
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def has_tables(store: SqliteStore, schema: SqliteSchema) -> bool:
+    """Return whether the file has tables; one that another process is making right now has none yet."""
+    with explain_file_errors(store.path, schema.if_damaged, is_opening=True):
+        return bool(_read_applied_steps(store.connection, schema, store.path))
+
+
+def _missing_steps(store: SqliteStore, schema: SqliteSchema) -> bool:
+    """Whether somebody has to migrate the file; one without tables is being made right now."""
+    applied = _read_applied_steps(store.connection, schema, store.path)
+    return bool(applied) and applied != {name for name, _ in schema.steps}
+
+
+def check_integrity(path: Path, if_damaged: str) -> None:
+    """Raise StateError where the file's tables and indexes disagree, or pages of it are damaged.
+
+    To be called by the process that holds the file's lock.
+    """
+    with explain_file_errors(path, if_damaged, is_opening=True), _open_connection(path) as connection:
+        wrong = integrity_errors(connection)
+    if wrong:
+        raise damage_error(path, "; ".join(wrong), if_damaged)
+
+
+def compact_database(path: Path, if_damaged: str = RESTORE_FROM_BACKUP) -> int:
+    """Give back what the file and its write-ahead log no longer use; how many bytes that are.
+
+    To be called by who holds the file's lock: SQLite before 3.51.3 can damage a file that two checkpoint.
+    """
+    with explain_file_errors(path, if_damaged, is_opening=True):
+        before = _file_bytes(path)
+        with _open_connection(path) as connection:
+            connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            ((free,),), ((pages,),) = (
+                connection.execute(f"pragma {name}").fetchall() for name in ("freelist_count", "page_count")
+            )
+            if free > pages * VACUUM_FREE_SHARE:
+                connection.execute("vacuum")
+                connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return max(0, before - _file_bytes(path))
+
+
+def _open_connection(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    return contextlib.closing(sqlite3.connect(path, timeout=5, isolation_level=None))
+
+
+def _file_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in _list_database_files(path) if file.exists())
+
+
+def copy_database(path: Path, to: Path) -> None:
+    """The file at `path` as it is at one moment, once more and for its owner only; `path` is left as it is.
+
+    To open a file with SQLite leaves files beside it, be it for reading. So it is copied as it lies there,
+    and SQLite is asked only when another process keeps writing.
+    """
+    for _ in range(COPY_TRIES):
+        with explain_file_errors(path):
+            before = _read_file_states(path)
+            for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
+                _copy_file(source, target)
+            if before == _read_file_states(path) and _is_idle(before):
+                return
+        time.sleep(IDLE_SECONDS)
+    with explain_file_errors(to):
+        for target in _list_database_files(to):
+            target.unlink(missing_ok=True)
+        _create_private(to)
+        with open_read_only(path) as store, contextlib.closing(sqlite3.connect(to)) as written:
+            store.back_up(written)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with explain_file_errors(target):
+        target.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError), source.open("rb") as content:
+            _create_private(target)
+            with target.open("wb") as copied:
+                shutil.copyfileobj(content, copied)
+
+
+def _list_database_files(path: Path) -> tuple[Path, Path]:
+    """What a state of the file consists of."""
+    return path, path.with_name(f"{path.name}-wal")
+
+
+def _read_file_states(path: Path) -> list[tuple[int, float]]:
+    """Sizes and times: where they stay, nobody has written."""
+    seen = []
+    for file in _list_database_files(path):
+        with contextlib.suppress(FileNotFoundError):
+            state = file.stat()
+            seen.append((state.st_size, state.st_mtime))
+    return seen
+
+
+def _is_idle(seen: Sequence[tuple[int, float]]) -> bool:
+    # of two writes in one tick of the clock the second leaves no trace
+    return all(time.time() - written > IDLE_SECONDS for _, written in seen)
+
+
+def _create_private(path: Path) -> None:
+    # -wal and -shm take the file's own mode, so the file has to exist before SQLite opens it
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_symlink() and not path.exists():  # the disk that it is on may be missing
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _migrate(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -> None:
+    if _read_applied_steps(connection, schema, path) == {name for name, _ in schema.steps}:
+        return
+    from sqlite_utils import Database, Migrations  # here: it loads pandas where that is installed
+
+    connection.execute(CREATE_WRITER_TABLE)  # before the steps: who doesn't know one of them needs the writer's name
+    connection.execute(WRITE_WRITER, (ondatra_version(),))
+    migrations = Migrations(schema.name)
+    for name, script in schema.steps:
+        migrations(name=name)(_build_step(script))
+    migrations.apply(Database(connection))
+
+
+def _read_applied_steps(connection: sqlite3.Connection, schema: SqliteSchema, path: Path) -> set[str]:
+    """Return the steps that have led to the file as it is.
+
+    Raise StateError where there are some of the future, or where the tables aren't those of the steps.
+    """
+    found = set(connection.execute(SELECT_OBJECTS))
+    if not connection.execute(SELECT_STEPS_TABLE).fetchone():
+        if found & _expected_objects(schema):
+            raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
+        return set()
+    applied = {str(name) for (name,) in connection.execute(SELECT_STEPS, (schema.name,))}
+    if unknown := applied - {name for name, _ in schema.steps}:
+        writer = connection.execute(SELECT_WRITER).fetchone()[0]
+        raise StateError(
+            f"{path} was written by ondatra {writer} (it has {', '.join(sorted(unknown))}), and this is"
+            f" {ondatra_version()}: use ondatra {writer} or a newer one"
+        )
+    if len(applied) == len(schema.steps) and not _expected_objects(schema) <= found:
+        raise damage_error(path, WRONG_SCHEMA, schema.if_damaged)
+    return applied
+
+
+@functools.lru_cache
+def _expected_objects(schema: SqliteSchema) -> frozenset[tuple[str, str]]:
+    """Return the names and definitions of the tables and indexes that the steps lead to."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for _, script in schema.steps:
+            for statement in _split_statements(script):
+                connection.execute(statement)
+        return frozenset(connection.execute(SELECT_OBJECTS))
+
+
+def _split_statements(script: str) -> Iterator[str]:
+    return filter(str.strip, script.split(";"))
+
+
+def _build_step(script: str):  # type: ignore[no-untyped-def]  # the library's own decorator is generic over it
+    def apply(database: "Database") -> None:
+        for statement in _split_statements(script):
+            database.execute(statement)
+
+    return apply

@@ -1,0 +1,73 @@
+"""The id of a state folder: it tells machines, and copies of a folder, that deliver one sync apart."""
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.file_lock import FileLock
+
+STATE_ID_FILE = "state_id.json"
+WAIT_SECONDS = 60
+
+
+class StateId(NamedTuple):
+    """The id of a state folder, and of the folder that it was copied from, if it is a copy."""
+
+    id: str
+    copy_of: str = ""
+
+
+UNKNOWN_STATE_ID = StateId("")
+
+
+def ensure_state_id(state: Path) -> StateId:
+    """Return the folder's id, a new one for a new folder and for a copy of another one.
+
+    A copy, or a folder that was put back from a backup, has other inodes than the original. A folder that was
+    moved within its file system keeps them, and its id.
+    """
+    if known := read_state_id(state):
+        return known
+    lock = FileLock(state / "locks" / f"{STATE_ID_FILE}.lock", purpose="names it", wait_seconds=WAIT_SECONDS)
+    with lock:
+        return read_state_id(state) or _write_new_id(state)
+
+
+def read_state_id(state: Path) -> StateId | None:
+    """Return the folder's id; None when it has none, or that of the folder that it was copied from."""
+    fields, inode = _read_state_id_file(state / STATE_ID_FILE)
+    if not fields.get("id") or fields.get("inode") != inode:
+        return None
+    return StateId(str(fields["id"]), str(fields.get("copy_of", "")))
+
+
+def _write_new_id(state: Path) -> StateId:
+    fields, _ = _read_state_id_file(state / STATE_ID_FILE)
+    named = StateId(uuid.uuid4().hex[:12], str(fields.get("id", "")))
+    new = state / f".{STATE_ID_FILE}.new"
+    with explain_file_errors(state / STATE_ID_FILE):
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(orjson.dumps({**named._asdict(), "inode": os.fstat(descriptor).st_ino}))
+            file.flush()
+            os.fsync(descriptor)
+        new.replace(state / STATE_ID_FILE)
+    return named
+
+
+def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:
+    """Return what the file says, and its inode; nothing when it is damaged: the folder gets a new id."""
+    try:
+        with explain_file_errors(path), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            inode = os.fstat(file.fileno()).st_ino
+            fields = orjson.loads(file.read())
+            return (fields, inode) if isinstance(fields, dict) else ({}, inode)
+    except orjson.JSONDecodeError:
+        pass
+    return {}, 0

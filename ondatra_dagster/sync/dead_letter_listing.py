@@ -1,0 +1,48 @@
+"""The list of a sync's dead letters, for commands and pages that only read the queue."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from ondatra_dagster.delivery.queue import dead_letters
+from ondatra_dagster.delivery.queue.dead_letters import DeadLetter, FailureReason, read_dead_letter_reasons
+from ondatra_dagster.delivery.queue.queue_database import open_for_reading, read_unit_kind
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+def list_dead_letters(
+    sync: Sync,
+    *,
+    limit: int | None = None,
+    since: datetime | None = None,
+    offset: int = 0,
+    most_rows: int | None = None,
+) -> Iterator[DeadLetter]:
+    """Yield what died since then, the oldest first; after the first `offset` of them, at most `limit`.
+
+    Each has at most `most_rows` of what it would send.
+    """
+    with open_for_reading(sync.queue_file) as store:
+        shape = read_unit_kind(store) if store else None
+        if store and shape:
+            yield from dead_letters.read_dead_letters(
+                store, shape, limit=limit, since=since, offset=offset, most_rows=most_rows
+            )
+
+
+def list_dead_letter_reasons(sync: Sync, *, limit: int) -> tuple[FailureReason, ...]:
+    """Why they are, the most frequent reason first."""
+    with open_for_reading(sync.queue_file) as store:
+        shape = read_unit_kind(store) if store else None
+        return read_dead_letter_reasons(store, shape, limit=limit) if store and shape else ()
+
+
+def describe_refusal(letter: DeadLetter) -> str | None:
+    """When it was refused, in words; None where it was tried often enough."""
+    if not letter.is_rejected:
+        return None
+    return "refused at once" if letter.attempts == 1 else f"refused at attempt {letter.attempts}"
+
+
+def format_unit_name(letter: DeadLetter, sync: Sync) -> str:
+    """What it is called among people; the one unit of a table that goes out whole has no key."""
+    return "(the whole table)" if not letter.key and sync.is_whole_table else letter.key

@@ -1,0 +1,83 @@
+"""The step of a sync run that enqueues the table's new changes. It sends nothing."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
+from ondatra_dagster.delivery.queue.snapshot_and_restore import end_restore, mark_all_maybe_sent
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.row_changes import FeedSegment
+from ondatra_dagster.sync.feed_adapters import read_whole_table
+from ondatra_dagster.sync.recovery.queue_recovery import recover_queue, write_queue_snapshot
+from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
+from ondatra_dagster.sync.run_bookkeeping import close_crashed_runs
+from ondatra_dagster.sync.run_context import Feed, Ports, SourceState
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+class EnqueuedVersions(NamedTuple):
+    """The versions that were enqueued: (after, upto]. The two are equal where nothing was new."""
+
+    after: int
+    upto: int
+
+
+def catch_up_queue(sync: Sync, ports: Ports) -> EnqueuedVersions | None:
+    """Bring the sync's queue up to its model's table; None when there is no table, or the sync has never run.
+
+    It also writes the queue's snapshot, so that a queue that is lost later needs no version that is enqueued
+    now. Raises BusyError when another process delivers, OtherStateFolderError when another state folder does.
+    """
+    source = ports.read_source()
+    if source is None or not sync.queue_file.exists():
+        return None
+    with sync.open_queue() as queue:
+        source = ports.read_source() or source  # until the queue was ours, others may have gone on with it
+        StateFolderConflictCheck(sync, ports).check_before_run()
+        recovered = recover_queue(queue, sync, ports, source)
+        close_crashed_runs(queue, sync, ports)
+        before = queue.watermark
+        enqueue_table_changes(queue, sync, ports, source, recovered)
+        write_queue_snapshot(queue, sync, ports)
+        return EnqueuedVersions(before, queue.watermark)
+
+
+def enqueue_table_changes(
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, recovered: RecordedOutcomes
+) -> None:
+    """Bring the queue up to the table as it is, and end a restore that was begun."""
+    now = ports.clock()
+    recovered.mark_rejected_dead(queue, now)
+    for upto in _list_stop_versions(queue, sync, source, recovered):
+        for segment in _read_segments(queue, sync, ports.feed, source, upto):
+            _enqueue_segment(queue, segment, recovered, now)
+        if recovered.may_be_sent(upto):
+            mark_all_maybe_sent(queue)
+        recovered.mark_rejected_dead(queue, now)
+    with queue.store.write_transaction():
+        end_restore(queue)
+
+
+def _enqueue_segment(queue: Queue, segment: FeedSegment, recovered: RecordedOutcomes, now: float) -> None:
+    if not recovered:
+        enqueue_segment(queue, segment, now=now)
+        return
+    enqueue_segment(queue, recovered.without_delivered_changes(segment), now=now)
+    recovered.delete_replaced_units(queue, after=segment.after_version)
+
+
+def _list_stop_versions(queue: Queue, sync: Sync, source: SourceState, recovered: RecordedOutcomes) -> Sequence[int]:
+    if sync.is_whole_table:  # there is only what the table has now
+        return [source.version] if source.version > queue.watermark else []
+    return recovered.split_versions(after=queue.watermark, upto=source.version)
+
+
+def _read_segments(queue: Queue, sync: Sync, feed: Feed, source: SourceState, upto: int) -> Iterator[FeedSegment]:
+    """Yield the changes up to this version that aren't in the queue; on a first sync, the whole table."""
+    after = queue.watermark
+    if sync.is_whole_table:
+        yield read_whole_table(feed, after=after, upto=upto, columns=source.columns)
+    else:
+        yield from feed.segments(None if after == NOTHING_ENQUEUED else after, upto)

@@ -1,0 +1,49 @@
+"""The progress of a sync run that goes on, read by other processes."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.queue.queue_database import open_for_reading
+from ondatra_dagster.delivery.queue.queue_status import read_status
+from ondatra_dagster.delivery.queue.unpublished_records import count_unpublished_rows, read_started_files
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.storage.file_lock import is_locked
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+class LiveProgress(NamedTuple):
+    """A run that goes on, and its counts so far."""
+
+    run_id: str
+    record_count: int  # of rows that have ended
+    pending_keys: int  # that it has still to send
+
+
+def read_live_progress(
+    sync: Sync, tracking: RecordStore, *, clock: Callable[[], float] = time.time
+) -> LiveProgress | None:
+    """Return the progress of the sync's current run; None when there is none.
+
+    A crashed run has left the same in the queue. So the lock decides: the process of a current run holds it.
+    """
+    if not is_locked(sync.lock_file):
+        return None
+    with open_for_reading(sync.queue_file) as store:
+        if store is None:
+            return None
+        with store.read_transaction():
+            begun = read_started_files(store)
+            if not begun:
+                return None
+            run_id = max(begun)
+            listed = tracking.list_record_files(sync.id, run_id)
+            # those whose rows had been chosen when the queue was read
+            files = [(kind, number) for kind, number in listed if number < begun[run_id].get(kind, 0)]
+            unpublished = sum(
+                count_unpublished_rows(store, run_id, kind, [number for each, number in files if each is kind])
+                for kind in RecordFileType
+            )
+            pending_keys = read_status(store, now=clock()).pending_units
+    return LiveProgress(run_id, unpublished + tracking.count_records(sync.id, run_id, files), pending_keys)

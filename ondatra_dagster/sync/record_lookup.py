@@ -1,0 +1,192 @@
+"""The search for a sync's records: in files, settled in the queue, and still to be sent; the newest first.
+
+The result shows one moment, the one at which the queue was read. During a run, rows move from the queue into
+files. So the queue is read first and the files second: no row is missed or listed twice. For a run that was
+open at that moment, only the files count whose rows had been chosen by then. Runs that began later don't count.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.pending_rows import PendingRow, PendingRowReader
+from ondatra_dagster.delivery.queue.queue_database import READ_META, open_for_reading, read_layouts
+from ondatra_dagster.delivery.queue.unpublished_records import SettledRow, read_started_files, read_unpublished_rows
+from ondatra_dagster.delivery.queue_unit_format import UNIT_FORMAT, UnitFormat
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.spelling_suggestions import find_nearest
+from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.parquet_search import RunRecords, count_runs_matches, search_runs
+from ondatra_dagster.records.record_chunks import RecordChunk, SpooledChunks, chunk_records, slice_chunks
+from ondatra_dagster.records.record_query import RecordQuery, ResultRecord
+from ondatra_dagster.records.record_schema import RecordOperation
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+from ondatra_dagster.sync.record_publisher import build_records
+from ondatra_dagster.sync.sync_definition import Sync
+
+MAX_LISTED_RUNS = 5  # runs that are named to whom asks for one that isn't there
+
+
+def find_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> Iterator[RecordChunk]:
+    """What the search finds, in parts; raises SelectionError for a run that left nothing.
+
+    What hasn't ended is told with the newest run: an older one has nothing to do with it any more.
+    """
+    unsettled, files = _search_queue_and_files(sync, tracking, search)
+    parts = itertools.chain(unsettled, search_runs(tracking, sync.id, search, files))
+    return slice_chunks(parts, offset=search.offset, limit=search.limit)
+
+
+def count_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> int:
+    """How many records the search finds, were it without a limit."""
+    unlimited = dataclasses.replace(search, limit=None, offset=0)
+    unsettled, files = _search_queue_and_files(sync, tracking, unlimited)
+    waiting: int = sum(part.num_rows for part in unsettled)
+    return waiting + count_runs_matches(tracking, sync.id, unlimited, files)
+
+
+def _search_queue_and_files(
+    sync: Sync, tracking: RecordStore, search: RecordQuery
+) -> tuple[Iterable[RecordChunk], Sequence[RunRecords]]:
+    """What the search finds in the queue of what hasn't ended, and where the records are of what has."""
+    runs = set(tracking.list_runs(sync.id))  # those that a lost or an older queue doesn't know
+    with open_for_reading(sync.queue_file) as store:
+        if store is None:
+            queue = _NO_QUEUE
+        else:
+            with store.read_transaction():
+                queue = _QueueSearch(sync, store, search).find_matches(tracking)
+                runs |= {run for run in tracking.list_runs(sync.id) if run <= queue.last_run}
+    known = sorted({*runs, *queue.open_runs}, reverse=True)
+    _refuse_unknown_run(sync, search.run_id, known)
+    chosen = [run for run in known if search.run_id in (None, run)] if search.includes_ended else []
+    files = [queue.open_run_records.get(run) or RunRecords(run_id=run) for run in chosen]
+    is_newest = search.run_id in (None, *known[:1])
+    return queue.pending_records if is_newest else (), files
+
+
+def _refuse_unknown_run(sync: Sync, run_id: str | None, known: Sequence[str]) -> None:
+    if run_id is None or run_id in known:
+        return
+    guess = find_nearest(run_id, known)
+    proposal = f"did you mean {guess!r}? " if guess else ""
+    listed = f"the newest runs are {', '.join(known[:MAX_LISTED_RUNS])}" if known else "no run has left any"
+    raise SelectionError(f"{sync.id} has no records of a run {run_id!r}; {proposal}{listed}")
+
+
+class _QueueMatches(NamedTuple):
+    """The matches in a queue, copied, so that the queue is closed before they are used."""
+
+    pending_records: Iterable[RecordChunk]
+    last_run: str
+    open_runs: Collection[str]  # the runs that hadn't ended
+    open_run_records: Mapping[str, RunRecords]  # of these, what was asked for
+
+
+_NO_QUEUE = _QueueMatches((), "", (), {})
+
+
+class _QueueSearch:
+    """The search of one queue at one moment."""
+
+    def __init__(self, sync: Sync, store: SqliteStore, search: RecordQuery) -> None:
+        self._sync = sync
+        self._store = store
+        self._query = search
+        self._layouts = read_layouts(store)
+        self._table_id = self._read_meta("table_id")
+
+    def find_matches(self, tracking: RecordStore) -> _QueueMatches:
+        begun = read_started_files(self._store)
+        wanted = [run for run in begun if self._query.run_id in (None, run)]
+        return _QueueMatches(
+            pending_records=self._spool_records(self._read_pending_records()) if self._query.includes_pending else (),
+            last_run=self._read_meta("last_run"),
+            open_runs=begun.keys(),
+            open_run_records={run: self._read_open_run(run, begun[run], tracking) for run in wanted},
+        )
+
+    def _read_open_run(self, run_id: str, begun: Mapping[str, int], tracking: RecordStore) -> RunRecords:
+        listed = tracking.list_record_files(self._sync.id, run_id)
+        files = [(kind, number) for kind, number in listed if number < begun.get(kind, 0)]
+        return RunRecords(
+            run_id=run_id,
+            files=files,
+            unpublished_chunks={
+                kind: self._spool_records(self._read_unpublished_records(run_id, kind, files))
+                for kind in RecordFileType
+            },
+        )
+
+    def _read_unpublished_records(
+        self, run_id: str, kind: RecordFileType, files: Sequence[RecordFileId]
+    ) -> Iterator[ResultRecord]:
+        """The rows of one type that are in none of these files."""
+        numbers = [number for each, number in files if each is kind]
+        settled = read_unpublished_rows(self._store, run_id, kind, numbers)
+        records = build_records(
+            (each for each in settled if self._matches(each[2])),
+            layouts=self._layouts,
+            operation=self._choose_operation(is_delete=kind is RecordFileType.DELETED),
+            table_id=self._table_id,
+        )
+        for record in records:
+            yield ResultRecord(*record[:7], self._sync.id, run_id, *record[7:])
+
+    def _matches(self, row: SettledRow) -> bool:
+        return self._query.matches(row.key, row.status, row.change_type, row.message)
+
+    def _read_pending_records(self) -> Iterator[ResultRecord]:
+        text = self._read_meta(UNIT_FORMAT)
+        form = UnitFormat.load(text) if text else self._sync.unit_format  # the model may have another by now
+        queue = PendingRowReader(
+            store=self._store,
+            unit_kind=form.unit_kind,
+            replaces_rows=form.replaces_rows,
+            is_whole_table=form.is_whole_table,
+        )
+        for row in queue.read_rows(stage=self._query.stage, prefix=self._query.prefix):
+            if self._query.matches(row.key, row.stage, row.change_type, row.message):
+                yield self._build_result_record(row)
+
+    def _build_result_record(self, unsettled: PendingRow) -> ResultRecord:
+        rowid, layout, payload = unsettled.stored_row
+        return ResultRecord(
+            identifier=unsettled.key,
+            payload=orjson.dumps(self._layouts[layout].parse_row(payload)).decode(),
+            operation=self._choose_operation(
+                is_delete=unsettled.change_type is ChangeType.DELETE and not unsettled.is_context
+            ),
+            status=unsettled.stage,
+            status_message=unsettled.message,
+            batch_started_at=None,
+            batch_ended_at=None,
+            sync_id=self._sync.id,
+            run_id=None,
+            rowid=rowid,
+            change_type=unsettled.change_type,
+            table_version=unsettled.version,
+            table_id=self._table_id,
+            attempts=unsettled.attempts,
+            next_try_at=None if unsettled.next_try_at is None else _to_datetime(unsettled.next_try_at),
+        )
+
+    def _read_meta(self, name: str) -> str:
+        return str(next((value for (value,) in self._store.fetch_rows(READ_META, (name,))), ""))
+
+    def _choose_operation(self, *, is_delete: bool) -> RecordOperation:
+        return RecordOperation.DELETE if is_delete else self._sync.operation
+
+    def _spool_records(self, records: Iterator[ResultRecord]) -> SpooledChunks:
+        most = None if self._query.limit is None else self._query.offset + self._query.limit
+        return SpooledChunks(chunk_records(itertools.islice(records, most)))
+
+
+def _to_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

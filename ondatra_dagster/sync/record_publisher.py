@@ -1,0 +1,196 @@
+"""The publication of settled rows as record files: when a file is due, and what its records contain."""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.delivery.queue import unpublished_records
+from ondatra_dagster.delivery.queue.queue_database import INVALID_RECORDED_IN_RUNS, Queue
+from ondatra_dagster.delivery.queue.unpublished_records import (
+    RECORDS_DELETED,
+    RECORDS_INVALID,
+    PushAttempt,
+    SettledRow,
+    store_settled_rows,
+)
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType, InvalidRow, Layout
+
+PUBLISH_SECONDS = 10.0  # what a lost disk may cost: records that are older are in the tracking store
+OBJECT_PAYLOAD = 0  # in place of a layout: the payload is an object already, as rows that were set aside are
+INVALID_CHUNK_ROWS = 1_000
+
+
+class RecordPublisher:
+    """The publisher of one run's settled rows; it publishes while the run goes on."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        tracking: RecordStore,
+        *,
+        sync_id: str,
+        run_id: str,
+        operation: RecordOperation,
+        publish_seconds: float = PUBLISH_SECONDS,
+    ) -> None:
+        self._queue = queue
+        self._record_store = tracking
+        self._sync_id = sync_id
+        self._run_id = run_id
+        self._operation = operation
+        self._publish_seconds = publish_seconds  # no record waits longer than this for its file
+        self._unpublished_rows = 0
+        self._due_at = 0.0  # when the oldest row that is in no file has to have one; at first nobody knows
+
+    def add_settled_rows(self, rows: int, *, now: float) -> None:
+        """So many rows more are settled; those whose file is due are published."""
+        self._unpublished_rows += rows
+        self._due_at = min(self._due_at, now + self._publish_seconds)
+        self.publish_if_due(now=now)
+
+    def publish_if_due(self, *, now: float) -> None:
+        """Publish what is due by now, if anything is."""
+        is_due = now >= self._due_at or is_from_future(self._due_at - self._publish_seconds, now)
+        if self._unpublished_rows >= unpublished_records.FILE_ROWS or is_due:
+            self.publish_due(now=now)
+
+    def seconds_to_next(self, *, now: float) -> float:
+        """Return how long it is until the oldest record has to have its file; 0 when that is now."""
+        return max(self._due_at - now, 0.0)
+
+    def publish_due(self, *, now: float) -> None:
+        """Write a file for each type that has enough rows, or has waited long enough."""
+        due = {
+            kind
+            for kind, rows, oldest in unpublished_records.count_unassigned_rows(self._queue, self._run_id)
+            if rows >= unpublished_records.FILE_ROWS
+            or now - oldest >= self._publish_seconds
+            or is_from_future(oldest, now)
+        }
+        if due and (self._queue.replaces_rows or self._queue.unit_kind is UnitKind.GROUP):
+            # who finds rows recorded takes the deletes before them for done that no record says otherwise of
+            while self._publish_next(RECORDS_DELETED):
+                pass
+        for kind in sorted(due):  # deletes first
+            self._publish_next(kind)
+        left = unpublished_records.count_unassigned_rows(self._queue, self._run_id)
+        self._unpublished_rows = sum(rows for _, rows, _ in left)
+        self._due_at = min((oldest + self._publish_seconds for _, _, oldest in left), default=math.inf)
+
+    def publish_all(self) -> None:
+        """Write all that is left, files that a crash left half way first."""
+        for file in unpublished_records.read_assigned_files(self._queue, self._run_id):
+            self._publish_file(file)
+        for kind, _, _ in unpublished_records.count_unassigned_rows(self._queue, self._run_id):
+            while self._publish_next(kind):
+                pass
+
+    def _publish_next(self, kind: str) -> bool:
+        file = unpublished_records.assign_rows_to_file(self._queue, self._run_id, kind)
+        if file is None:
+            return False
+        self._publish_file(file)
+        return True
+
+    def _publish_file(self, file: unpublished_records.RecordFile) -> None:
+        records = self._read_records(file)
+        self._record_store.publish_records(self._sync_id, file.run_id, RecordFileType(file.type), file.number, records)
+        unpublished_records.delete_published_rows(self._queue, file)
+
+    def _read_records(self, file: unpublished_records.RecordFile) -> Iterator[SyncRecord]:
+        return build_records(
+            unpublished_records.read_file_rows(self._queue, file),
+            layouts=self._queue.layouts,
+            operation=RecordOperation.DELETE if file.type == RECORDS_DELETED else self._operation,
+            table_id=self._queue.read_meta("table_id") or "",
+        )
+
+
+def build_records(
+    settled: Iterable[tuple[float, float, SettledRow]],
+    *,
+    layouts: Mapping[int, Layout],
+    operation: RecordOperation,
+    table_id: str,
+) -> Iterator[SyncRecord]:
+    """What is kept of rows that ended, each given with the begin and the end of its batch."""
+    for started_at, ended_at, row in settled:
+        yield SyncRecord(
+            identifier=row.key,
+            payload=_build_payload(row, layouts),
+            operation=operation,
+            status=row.status,
+            status_message=row.message,
+            batch_started_at=_to_datetime(started_at),
+            batch_ended_at=_to_datetime(ended_at),
+            rowid=row.rowid,
+            change_type=row.change_type,
+            table_version=row.version,
+            table_id=table_id,
+        )
+
+
+@functools.lru_cache(maxsize=2)  # the rows of a batch share theirs
+def _to_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _build_payload(row: SettledRow, layouts: Mapping[int, Layout]) -> str:
+    if row.layout == OBJECT_PAYLOAD:
+        return row.payload
+    return orjson.dumps(layouts[row.layout].parse_row(row.payload)).decode()
+
+
+def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:
+    """The runs after one and up to another may have recorded rows as set aside that are new to the queue."""
+    known = queue.read_meta(INVALID_RECORDED_IN_RUNS)
+    first, _, last = (known or f"{since}:{upto}").partition(":")
+    queue.write_meta(INVALID_RECORDED_IN_RUNS, f"{min(first, since)}:{max(last, upto)}")
+
+
+def drop_recorded_invalid_rows(
+    queue: Queue, tracking: RecordStore, sync_id: str, rows: Iterable[InvalidRow]
+) -> Iterator[InvalidRow]:
+    """The rows less those that have a record already, as far as the queue doesn't know itself."""
+    span = queue.read_meta(INVALID_RECORDED_IN_RUNS)
+    if span is None:
+        yield from rows
+        return
+    since, _, upto = span.partition(":")
+    table_id = queue.read_meta("table_id")
+    found = tracking.read_invalid_rows(sync_id, since=since, upto=upto)
+    told = {rowid for rowid, of_table in found if of_table == table_id}
+    yield from (row for row in rows if row.rowid not in told)
+
+
+def store_invalid_rows(queue: Queue, rows: Iterable[InvalidRow], attempt: PushAttempt, *, upto: int) -> int:
+    """Keep rows that were set aside as records, and note that they are; how many there were.
+
+    Both happen in one transaction, so that an invalid row is recorded once.
+    """
+    kept = 0
+    with queue.store.write_transaction():
+        for part in _chunk_settled_rows(rows):
+            store_settled_rows(queue, RECORDS_INVALID, part, attempt)
+            kept += len(part)
+        queue.write_meta("invalid_watermark", upto)
+        queue.delete_meta(INVALID_RECORDED_IN_RUNS)
+    return kept
+
+
+def _chunk_settled_rows(rows: Iterable[InvalidRow]) -> Iterator[list[SettledRow]]:
+    settled = (
+        SettledRow(row.key, row.rowid, ChangeType.INSERT, row.version, row.reason, None, OBJECT_PAYLOAD, row.payload)
+        for row in rows
+    )
+    while part := list(itertools.islice(settled, INVALID_CHUNK_ROWS)):
+        yield part

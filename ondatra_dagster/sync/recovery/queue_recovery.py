@@ -1,0 +1,253 @@
+"""The check of a queue before a run, and its recovery from the last snapshot and the records."""
+
+from collections.abc import Hashable, Iterable
+from datetime import UTC
+
+from ondatra_dagster.delivery.finalize_call import add_finalize_counts, renew_pending_finalize
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.recovery_from_records import KeyOutcome, RecordedOutcomes, recorded_content_sizes
+from ondatra_dagster.delivery.queue.removal_count import read_content_sizes, write_content_sizes
+from ondatra_dagster.delivery.queue.snapshot_and_restore import (
+    SNAPSHOTS_WITHOUT_RUN,
+    count_snapshots_without_run,
+    is_restoring,
+    make_snapshot,
+    mark_all_maybe_sent,
+    restore_snapshot,
+)
+from ondatra_dagster.delivery.queue.unpublished_records import (
+    STATUS_SUCCEEDED,
+    count_started_files,
+    open_runs,
+    read_snapshot_run,
+)
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED, QueueSnapshot
+from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, write_unit_format
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.records.record_schema import DeliveredRecord
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.feed_adapters import WHOLE_TABLE_KEY
+from ondatra_dagster.sync.record_publisher import note_runs_with_invalid_records
+from ondatra_dagster.sync.recovery.state_folder_conflict import find_newest_run
+from ondatra_dagster.sync.recovery.unit_format_check import refuse_snapshot_of_other_format, update_unit_format
+from ondatra_dagster.sync.run_context import Ports, SourceState
+from ondatra_dagster.sync.sync_definition import Sync
+
+# sorts before every run: what a sync leaves before its first run has sent anything
+RUN_ID_BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
+
+
+def recover_queue(
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, *, is_new_state: bool = False
+) -> RecordedOutcomes:
+    """Make the queue one that can be gone on from, or say why it can't; what later records say has ended.
+
+    With `is_new_state` a sync without a snapshot begins as in its first run, whatever was delivered before.
+    """
+    snapshot, newest = ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports)
+    has_begun = queue.read_meta("table_id") is not None and not is_restoring(queue)
+    is_lost = not has_begun or _is_stale(queue, sync, ports, snapshot, newest)
+    left = snapshot if is_lost and snapshot and _may_have_sent(snapshot, newest) else None
+    if left:
+        refuse_snapshot_of_other_format(left, sync, source)
+        ports.notify(describe_restore(queue, sync, ports, left))
+        restore_snapshot(queue, left, now=ports.clock(), recorded_upto=newest)
+        renew_pending_finalize(queue, journal=sync.journal_file)
+    elif is_lost or _is_empty_for_another_destination(queue, sync, source):
+        if snapshot is None and not is_new_state:
+            _refuse_if_run_before(sync, ports)
+        _begin_queue(queue, sync, ports, source, snapshot)
+    _refuse_another_table(queue, sync, source)
+    _refuse_another_destination(queue, sync)
+    update_unit_format(queue, sync, ports, source)
+    return _recover_from_records(queue, sync, ports, source, left) if left else RecordedOutcomes(())
+
+
+def _may_have_sent(snapshot: QueueSnapshot, newest: str) -> bool:
+    """Whether the run that left it, or one that came later, had anything to send."""
+    return snapshot.watermark != NOTHING_ENQUEUED or newest > snapshot.run_id
+
+
+def _is_empty_for_another_destination(queue: Queue, sync: Sync, source: SourceState) -> bool:
+    """Whether it was begun for another table or another API, and has taken in nothing of it."""
+    begun_for = queue.read_meta("table_id"), queue.read_meta("base_url") or ""
+    return queue.watermark == NOTHING_ENQUEUED and begun_for != (source.table_id, sync.push_config.base_url or "")
+
+
+def is_queue_stale(queue: Queue, sync: Sync, ports: Ports) -> bool:
+    """Whether others have gone on since the queue was as it is: somebody has put back a copy of it."""
+    return _is_stale(queue, sync, ports, ports.record_store.read_newest_snapshot(sync.id), find_newest_run(sync, ports))
+
+
+def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | None, newest: str) -> bool:
+    if snapshot is None:
+        return False
+    known = queue.read_meta("last_run") or RUN_ID_BEFORE_ALL_RUNS
+    known_beside, left_beside = count_snapshots_without_run(queue, snapshot)
+    if known < max(snapshot.run_id, newest) or known_beside < left_beside:
+        return True
+    return any(_has_unknown_records(queue, sync, ports, snapshot, run_id) for run_id in open_runs(queue))
+
+
+def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot, run_id: str) -> bool:
+    """Whether a run that to the queue hasn't ended has left what the queue doesn't know of."""
+    if snapshot.run_id == run_id and read_snapshot_run(queue) != run_id:
+        return True
+    begun = count_started_files(queue, run_id)
+    there = ports.record_store.list_record_files(sync.id, run_id)
+    unknown = [file for file in there if file[1] >= begun.get(file[0], 0)]
+    return ports.record_store.count_records(sync.id, run_id, unknown) > 0  # a run's end leaves an empty one
+
+
+def _begin_queue(queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot | None) -> None:
+    """Nothing has been sent yet, so of what and to whom that would have been doesn't matter."""
+    with queue.store.write_transaction():
+        if snapshot:
+            queue.write_meta("last_run", snapshot.run_id)  # it knows all that this one tells
+        queue.write_meta("table_id", source.table_id)
+        queue.write_meta("base_url", sync.push_config.base_url or "")
+        write_unit_format(queue, sync.unit_format.with_key_types(source.columns), named_since="")
+        # in the transaction: a queue that has begun has left a snapshot, so that it can be lost at any time
+        before = make_snapshot(queue, sync_id=sync.id, run_id=RUN_ID_BEFORE_ALL_RUNS, written_at=ports.now())
+        ports.record_store.write_snapshot(before)
+
+
+def _recover_from_records(
+    queue: Queue, sync: Sync, ports: Ports, source: SourceState, snapshot: QueueSnapshot
+) -> RecordedOutcomes:
+    """What the records of later runs say of the units that the snapshot left."""
+    named_since = (queue.read_meta(KEY_NAMES_SINCE) or "") if sync.delivers_by_key else ""
+    ends = list(ports.record_store.read_delivered_since(sync.id, snapshot.run_id))
+    runs = [run for run in ports.record_store.list_runs(sync.id) if run > snapshot.run_id]
+    told = [_build_key_end(sync, end) for end in ends if end.table_id == snapshot.table_id and end.run_id > named_since]
+    cut_off_at = {run: version for run in runs if (version := _read_version_to(sync, ports, run)) is not None}
+    _refuse_older_table(sync, source, max([*cut_off_at.values(), *(end.version for end in told)], default=-1))
+    if ends and "finalize" in sync.push_config.functions:
+        _owe_finalize_call(queue, [_build_key_end(sync, end) for end in ends])
+    if sync.unit_shape is UnitKind.MIRROR:
+        write_content_sizes(queue, recorded_content_sizes(told, read_content_sizes(queue.store)).items())
+    recovered = RecordedOutcomes(
+        told,
+        replaces_rows=queue.replaces_rows,
+        cut_off_at=cut_off_at,
+        frozen={unit.key for unit in snapshot.units if unit.state == "claimed"},
+    )
+    recovered.delete_delivered_units(queue)
+    if runs:
+        note_runs_with_invalid_records(queue, since=snapshot.run_id, upto=runs[-1])
+        mark_all_maybe_sent(queue)  # the newest of them was cut off: nobody has noted what it did last
+    return recovered
+
+
+def _build_key_end(sync: Sync, end: DeliveredRecord) -> KeyOutcome:
+    version, message = end.table_version, end.status_message
+    return KeyOutcome(derive_unit_key(sync, end), version, end.status, message, end.change_type, end.run_id)
+
+
+def _read_version_to(sync: Sync, ports: Ports, run_id: str) -> int | None:
+    """The version of the table from which a run began."""
+    versions = (ports.record_store.read_metadata(sync.id, run_id) or {}).get("versions")
+    upto = versions.get("to") if isinstance(versions, dict) else None
+    return upto if isinstance(upto, int) else None
+
+
+def _owe_finalize_call(queue: Queue, ends: Iterable[KeyOutcome]) -> None:
+    """Owe finalize() the units that these records tell of: it may or may not have been called for them."""
+    is_delivered: dict[Hashable, bool] = {}
+    for number, end in enumerate(ends):
+        if end.change_type == ChangeType.UPDATE_PREIMAGE:
+            continue
+        unit = end.send_id if queue.unit_kind is UnitKind.GROUP else number
+        is_delivered[unit] = is_delivered.get(unit, True) and end.status == STATUS_SUCCEEDED
+    succeeded = sum(is_delivered.values())
+    with queue.store.write_transaction():
+        add_finalize_counts(queue, succeeded=succeeded, failed=len(is_delivered) - succeeded)
+
+
+def derive_unit_key(sync: Sync, end: DeliveredRecord) -> str:
+    """The unit that a record is of."""
+    if sync.is_whole_table:
+        return WHOLE_TABLE_KEY
+    return end.identifier if sync.delivers_by_key else str(end.rowid)
+
+
+def _refuse_if_run_before(sync: Sync, ports: Ports) -> None:
+    # with no records, only the history can tell a sync whose state is lost from one that has never run
+    records = ports.record_store.list_runs(sync.id) or ports.is_in_sync_log()
+    if records or ports.history.as_required().has_begun(sync.id):
+        raise ResyncNeededError(
+            f"{sync.id} has run before, but both its queue and its frontier in the tracking folder are gone,"
+            " so it isn't known what the API holds; bring one of them back, or run"
+            f" `ondatra resync {sync.id}`, or send all rows as new ones: `ondatra run --allow-new-state"
+            f" {sync.model.name}`"
+        )
+
+
+def _refuse_another_table(queue: Queue, sync: Sync, source: SourceState) -> None:
+    if queue.read_meta("table_id") != source.table_id:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} was made anew since {sync.id} last ran, so its rows can't be"
+            f" compared with what the API holds; run `ondatra resync {sync.id}`"
+        )
+    _refuse_older_table(sync, source, queue.watermark)
+    if NOTHING_ENQUEUED != queue.watermark < source.oldest_readable_version:
+        raise ResyncNeededError(
+            f"{sync.id} has seen {sync.model.name} up to version {queue.watermark}, and what changed between"
+            f" that and version {source.oldest_readable_version} was freed, which a newer state of {sync.id} had seen:"
+            f" it was put back; run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_older_table(sync: Sync, source: SourceState, sent_upto: int) -> None:
+    if source.version < sent_upto:
+        raise ResyncNeededError(
+            f"the table of {sync.model.name} is at version {source.version}, but {sync.id} has sent up to"
+            f" version {sent_upto}: it was put back; run `ondatra resync {sync.id}`"
+        )
+
+
+def _refuse_another_destination(queue: Queue, sync: Sync) -> None:
+    known, now = queue.read_meta("base_url") or "", sync.push_config.base_url or ""
+    if known != now:
+        raise ResyncNeededError(
+            f"{sync.push_config.file} now sends to {now or 'no base_url'}, but what {sync.id} knows is what"
+            f" {known or 'no base_url'} holds; put base_url back, or run `ondatra resync {sync.id}`"
+        )
+
+
+def read_base_url(queue: Queue, sync: Sync, ports: Ports) -> str:
+    """The base_url of the API of which queue or snapshot tell; this sync's own when neither does."""
+    known = queue.read_meta("base_url")
+    snapshot = ports.record_store.read_newest_snapshot(sync.id) if known is None else None
+    return snapshot.base_url if snapshot else (sync.push_config.base_url or "") if known is None else known
+
+
+def write_queue_snapshot(queue: Queue, sync: Sync, ports: Ports) -> None:
+    """Let what was decided outlive the queue file, in place of what the last run left."""
+    snapshot = ports.record_store.read_newest_snapshot(sync.id)
+    known = snapshot.run_id if snapshot else RUN_ID_BEFORE_ALL_RUNS
+    # what any run has recorded until now says nothing beside it
+    newest = max(known, queue.read_meta("last_run") or "", find_newest_run(sync, ports))
+    queue.write_meta("last_run", newest)
+    # a copy from before it has seen the same runs, and has to give way all the same
+    queue.write_meta(SNAPSHOTS_WITHOUT_RUN, 1 + (max(count_snapshots_without_run(queue, snapshot)) if snapshot else 0))
+    left = make_snapshot(queue, sync_id=sync.id, run_id=newest, written_at=ports.now())
+    ports.record_store.write_snapshot(left)
+
+
+def describe_restore(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot) -> str:
+    """Say from what a sync goes on whose own queue is missing, or is older than what is known elsewhere."""
+    own, at = ports.record_store.state, snapshot.written_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    left = f"it goes on from what was left in the tracking store at {at} UTC"
+    is_missing = queue.read_meta("table_id") is None
+    if snapshot.state_id == own.id:
+        what = "is missing" if is_missing else "is older than the last run: it was put back"
+        return f"{sync.id}: the queue {what}; {left}"
+    if snapshot.state_id == own.copy_of:
+        what = f"this state folder (id {own.id}) is a copy of the one with the id {own.copy_of}"
+    elif is_missing:
+        what = f"this state folder (id {own.id}) is new to this sync"
+    else:
+        what = "another state folder has delivered this sync since the last run from here"
+    return f"{sync.id}: {what}; {left} by the state folder with the id {snapshot.state_id or 'unknown'}"

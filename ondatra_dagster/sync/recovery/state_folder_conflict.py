@@ -1,0 +1,114 @@
+"""The detection of other state folders that deliver the same sync, so that no row is sent twice.
+
+Two machines can't lock each other out: they share only the record store. Each run writes a heartbeat there in
+place of the previous run's, and rewrites it while it goes on. So a new run sees another run at work, and a run
+at work sees that another one has begun.
+"""
+
+from ondatra_dagster.errors import OtherStateFolderError
+from ondatra_dagster.records.run_metadata_and_heartbeat import RunHeartbeat
+from ondatra_dagster.sync.run_context import Ports
+from ondatra_dagster.sync.run_id import parse_start_time
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_duration
+
+HEARTBEAT_POLL_SECONDS = 1.0
+
+
+class StateFolderConflictCheck:
+    """The conflict check of one run."""
+
+    def __init__(self, sync: Sync, ports: Ports) -> None:
+        """To be made when the run begins, before it waits for anything."""
+        self._sync = sync
+        self._ports = ports
+        self._run_id = ""
+        self._known_heartbeat = self._read_heartbeat()  # the newest mark that this run knows and may go on from
+
+    def check_before_run(self) -> None:
+        """Raise OtherStateFolderError when another state folder is at work, or was since this run began.
+
+        To be called before the queue is compared with the store. What was done since the begin is found by
+        the mark, for the clocks of two machines may differ.
+        """
+        mark = self._read_heartbeat()
+        if mark is None or self._is_own(mark):
+            self._known_heartbeat = mark
+            return
+        watched = self._wait_for_end(mark)
+        if self._known_heartbeat is None or mark.run_id != self._known_heartbeat.run_id:
+            raise self._build_error(mark.state_id, mark.run_id)
+        self._known_heartbeat = watched
+
+    def begin_run(self, run_id: str) -> None:
+        """Leave the mark of this run, unless another state folder has left one meanwhile."""
+        mark = self._read_heartbeat()
+        if mark and mark != self._known_heartbeat and not self._is_own(mark):
+            raise self._build_error(mark.state_id, mark.run_id)
+        self._run_id = run_id
+        self._write_heartbeat()
+
+    def check_during_run(self) -> None:
+        """Raise OtherStateFolderError when another state folder has begun a run since; else renew the mark."""
+        if mark := self.find_newer_run():
+            raise self._build_error(mark.state_id, mark.run_id)
+        self._write_heartbeat()
+
+    def find_newer_run(self) -> RunHeartbeat | None:
+        """Return the mark that another run has left in place of this one's; None when it is still there."""
+        mark = self._read_heartbeat()
+        return mark if mark and mark.run_id != self._run_id else None
+
+    def end_run(self) -> None:
+        """Note that the run has ended, so that no other run waits for a sign of it."""
+        self._write_heartbeat(has_ended=True)
+
+    def _write_heartbeat(self, *, has_ended: bool = False) -> None:
+        mark = RunHeartbeat(
+            run_id=self._run_id, state_id=self._own_state_id, seen_at=self._ports.now(), has_ended=has_ended
+        )
+        self._ports.record_store.write_heartbeat(self._sync.id, mark)
+
+    def _read_heartbeat(self) -> RunHeartbeat | None:
+        return self._ports.record_store.read_heartbeat(self._sync.id)
+
+    @property
+    def _own_state_id(self) -> str:
+        return self._ports.record_store.state.id
+
+    def _is_own(self, mark: RunHeartbeat) -> bool:
+        return mark.state_id == self._own_state_id
+
+    def _wait_for_end(self, first: RunHeartbeat) -> RunHeartbeat | None:
+        """Return the mark of another state folder's run once that has ended, or must be dead for its silence.
+
+        Raise OtherStateFolderError at the first sign of life.
+        """
+        if first.has_ended:
+            return first
+        silence = 2 * self._ports.publish_seconds
+        self._ports.notify(
+            f"{self._sync.id}: run {first.run_id} of the state folder with the id {first.state_id} hasn't"
+            f" ended; waiting {format_duration(silence)} for a sign of it"
+        )
+        mark: RunHeartbeat | None = first
+        for _ in range(int(silence / HEARTBEAT_POLL_SECONDS) + 1):
+            self._ports.sleep(HEARTBEAT_POLL_SECONDS)
+            mark = self._read_heartbeat()
+            if mark is None or mark.has_ended:
+                break
+            if mark != first:
+                raise self._build_error(mark.state_id, mark.run_id)
+        return mark
+
+    def _build_error(self, state_id: str, run_id: str) -> OtherStateFolderError:
+        return OtherStateFolderError(
+            f"{self._sync.id} is delivered from another state folder too (id {state_id}, run {run_id}), so"
+            f" nothing more is sent from this one (id {self._own_state_id}). Let only one of them run this sync;"
+            " the next run goes on from what the other one leaves in the tracking store"
+        )
+
+
+def find_newest_run(sync: Sync, ports: Ports) -> str:
+    """Return the newest run that left a folder, or an empty text. A bucket may hold other folders, too."""
+    return next(filter(parse_start_time, reversed(ports.record_store.list_runs(sync.id))), "")

@@ -1,0 +1,222 @@
+"""The state of a sync run that is kept in the queue, in its metadata.json and in the history."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import orjson
+
+from ondatra_dagster.delivery.queue import unpublished_records
+from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
+from ondatra_dagster.delivery.queue.change_counts import (
+    NO_COUNTS,
+    PLANNED,
+    UnitCounter,
+    UnitOperation,
+    UnitOutcome,
+    read_counts,
+)
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.snapshot_and_restore import is_restoring, make_snapshot, read_restore_upto
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
+from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMetadata
+from ondatra_dagster.row_changes import Column
+from ondatra_dagster.sync.record_publisher import RecordPublisher
+from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck, find_newest_run
+from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext
+from ondatra_dagster.sync.run_history import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
+from ondatra_dagster.sync.run_id import create_run_id
+from ondatra_dagster.sync.run_summary import RECORDED_ROWS, CountGrid, GridRow, RunSummary
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+def close_crashed_runs(queue: Queue, sync: Sync, ports: Ports) -> None:
+    """Publish what runs that were cut off had settled, and note what that was."""
+    for run_id, about in unpublished_records.open_runs(queue).items():
+        _create_publisher(queue, sync, ports, run_id).publish_all()
+        known = ports.record_store.read_metadata(sync.id, run_id)
+        counts: Any = known and known.get("counts")
+        if not counts:  # else it was cut off at its very end, and knew more than its files tell
+            counts = _count_crashed_run(queue, sync, ports, run_id).to_json()
+            metadata = dataclasses.replace(_load_metadata(about), counts=counts)
+            ports.record_store.finish_run(sync.id, run_id, metadata)
+        ports.history.close_crashed_run(sync.id, run_id, {"grid": counts})
+        unpublished_records.end_run(queue, run_id)
+
+
+def _count_crashed_run(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> CountGrid:
+    """What a run that was cut off had counted by then; what it left in jobs is counted as it is now."""
+    counts = read_counts(queue, run_id)
+    grid = CountGrid(known_rows=frozenset(GridRow) if PLANNED in counts else RECORDED_ROWS)
+    grid.add_counts(GridRow.PLANNED, counts.get(PLANNED, NO_COUNTS))
+    grid.add_attempts({end: counts.get(end, NO_COUNTS) for end in UnitOutcome})
+    if PLANNED in counts:
+        grid.count_unsent(count_units_in_jobs(queue, UnitCounter(queue)))
+    grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: ports.record_store.count_invalid(sync.id, run_id)})
+    return grid
+
+
+def record_refusal(context: RunContext, error: OndatraError) -> None:
+    """Leave a line in the history of a run that must not begin."""
+    ports = context.ports
+    # one that asks for a resync knows of others that had begun
+    has_begun = context.queue.read_meta("table_id") is not None or isinstance(error, ResyncNeededError)
+    run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
+    refused = dataclasses.replace(
+        build_past_run(context, run_id),
+        ended_at=ports.now(),
+        reason="it was refused before anything was looked at" if has_begun else NEVER_BEGUN_REASON,
+        version_to=context.version_from,
+        result=RunResult.FAILED,
+        first_errors=(str(error),),
+    )
+    ports.history.finish_run(refused)
+
+
+def find_newest_known_run(context: RunContext) -> str | None:
+    """The newest one that anybody has left a trace of; a queue that was gone on from knows it itself."""
+    known = max(context.queue.read_meta("last_run") or "", read_restore_upto(context.queue) or "")
+    return known or find_newest_run(context.sync, context.ports) or None
+
+
+class RunBookkeeper:
+    """The bookkeeping of one run from its start to its end."""
+
+    def __init__(self, context: RunContext, run_id: str, conflict_check: StateFolderConflictCheck) -> None:
+        self.run_id = run_id
+        self.conflict_check = conflict_check
+        self.publisher = _create_publisher(context.queue, context.sync, context.ports, run_id)
+        self._context = context
+
+    @classmethod
+    def begin_run(cls, context: RunContext, conflict_check: StateFolderConflictCheck) -> Self:
+        """Name the run, and note everywhere that it goes on."""
+        ports, sync, queue = context.ports, context.sync, context.queue
+        run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
+        bookkeeper = cls(context, run_id, conflict_check)
+        conflict_check.begin_run(run_id)
+        metadata = bookkeeper._build_metadata()
+        with queue.store.write_transaction():
+            queue.write_meta("last_run", bookkeeper.run_id)
+            queue.delete_meta(RESYNC_REQUEST)
+            unpublished_records.begin_run(queue, bookkeeper.run_id, _dump_metadata(metadata))
+        ports.record_store.write_metadata(sync.id, bookkeeper.run_id, metadata)
+        ports.history.begin_run(bookkeeper._build_past_run())
+        return bookkeeper
+
+    def end_run(self, summary: RunSummary, result: RunResult) -> None:
+        """Publish all, and note everywhere how the run ended, the queue last: before it counts as cut off."""
+        self.publisher.publish_all()
+        ports, sync, queue = self._context.ports, self._context.sync, self._context.queue
+        metadata = dataclasses.replace(
+            self._build_metadata(), version_to=summary.version_to, counts=summary.counts_to_json()
+        )
+        ports.record_store.finish_run(sync.id, self.run_id, metadata)
+        # a queue that is taking over doesn't say all that the last snapshot and the records do; and what
+        # another state folder has begun since is newer
+        is_newest = self.conflict_check.find_newer_run() is None
+        if is_newest and not is_restoring(queue):
+            unpublished_records.write_snapshot_run(queue, self.run_id)
+            snapshot = make_snapshot(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
+            ports.record_store.write_snapshot(snapshot)
+        if is_newest:
+            self.conflict_check.end_run()
+        self._write_history(summary, result)
+        unpublished_records.end_run(queue, self.run_id)
+
+    def record_failure(self, summary: RunSummary, result: RunResult) -> None:
+        """Note how the run was cut off. Where the tracking store failed, the next run publishes the rest."""
+        try:
+            self.end_run(summary, result)
+        except StateError:
+            self._write_history(summary, result)
+
+    def _write_history(self, summary: RunSummary, result: RunResult) -> None:
+        past = dataclasses.replace(
+            self._build_past_run(),
+            ended_at=summary.ended_at,
+            version_to=summary.version_to,
+            counts=summary.to_json(),
+            result=result,
+            first_errors=summary.first_errors,
+        )
+        self._context.ports.history.finish_run(past)
+
+    def _build_metadata(self) -> RunMetadata:
+        context = self._context
+        return RunMetadata(
+            source=context.sync.endpoints.source_endpoint,
+            destination=context.sync.endpoints.destination_endpoint,
+            destination_object=context.sync.endpoints.object_endpoint,
+            started_at=context.started_at,
+            columns=context.source.columns,
+            dagster_run_id=context.options.dagster_run_id,
+            version_from=context.version_from,
+            version_to=context.source.version,
+            counts={},
+        )
+
+    def _build_past_run(self) -> PastRun:
+        return build_past_run(self._context, self.run_id)
+
+
+def build_past_run(context: RunContext, run_id: str) -> PastRun:
+    """A run's line in the history, as it begins."""
+    mode, reason = choose_mode(context)
+    return PastRun(
+        sync_id=context.sync.id,
+        run_id=run_id,
+        model=context.sync.model.name,
+        dagster_run_id=context.options.dagster_run_id,
+        started_at=context.started_at,
+        trigger=context.options.trigger,
+        mode=mode,
+        reason=reason,
+        version_from=context.version_from,
+        version_to=context.source.version,
+    )
+
+
+def choose_mode(context: RunContext) -> tuple[RunMode, str]:
+    """How much of the table the run looks at, and why."""
+    if context.is_resync:
+        return RunMode.FULL, "a resync was asked for"
+    if context.watermark == NOTHING_ENQUEUED:
+        return RunMode.FULL, "the first run sends the whole table"
+    if context.source.version > context.watermark:
+        first, last = context.watermark + 1, context.source.version
+        told = f"version {last} is new" if first == last else f"versions {first} to {last} are new"
+        return RunMode.INCREMENTAL, told
+    if context.source.invalid_version > context.invalid_watermark:
+        return RunMode.INCREMENTAL, "rows were newly set aside"
+    return RunMode.RETRY, "rows were waiting"
+
+
+def _create_publisher(queue: Queue, sync: Sync, ports: Ports, run_id: str) -> RecordPublisher:
+    return RecordPublisher(
+        queue,
+        ports.record_store,
+        sync_id=sync.id,
+        run_id=run_id,
+        operation=sync.operation,
+        publish_seconds=ports.publish_seconds,
+    )
+
+
+def _dump_metadata(metadata: RunMetadata) -> str:
+    return orjson.dumps(dataclasses.asdict(metadata), default=tuple).decode()
+
+
+def _load_metadata(text: str) -> RunMetadata:
+    fields = orjson.loads(text)
+    return RunMetadata(
+        **{
+            **fields,
+            "source": Endpoint(*fields["source"]),
+            "destination": Endpoint(*fields["destination"]),
+            "destination_object": Endpoint(*fields["destination_object"]),
+            "started_at": datetime.fromisoformat(fields["started_at"]).astimezone(UTC),
+            "columns": tuple(Column(*column) for column in fields["columns"]),
+        }
+    )

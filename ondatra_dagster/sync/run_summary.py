@@ -1,0 +1,303 @@
+"""The summary of a sync run, which Dagster shows, the history keeps and the checks judge."""
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Self
+
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation, UnitOutcome
+from ondatra_dagster.delivery.queue.dead_letters import FailureReason
+from ondatra_dagster.delivery.queue.dry_run_changes import NO_EXPECTED_CHANGES, ExpectedChanges, RowChangeCounts
+from ondatra_dagster.delivery.queue.pending_rows import PendingKey
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.delivery.queue.removal_count import RemovalCount
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_history import PastRun, RunMode
+from ondatra_dagster.text_format import format_count
+
+MAX_SAMPLES = 20
+
+
+MAX_STORED_REASONS = 5  # of each sort, in the history
+
+
+class GridRow(enum.StrEnum):
+    """A row of the grid. planned = succeeded + rejected + failed + in_jobs + not_sent."""
+
+    PLANNED = "planned"  # what the queue held for this run
+    ATTEMPTED = "attempted"  # succeeded, rejected or failed
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"  # never again: refused, or tried too often
+    FAILED = "failed"  # tried, and will be tried again
+    IN_JOBS = "in_jobs"  # the API works on it
+    NOT_SENT = "not_sent"  # the sync was paused, guarded or limited, or the API was down
+    INVALID = "invalid"  # rows that were kept out of the table: they were never planned
+
+
+GRID_ROW_BY_END = {
+    UnitOutcome.SUCCEEDED: GridRow.SUCCEEDED,
+    UnitOutcome.REJECTED: GridRow.REJECTED,
+    UnitOutcome.FAILED: GridRow.FAILED,
+}
+
+
+PLANNED_ROWS = (*GRID_ROW_BY_END.values(), GridRow.IN_JOBS, GridRow.NOT_SENT)
+
+
+# of a run that was cut off before it planned anything
+RECORDED_ROWS = frozenset({*GRID_ROW_BY_END.values(), GridRow.INVALID})
+
+
+def describe_counts(counts: Mapping[UnitOperation, int]) -> str:
+    """3 inserts and 1 update."""
+    parts = [format_count(counts[operation], operation.value) for operation in UnitOperation if counts.get(operation)]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+@dataclasses.dataclass(slots=True)
+class CountGrid:
+    """The counts of a run's units, by outcome and by operation.
+
+    A run that crashed before it planned anything has no counts of what it would have sent.
+    """
+
+    cells: collections.Counter[tuple[GridRow, UnitOperation]] = dataclasses.field(default_factory=collections.Counter)
+    known_rows: frozenset[GridRow] = frozenset(GridRow)  # the others are unknown
+
+    def add_counts(self, cell: GridRow, counts: Mapping[UnitOperation, int]) -> None:
+        for operation, units in counts.items():
+            self.cells[cell, operation] += units
+
+    def add_attempts(self, ends: Mapping[UnitOutcome, Mapping[UnitOperation, int]]) -> None:
+        """Add units that were attempted, by how they ended."""
+        for end, counts in ends.items():
+            self.add_counts(GRID_ROW_BY_END[end], counts)
+            self.add_counts(GridRow.ATTEMPTED, counts)
+
+    def count_unsent(self, in_jobs: Mapping[UnitOperation, int]) -> None:
+        """Count what is in jobs at the end of the run, and what of the plan is left as not sent."""
+        self.add_counts(GridRow.IN_JOBS, in_jobs)
+        for operation in UnitOperation:
+            rest = sum(self.cells[cell, operation] for cell in PLANNED_ROWS)
+            self.cells[GridRow.NOT_SENT, operation] += self.cells[GridRow.PLANNED, operation] - rest
+
+    def total(self, cell: GridRow) -> int:
+        """How many as far as anybody knows."""
+        return sum(self.cells[cell, operation] for operation in UnitOperation)
+
+    def known_total(self, cell: GridRow, operation: UnitOperation | None = None) -> int | None:
+        """How many, of one operation or of all; None when nobody has counted."""
+        if cell not in self.known_rows:
+            return None
+        return self.total(cell) if operation is None else self.cells[cell, operation]
+
+    def to_json(self) -> dict[str, Json]:
+        """All that is known."""
+        return {
+            cell.value: {op.value: self.cells[cell, op] for op in UnitOperation}
+            for cell in GridRow
+            if cell in self.known_rows
+        }
+
+
+class InvalidRecordSample(NamedTuple):
+    """An invalid row, without its payload."""
+
+    key: str
+    change_type: str
+    reason: str
+
+
+class RunCause(NamedTuple):
+    """The trigger of a run, its mode, and the reason for the mode."""
+
+    trigger: str  # the command, a sensor, a schedule
+    mode: RunMode
+    reason: str  # why that mode, in words
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    sync_id: str
+    run_id: str | None  # None: the run had nothing to do, or another one delivers
+    cause: RunCause | None = None
+    started_at: datetime
+    ended_at: datetime
+    version_from: int | None
+    version_to: int | None
+    grid: CountGrid
+    queue: QueueStatus | None  # as the run left it
+    invalid_count: int = 0  # rows of the model that its table doesn't have, for their keys
+    unit_noun: str = "row"  # what a unit is called: row or group
+    reject_reasons: tuple[FailureReason, ...] = ()  # why units were rejected, the most frequent first
+    warned_units: int = 0  # units that were delivered with a warning
+    warning_reasons: tuple[FailureReason, ...] = ()  # what was said of them
+    invalid_samples: tuple[InvalidRecordSample, ...] = ()  # some of those that were set aside
+    failure_reasons: tuple[FailureReason, ...] = ()  # why rows failed that are tried again, the most frequent first
+    first_errors: tuple[str, ...] = ()  # the first different messages of rows that failed
+    dead_units: int = 0  # units that ran out of attempts in this run
+    is_outage: bool = False
+    removals: RemovalCount | None = None  # what of the change is to be looked at; None: nothing was
+    pending_samples: tuple[PendingKey, ...] = ()  # some of the rows that are still to be delivered
+    message: str = ""  # what a person should know, in a sentence
+    queue_read_at: datetime | None = None  # when `queue` was looked at, where the run had ended before
+
+    @classmethod
+    def without_run(cls, sync_id: str, message: str, *, at: datetime) -> Self:
+        """Of a run that couldn't even look at its queue."""
+        return cls(
+            sync_id=sync_id,
+            run_id=None,
+            started_at=at,
+            ended_at=at,
+            version_from=None,
+            version_to=None,
+            grid=CountGrid(),
+            queue=None,
+            message=message,
+        )
+
+    @property
+    def has_run(self) -> bool:
+        return self.run_id is not None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether somebody looks back at the run: what it found of the API may be so no more."""
+        return self.queue_read_at is not None
+
+    def counts_to_json(self) -> dict[str, Json]:
+        return self.grid.to_json()
+
+    def to_json(self) -> dict[str, Json]:
+        """What the history keeps, for a check that is run alone later."""
+        return {
+            "grid": self.grid.to_json(),
+            "died": self.dead_units,
+            "is_outage": self.is_outage,
+            "invalid": [list(sample) for sample in self.invalid_samples],
+            "warned": self.warned_units,
+            "warning_reasons": _dump_reasons(self.warning_reasons),
+            "failure_reasons": _dump_reasons(self.failure_reasons[:MAX_STORED_REASONS]),
+            "reject_reasons": _dump_reasons(self.reject_reasons[:MAX_STORED_REASONS]),
+        }
+
+
+def load_invalid_samples(run: PastRun) -> tuple[InvalidRecordSample, ...]:
+    """The samples of set aside rows that to_json() wrote."""
+    counts: Mapping[str, Any] = run.counts
+    return tuple(InvalidRecordSample(*fields) for fields in counts.get("invalid", ()))
+
+
+def load_undelivered_reasons(run: PastRun) -> tuple[FailureReason, ...]:
+    """Return why rows of a run weren't delivered, the most frequent reason first."""
+    reasons = [*_load_reasons(run, "failure_reasons"), *_load_reasons(run, "reject_reasons")]
+    return tuple(sorted(reasons, key=lambda reason: -reason.unit_count))
+
+
+def _dump_reasons(reasons: Sequence[FailureReason]) -> list[Json]:
+    return [[each.message, each.unit_count, list(each.keys)] for each in reasons]
+
+
+def _load_reasons(run: PastRun, name: str) -> tuple[FailureReason, ...]:
+    counts: Mapping[str, Any] = run.counts
+    return tuple(FailureReason(message, units, tuple(keys)) for message, units, keys in counts.get(name, ()))
+
+
+def load_grid(counts: Mapping[str, Mapping[str, int]]) -> CountGrid:
+    """The grid that to_json() wrote."""
+    grid = CountGrid(known_rows=frozenset(map(GridRow, counts)))
+    for cell, row in counts.items():
+        for operation, units in row.items():
+            grid.cells[GridRow(cell), UnitOperation(operation)] = units
+    return grid
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentState:
+    """The state of a sync at a moment after its run: its queue, its dead letters and its table's invalid rows."""
+
+    read_at: datetime
+    queue: QueueStatus | None
+    reject_reasons: Sequence[FailureReason]
+    invalid_count: int
+    pending_samples: Sequence[PendingKey] = ()
+    removals: RemovalCount | None = None
+
+
+def summarize_past_run(run: PastRun, now: CurrentState, *, unit_noun: str) -> RunSummary:
+    """Return a past run as its checks see it now: with its own counts, and the sync's current state."""
+    counts: Mapping[str, Any] = run.counts
+    return RunSummary(
+        sync_id=run.sync_id,
+        run_id=run.run_id,
+        cause=RunCause(run.trigger, run.mode, run.reason),
+        started_at=run.started_at,
+        ended_at=run.ended_at or run.started_at,
+        version_from=run.version_from,
+        version_to=run.version_to,
+        grid=load_grid(counts.get("grid", {})),
+        queue=now.queue,
+        invalid_count=now.invalid_count,
+        unit_noun=unit_noun,
+        reject_reasons=tuple(now.reject_reasons),
+        warned_units=counts.get("warned", 0),
+        warning_reasons=_load_reasons(run, "warning_reasons"),
+        invalid_samples=load_invalid_samples(run),
+        first_errors=run.first_errors,
+        dead_units=counts.get("died", 0),
+        is_outage=counts.get("is_outage", False),
+        removals=now.removals,
+        pending_samples=tuple(now.pending_samples),
+        queue_read_at=now.read_at,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunResult:
+    """The result of a run that stopped before it sent anything."""
+
+    summary: RunSummary  # its queue is as the run would find it; what it planned is what push would be handed
+    expected_changes: ExpectedChanges = NO_EXPECTED_CHANGES
+    source_rows: int | None = None  # in the model's table as it would be; None: nobody has counted them
+    refusal: str = ""  # why a run would send nothing, and fail
+
+    @property
+    def counts(self) -> dict[str, int | None]:
+        """All counts, by the names that people and programs know them by."""
+        queue, expected = self.summary.queue, self.expected_changes.change_counts
+        return {
+            "source_rows": self.source_rows,
+            "changed": self.expected_changes.changed_units,
+            "invalid": self.summary.grid.total(GridRow.INVALID),
+            "set_aside": self.summary.invalid_count,
+            **expected._asdict(),
+            "destination_before": self.expected_changes.units_before,
+            "destination_after": self.expected_changes.units_after,
+            "waiting": queue.waiting_units if queue else 0,
+            "dead": queue.dead_units if queue else 0,
+            "in_jobs": queue.units_in_jobs if queue else 0,
+        }
+
+    def to_json(self) -> dict[str, Json]:
+        """What the history keeps: numbers, and no row."""
+        return {"grid": self.summary.grid.to_json(), "dry": dict(self.counts)}
+
+    @classmethod
+    def from_refusal(cls, summary: RunSummary, why: str) -> Self:
+        """Of a run that would end before it looked at a row."""
+        return cls(summary=dataclasses.replace(summary, message=why), refusal=why)
+
+
+def load_dry_run_counts(run: PastRun) -> Mapping[str, int | None]:
+    """The numbers of a dry run, as its history has them; none of a run that wasn't dry."""
+    dry: Mapping[str, Any] = run.counts.get("dry") or {}  # type: ignore[assignment]  # as to_json() wrote it
+    return dry
+
+
+def load_expected_changes(run: PastRun) -> RowChangeCounts | None:
+    """What a dry run said would become of the destination's rows; None for a run that wasn't dry."""
+    dry: Mapping[str, Any] = load_dry_run_counts(run)
+    return RowChangeCounts(*(dry[name] for name in RowChangeCounts._fields)) if dry else None

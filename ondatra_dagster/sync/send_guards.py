@@ -1,0 +1,113 @@
+"""The guards before sending: the deletes that a run would send, and whether the user has to allow them."""
+
+from collections.abc import Callable, Iterator
+
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.removal_count import (
+    RemovalCount,
+    RemovalUnit,
+    allow_removals,
+    count_removals,
+    read_table_size,
+    write_table_size,
+)
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.private_files import make_state_folder_private
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+from ondatra_dagster.sync.run_context import Feed, SourceState
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+def check_removals(
+    queue: Queue, sync: Sync, source: SourceState, feed: Feed, *, is_allowed: bool
+) -> RemovalCount | None:
+    """What the queue would remove that nobody has let through; None where a model sets no limit.
+
+    With `is_allowed` it may go, now and at every later try.
+    """
+    if sync.limits.max_deletes is None:
+        return None
+    found = count_removals(queue.store, choose_measure(sync), size=lambda: _read_table_size(queue, sync, source, feed))
+    if is_allowed:
+        allow_removals(queue)
+    return found._replace(is_allowed=is_allowed)
+
+
+def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | None]) -> RemovalCount | None:
+    """The same for who only looks; `rows` tells how many the model's table has."""
+    if sync.limits.max_deletes is None:
+        return None
+    return count_removals(
+        store, choose_measure(sync), size=lambda: read_table_size(store) if _counts_groups(sync) else rows()
+    )
+
+
+def choose_measure(sync: Sync) -> RemovalUnit:
+    """What counts as removed in the sync's table."""
+    kind = sync.model.kind
+    if kind.replaces_rows:
+        return RemovalUnit("row", counts_shrinkage=True, is_mirror=sync.unit_shape is UnitKind.MIRROR)
+    return RemovalUnit("group" if kind.delivers_groups else "key" if kind.delivers_by_key else "row")
+
+
+def unit_noun(sync: Sync) -> str:
+    """Return what users call a unit of the sync."""
+    return "group" if sync.model.kind.delivers_groups else "row"
+
+
+def _counts_groups(sync: Sync) -> bool:
+    return sync.model.kind.delivers_groups
+
+
+def count_table_units(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int | None:
+    """Return how many units the table has; groups are counted, which reads the table."""
+    return _read_table_size(queue, sync, source, feed) if _counts_groups(sync) else source.row_count
+
+
+def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int:
+    """How many keys, groups or rows the table has; groups nobody has counted, so they are read."""
+    if source.row_count is not None and not _counts_groups(sync):
+        return source.row_count
+    size = read_table_size(queue.store)
+    if size is None:
+        size = sum(_iterate_key_marks(feed, source.version))
+        write_table_size(queue, size)
+    return size
+
+
+def _iterate_key_marks(feed: Feed, version: int) -> Iterator[int]:
+    """A 1 for each delivery key of the table at this version."""
+    last = None
+    for segment in feed.segments(None, version):
+        for page in segment.pages:
+            for change in page.changes:
+                if change.key != last:
+                    yield 1
+                last = change.key
+
+
+def find_hold_reason(sync: Sync, settings: Settings) -> str | None:
+    """Why nothing of the sync may be sent now; None when it may."""
+    if settings.sinks == "dry":
+        return "sinks are dry, nothing was sent"
+    if sync.pause_file.exists():
+        return f"{sync.id} is paused, `ondatra resume {sync.id}` lets it go on"
+    return None
+
+
+def pause_sync(sync: Sync) -> None:
+    """Hold the sync: its rows are taken into the queue, and none is sent."""
+    make_state_folder_private(sync.state_folder)
+    with explain_file_errors(sync.pause_file):
+        sync.pause_file.parent.mkdir(mode=0o700, exist_ok=True)
+        sync.pause_file.touch(mode=0o600)
+
+
+def resume_sync(sync: Sync) -> bool:
+    """Let the sync go on; whether it was held."""
+    with explain_file_errors(sync.pause_file):
+        was_paused = sync.pause_file.exists()
+        sync.pause_file.unlink(missing_ok=True)
+    return was_paused

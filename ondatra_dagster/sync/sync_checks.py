@@ -1,0 +1,255 @@
+"""The four checks of a sync, which judge a run and the queue that it left.
+
+A problem that a run met while it sent is an ERROR of that run. A later run with nothing to send has called no
+API, so for it the same problem is a warning. For it, only what the queue itself shows is an ERROR.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+
+from ondatra_dagster.delivery.queue.dead_letters import FailureReason
+from ondatra_dagster.delivery.queue.pending_rows import PendingKey
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.delivery.queue.removal_count import RemovalCount
+from ondatra_dagster.project.model import RowLimit
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, GridRow, RunSummary
+from ondatra_dagster.text_format import describe_invalid_rows, format_count, format_duration
+
+HOUR_SECONDS = 3600.0
+DEFAULT_MAX_LAG_SECONDS = 24 * HOUR_SECONDS
+
+
+class Severity(enum.StrEnum):
+    PASS = "pass"  # noqa: S105  # a check's word, no password
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncCheckResult:
+    """The result of one check."""
+
+    name: str
+    severity: Severity
+    description: str
+    counts: Mapping[str, Json]
+    samples: tuple[Mapping[str, Json], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncLimits:
+    """The limits that a model's header sets; None is no limit."""
+
+    max_rejects: RowLimit | None = None
+    max_deletes: RowLimit | None = None
+    max_lag_seconds: float = DEFAULT_MAX_LAG_SECONDS
+
+    def has_too_many_rejects(self, rejected: int, *, attempted: int) -> bool:
+        return self.max_rejects is not None and self.max_rejects.is_exceeded_by(rejected, of=attempted)
+
+    def has_too_many_deletes(self, removals: RemovalCount) -> bool:
+        """Whether so much may not be removed; a share of nobody knows how many counts as too much."""
+        if self.max_deletes is None or removals.is_allowed or not removals.removed_count:
+            return False
+        if self.max_deletes.is_percentage and removals.total_count is None:
+            return True
+        return self.max_deletes.is_exceeded_by(removals.removed_count, of=removals.total_count or 0)
+
+
+def check_rejects(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
+    """WARN at any reject, dead letter or warning; ERROR when the run had nothing but rejects, or too many.
+
+    Of a run that has passed all of it is a WARN.
+    """
+    rejected = run.grid.total(GridRow.REJECTED)
+    dead = run.queue.dead_units if run.queue else 0
+    samples = format_reasons((*run.reject_reasons, *run.warning_reasons)[:MAX_SAMPLES])
+    counts: dict[str, Json] = {
+        "rejected": rejected,
+        "attempted": run.grid.known_total(GridRow.ATTEMPTED),
+        "dead_letters": dead,
+        "warned": run.warned_units,
+    }
+
+    def verdict(severity: Severity, description: str) -> SyncCheckResult:
+        return SyncCheckResult(
+            name="rejects", severity=severity, description=description, counts=counts, samples=samples
+        )
+
+    if not run.is_past and (problem := _find_reject_problem(run, limits)):
+        return verdict(Severity.ERROR, problem)
+    if rejected or dead or run.warned_units:
+        letters = f"{format_count(dead, 'dead letter')}: see `ondatra dead {run.sync_id}`" if dead else ""
+        when = "by the newest run" if run.is_past else "now"
+        now = f"{format_count(rejected, run.unit_noun)} rejected {when}" if rejected else ""
+        warned = f"{format_count(run.warned_units, run.unit_noun)} delivered with a warning" if run.warned_units else ""
+        return verdict(Severity.WARN, "; ".join(filter(None, (now, letters, warned))))
+    is_counted = GridRow.REJECTED in run.grid.known_rows
+    return verdict(Severity.PASS, f"no {run.unit_noun} was rejected" if is_counted else "there are no dead letters")
+
+
+def _find_reject_problem(run: RunSummary, limits: SyncLimits) -> str | None:
+    rejected, attempted = run.grid.total(GridRow.REJECTED), run.grid.total(GridRow.ATTEMPTED)
+    if rejected and rejected == attempted:
+        return f"all that was attempted was rejected: {format_count(rejected, run.unit_noun)}"
+    if limits.has_too_many_rejects(rejected, attempted=attempted):
+        return f"{rejected} of {format_count(attempted, run.unit_noun)} rejected: over @max_rejects"
+    return None
+
+
+def format_reasons(reasons: Iterable[FailureReason]) -> tuple[Mapping[str, Json], ...]:
+    """Return each reason as a line of a table."""
+    return tuple({"reason": each.message, "units": each.unit_count, "keys": each.key_list} for each in reasons)
+
+
+def format_pending_keys(rows: Iterable[PendingKey]) -> tuple[Mapping[str, Json], ...]:
+    """Return each row that is still to be delivered as a line of a table."""
+    return tuple(
+        {"key": row.key, "change": row.operation.value, "attempts": row.attempts, "error": row.error} for row in rows
+    )
+
+
+def check_undelivered(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
+    """WARN while rows wait; ERROR when the API is down, nothing arrived, rows were given up or too old.
+
+    Of a run that has passed only rows that are too old are an ERROR.
+    """
+    queue = run.queue
+    waiting = queue.depth if queue else 0
+    oldest = queue.oldest_since if queue else None
+    now = (run.queue_read_at or run.ended_at).timestamp()
+    age = now - oldest if oldest is not None else 0.0
+    counts: dict[str, Json] = {
+        "waiting": waiting,
+        "in_jobs": queue.units_in_jobs if queue else 0,
+        "failed": run.grid.known_total(GridRow.FAILED),
+        "gave_up": run.dead_units,
+        "oldest_seconds": round(age),
+    }
+    found = next(filter(None, (find(run) for find in _RUN_PROBLEMS)), None)
+    has_lag = age > limits.max_lag_seconds
+    late = f"a row has waited for {age / HOUR_SECONDS:.1f} hours, longer than @max_lag" if has_lag else None
+    is_owed = queue is not None and queue.can_finalize
+    calm = "finalize() failed, and is owed to the next run" if is_owed else "nothing waits"
+    calm = _describe_waiting_rows(queue, run.unit_noun, _format_next_try(run, now)) if queue and waiting else calm
+    said = [found, late or calm] if run.is_past else [found or late or calm]
+    is_error = late or (found and not run.is_past)
+    is_amiss = found or waiting or is_owed
+    return SyncCheckResult(
+        name="undelivered",
+        severity=Severity.ERROR if is_error else Severity.WARN if is_amiss else Severity.PASS,
+        description="; ".join(filter(None, said)),
+        counts=counts,
+        samples=format_pending_keys(run.pending_samples) or tuple({"error": error} for error in run.first_errors),
+    )
+
+
+def _describe_waiting_rows(queue: QueueStatus, noun: str, due_in: str) -> str:
+    parts = {
+        "pending": queue.pending_units,
+        f"to be tried again{due_in}": queue.waiting_units,
+        "in open jobs": queue.units_in_jobs,
+    }
+    return " and ".join(f"{format_count(units, noun)} {what}" for what, units in parts.items() if units)
+
+
+def _format_next_try(run: RunSummary, now: float) -> str:
+    """When a try comes next, for who looks between two; nobody knows which of jobs and rows is next."""
+    due = run.queue.next_due_at if run.queue and run.is_past and not run.queue.units_in_jobs else None
+    return f" in {format_duration(due - now)}" if due and due > now else ""
+
+
+def _describe_outage(run: RunSummary) -> str | None:
+    if not run.is_outage or _is_resolved(run):
+        return None
+    if run.is_past:
+        return "the API was down at the newest try"
+    return "the API is down: the rows wait for a later run"
+
+
+def _describe_no_delivery(run: RunSummary) -> str | None:
+    if run.grid.total(GridRow.SUCCEEDED) or not run.grid.total(GridRow.FAILED) or _is_resolved(run):
+        return None
+    when = " by the newest run" if run.is_past else ""
+    attempted = format_count(run.grid.total(GridRow.ATTEMPTED), f"attempted {run.unit_noun}")
+    return f"nothing was delivered{when} of {attempted}"
+
+
+def _is_resolved(run: RunSummary) -> bool:
+    """Whether nothing is left by now of what a run couldn't deliver."""
+    return run.is_past and not (run.queue and run.queue.depth)
+
+
+def _describe_dead_units(run: RunSummary) -> str | None:
+    if not run.dead_units or (run.is_past and not (run.queue and run.queue.dead_units)):
+        return None
+    return (
+        f"{format_count(run.dead_units, run.unit_noun)} given up after too many tries: see `ondatra dead {run.sync_id}`"
+    )
+
+
+_RUN_PROBLEMS = (
+    _describe_outage,
+    _describe_no_delivery,
+    _describe_dead_units,
+)  # what a run finds when it sends something
+
+
+def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
+    """WARN while rows are set aside, as the check of this name on the model."""
+    newly = run.grid.total(GridRow.INVALID)
+    return SyncCheckResult(
+        name="invalid_records",
+        severity=Severity.WARN if run.invalid_count else Severity.PASS,
+        description=f"{describe_invalid_rows(run.invalid_count)} ({newly} of them newly)"
+        if run.invalid_count
+        else "every row has a key of its own",
+        counts={"set_aside": run.invalid_count, "newly": newly},
+        samples=tuple({"key": row.key, "reason": row.reason} for row in run.invalid_samples)
+        if run.invalid_count
+        else (),
+    )
+
+
+def check_deletes(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:
+    """ERROR when more would be removed than @max_deletes allows: then nothing is sent."""
+    removals = run.removals
+    if removals is None or not removals.removed_count:
+        return _build_deletes_result(Severity.PASS, "no pending change removes anything", removals)
+    share = "" if removals.total_count is None else f"{removals.removed_count} of "
+    what = f"{share}{format_count(removals.total_count or removals.removed_count, removals.noun)} would be removed"
+    if removals.is_allowed:
+        return _build_deletes_result(Severity.PASS, f"{what}: allowed", removals)
+    if not limits.has_too_many_deletes(removals):
+        return _build_deletes_result(Severity.PASS, f"{what}: within @max_deletes", removals)
+    how = f"check them, then allow them with `ondatra run --allow-deletes {run.sync_id}`"
+    return _build_deletes_result(Severity.ERROR, f"{what}: over @max_deletes, so nothing is sent; {how}", removals)
+
+
+def _build_deletes_result(severity: Severity, description: str, removals: RemovalCount | None) -> SyncCheckResult:
+    known = {
+        "removed": removals.removed_count if removals else 0,
+        "held_by_api": removals.total_count if removals else None,
+    }
+    return SyncCheckResult(
+        name="deletes_guard",
+        severity=severity,
+        description=description,
+        counts={name: number for name, number in known.items() if number is not None},
+        samples=tuple({"key": key} for key in removals.sample_keys) if removals else (),
+    )
+
+
+SYNC_CHECKS = {
+    "rejects": check_rejects,
+    "undelivered": check_undelivered,
+    "invalid_records": check_invalid_records,
+    "deletes_guard": check_deletes,
+}
+
+
+def run_sync_checks(run: RunSummary, limits: SyncLimits) -> tuple[SyncCheckResult, ...]:
+    """Every check's answer."""
+    return tuple(judge_one(run, limits) for judge_one in SYNC_CHECKS.values())

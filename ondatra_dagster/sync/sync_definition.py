@@ -1,0 +1,106 @@
+"""A sync of the project: a model, the sink that it names, and the paths of its queue."""
+
+import dataclasses
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import orjson
+
+from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.queue.queue_database import Queue, pause_flag_path, queue_file_path, queue_lock_path
+from ondatra_dagster.delivery.queue_unit_format import (
+    UnitFormat,
+    is_named_by_key,
+    is_single_unit,
+    open_queue_for,
+    unit_kind_of,
+)
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.project.model import Model, ModelSink
+from ondatra_dagster.records.fact_tables import SyncEndpoints
+from ondatra_dagster.records.record_schema import RecordOperation
+from ondatra_dagster.sync.sync_checks import SyncLimits
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    model: Model
+    sink: ModelSink
+    push_config: PushConfig
+    push_library: Path
+    state_folder: Path  # .ondatra
+
+    @property
+    def id(self) -> str:
+        return self.sink.sync_id
+
+    @property
+    def queue_file(self) -> Path:
+        return queue_file_path(self.state_folder, self.id)
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the process that writes the queue."""
+        return queue_lock_path(self.queue_file)
+
+    @property
+    def journal_file(self) -> Path:
+        return self.queue_file.with_suffix(".journal")
+
+    def open_queue(self) -> AbstractContextManager[Queue]:
+        """The sync's queue, to be written; BusyError when another process does."""
+        size = self.push_config.push.batch_size
+        return open_queue_for(self.model.kind, self.queue_file, batch_size=size, lock=self.lock_file)
+
+    @property
+    def unit_format(self) -> UnitFormat:
+        """What decides how its units are named and shaped, as far as that is known without the table."""
+        model = self.model
+        return UnitFormat(model.kind.name, model.key_columns, self.push_config.push.batch_size)
+
+    @property
+    def unit_shape(self) -> UnitKind:
+        """What a unit of the queue is."""
+        return unit_kind_of(self.model.kind, batch_size=self.push_config.push.batch_size)
+
+    @property
+    def delivers_by_key(self) -> bool:
+        """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
+        return is_named_by_key(self.model.kind, self.unit_shape)
+
+    @property
+    def identifier_hint(self) -> str | None:
+        """What one has to search for, where it isn't the value of one column."""
+        if not self.delivers_by_key:
+            return "the numbers of __ondatra_rowid"
+        names = self.model.key_columns
+        return f"spelled {orjson.dumps(names).decode()}" if len(names) > 1 else None
+
+    @property
+    def is_whole_table(self) -> bool:
+        return is_single_unit(self.model.kind, self.unit_shape)
+
+    @property
+    def operation(self) -> RecordOperation:
+        """What an insert or an update means at the destination."""
+        if self.unit_shape is UnitKind.MIRROR:
+            return RecordOperation.MIRROR
+        return RecordOperation.APPEND if self.model.kind.is_insert_only else RecordOperation.UPSERT
+
+    @property
+    def endpoints(self) -> SyncEndpoints:
+        return SyncEndpoints(
+            model=self.model.name, destination=self.push_config.destination, object=self.push_config.object
+        )
+
+    @property
+    def limits(self) -> SyncLimits:
+        sink = self.sink
+        return SyncLimits(
+            max_rejects=sink.max_rejects, max_deletes=sink.max_deletes, max_lag_seconds=sink.max_lag_seconds
+        )
+
+    @property
+    def pause_file(self) -> Path:
+        """The file whose being there holds the sync."""
+        return pause_flag_path(self.queue_file)

@@ -1,0 +1,212 @@
+"""A sync run from end to end: recover the queue, enqueue, check deletes, deliver, publish, summarize.
+
+Each step can be cut off at any moment; the next run continues from what is on disk. The counts are in
+run_counters, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
+"""
+
+import contextlib
+import logging
+from datetime import UTC, datetime
+
+from ondatra_dagster import interruption
+from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
+from ondatra_dagster.delivery.queue.change_counts import UnitCounter, count_units
+from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
+from ondatra_dagster.delivery.queue.clock_correction import correct_times
+from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_status import read_status
+from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
+from ondatra_dagster.delivery.queue.removal_count import RemovalCount
+from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
+from ondatra_dagster.errors import BusyError, OndatraError, OtherStateFolderError
+from ondatra_dagster.interruption import InterruptedRunError
+from ondatra_dagster.sync.delivery_step import DeliveryStep
+from ondatra_dagster.sync.enqueue_step import enqueue_table_changes
+from ondatra_dagster.sync.record_publisher import drop_recorded_invalid_rows, store_invalid_rows
+from ondatra_dagster.sync.recovery.queue_recovery import recover_queue
+from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
+from ondatra_dagster.sync.run_bookkeeping import RunBookkeeper, choose_mode, close_crashed_runs, record_refusal
+from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, version_of_watermark
+from ondatra_dagster.sync.run_counters import RunCounters
+from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, RunCause, RunSummary, describe_counts
+from ondatra_dagster.sync.send_guards import check_removals, unit_noun
+from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks
+from ondatra_dagster.sync.sync_definition import Sync
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED_MESSAGE = "it was interrupted; the next run goes on from there"
+
+
+def run_sync(sync: Sync, ports: Ports, options: RunOptions) -> RunSummary:
+    """Deliver the sync's rows as far as that is possible now, and summarize the outcomes.
+
+    When another process delivers this sync, or there is nothing to do, the summary says so and has no run id.
+    """
+    at, conflict_check = ports.now(), StateFolderConflictCheck(sync, ports)
+    source = ports.read_source()
+    if source is None:
+        return summarize_missing_table(sync, at)
+    with contextlib.ExitStack() as stack:
+        try:
+            queue = stack.enter_context(sync.open_queue())
+        except BusyError as busy:
+            return RunSummary.without_run(sync.id, str(busy), at=at)
+        source = ports.read_source() or source  # until the queue was ours, others may have gone on with it
+        context = RunContext.create(sync, ports, options, queue, source)
+        try:
+            conflict_check.check_before_run()
+            recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
+        except OndatraError as error:
+            record_refusal(context, error)
+            raise
+        close_crashed_runs(queue, sync, ports)
+        correct_queue_times(queue, sync, ports.clock())
+        mark_due_pending(queue, ports.clock())
+        return SyncRun(context.with_current_watermarks()).execute(recovered, conflict_check)
+
+
+def correct_queue_times(queue: Queue, sync: Sync, now: float) -> None:
+    """Correct times that a clock ahead has left, and log it."""
+    latest = correct_times(queue, now)
+    if latest is not None:
+        noted, clock = (datetime.fromtimestamp(time, UTC).isoformat(" ", "seconds") for time in (latest, now))
+        log.warning(
+            "%s: its queue has times up to %s, and the clock says %s. What waited counts as due now."
+            " If the clock is wrong now, set it right",
+            *(sync.id, noted, clock),
+        )
+
+
+def summarize_missing_table(sync: Sync, at: datetime) -> RunSummary:
+    """Return the summary of a sync whose model has never run."""
+    message = f"{sync.model.name} has no table yet; it is made when the model runs"
+    return RunSummary.without_run(sync.id, message, at=at)
+
+
+class SyncRun:
+    """One run from its start to its end."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._sync = context.sync
+        self._ports = context.ports
+        self._queue = context.queue
+        self._source = context.source
+        self._counters = RunCounters()
+        self._removals: RemovalCount | None = None
+
+    def execute(self, recovered: RecordedOutcomes, conflict_check: StateFolderConflictCheck) -> RunSummary:
+        if not self._has_work():
+            self._enqueue_table_changes(recovered)
+            self._check_removals()
+            return self._build_summary(None, message=self._describe_hold() or "nothing is new, and nothing is due")
+        bookkeeper = self._begin_run(conflict_check)
+        try:
+            self._enqueue_and_store_invalid(recovered, bookkeeper.run_id)
+            self._check_removals()
+            delivery = DeliveryStep(self._context, bookkeeper, self._counters).execute(self._removals)
+            summary = self._build_summary(
+                bookkeeper.run_id, is_outage=delivery.is_outage, message=self._describe_hold()
+            )
+            failed = any(verdict.severity is Severity.ERROR for verdict in run_sync_checks(summary, self._sync.limits))
+            bookkeeper.end_run(summary, RunResult.FAILED if failed else RunResult.SUCCEEDED)
+        except (OndatraError, InterruptedRunError) as error:
+            self._record_failure(bookkeeper, error)
+            raise
+        return summary
+
+    def _begin_run(self, conflict_check: StateFolderConflictCheck) -> RunBookkeeper:
+        try:
+            return RunBookkeeper.begin_run(self._context, conflict_check)
+        except OtherStateFolderError as error:
+            record_refusal(self._context, error)
+            raise
+
+    def _record_failure(self, bookkeeper: RunBookkeeper, error: BaseException) -> None:
+        """Record that the run failed. After an interruption, the interruption most likely caused the error."""
+        if interruption.received_signal():
+            bookkeeper.record_failure(
+                self._build_summary(bookkeeper.run_id, message=INTERRUPTED_MESSAGE), RunResult.INTERRUPTED
+            )
+            raise InterruptedRunError from None
+        self._counters.add_error(str(error))
+        bookkeeper.record_failure(self._build_summary(bookkeeper.run_id, message=str(error)), RunResult.FAILED)
+
+    def execute_dry(self, recovered: RecordedOutcomes, run_id: str) -> RunSummary:
+        """Do what a run does before it sends its first row; the queue stays as it is then."""
+        self._enqueue_and_store_invalid(recovered, run_id)
+        self._check_removals()
+        self._counters.add_planned(count_units(self._queue))
+        self._counters.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
+        return self._build_summary(run_id, message=self._ports.find_hold_reason() or "")
+
+    def _has_work(self) -> bool:
+        return (
+            self._source.version > self._queue.watermark
+            or self._source.invalid_version > self._queue.invalid_watermark
+            or self._can_send_or_poll()
+        )
+
+    def _can_send_or_poll(self) -> bool:
+        """Return whether units of the queue may be sent now, or jobs polled."""
+        status = read_status(self._queue.store, now=self._ports.clock())
+        return (status.can_send and self._ports.may_send()) or (status.polls_due > 0 and self._ports.may_poll)
+
+    def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
+        self._enqueue_table_changes(recovered)
+        now, upto = self._ports.clock(), self._source.invalid_version
+        if upto > self._queue.invalid_watermark:
+            found = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
+            rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, found)
+            attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
+            self._counters.add_invalid(
+                store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
+            )
+
+    def _enqueue_table_changes(self, recovered: RecordedOutcomes) -> None:
+        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
+
+    def _check_removals(self) -> None:
+        self._removals = check_removals(
+            self._queue,
+            self._sync,
+            self._source,
+            self._ports.feed,
+            # while nothing is sent, nothing is let go: what comes until then would go with it
+            is_allowed=self._context.options.allows_deletes and self._ports.may_send(),
+        )
+
+    def _describe_hold(self) -> str:
+        """Return why rows were left in the queue that might have been sent."""
+        hold = self._ports.find_hold_reason()
+        planned = describe_counts(count_units(self._queue)) if hold else ""
+        return f"{hold}: {planned} pending" if planned else hold or ""
+
+    def _build_summary(self, run_id: str | None, *, is_outage: bool = False, message: str) -> RunSummary:
+        return RunSummary(
+            sync_id=self._sync.id,
+            run_id=run_id,
+            cause=RunCause(self._context.options.trigger, *choose_mode(self._context)),
+            started_at=self._context.started_at,
+            ended_at=self._ports.now(),
+            version_from=self._context.version_from,
+            version_to=version_of_watermark(self._queue.watermark),
+            grid=self._counters.grid,
+            queue=read_status(self._queue.store, now=self._ports.clock()),
+            invalid_count=self._source.invalid_count,
+            removals=self._removals,
+            pending_samples=tuple(read_oldest_pending(self._queue.store, limit=MAX_SAMPLES)),
+            unit_noun=unit_noun(self._sync),
+            reject_reasons=self._counters.reject_reasons,
+            warned_units=self._counters.warned_units,
+            warning_reasons=self._counters.warning_reasons,
+            invalid_samples=self._counters.collect_invalid_samples(self._context),
+            failure_reasons=self._counters.failure_reasons,
+            first_errors=self._counters.first_errors,
+            dead_units=self._counters.dead_units,
+            is_outage=is_outage,
+            message=message,
+        )

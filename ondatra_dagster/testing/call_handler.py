@@ -1,0 +1,129 @@
+"""The handler of a pretend API's calls: requested faults, idempotency keys, and the record of each call.
+
+The answer to an allowed call is the API's own.
+"""
+
+import asyncio
+import datetime
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.fault_injection import Fault
+
+NO_FAULT = Fault()
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Json = None
+
+    @property
+    def message(self) -> str:
+        """Why it was refused; empty when it wasn't."""
+        return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
+
+
+def refusal(status: int, message: str) -> Answer:
+    return Answer(status, {"error": message})
+
+
+class RecordedCall(NamedTuple):
+    """One request, as it came and as it was answered."""
+
+    at: datetime.datetime
+    method: str
+    path: str
+    body: Json
+    status: int  # 0: the connection was dropped
+    message: str  # why it was refused
+    idempotency_key: str | None
+    is_repeat: bool  # the idempotency key was known: answered again, not done again
+
+
+class FaultSource(Protocol):
+    """What is to go wrong."""
+
+    def take_fault(self, method: str, path: str) -> Fault | None:
+        """The fault for this call, counted; None when it is to be answered rightly."""
+
+
+class CallMemory(Protocol):
+    """What an API remembers of calls."""
+
+    @property
+    def answers(self) -> Mapping[str, Answer]: ...  # by idempotency key
+    def store_call(self, call: RecordedCall, answer: Answer) -> None: ...
+
+
+class CallHandler:
+    """Takes the calls of one API; `answer` does what is asked, or says why not."""
+
+    def __init__(
+        self,
+        faults: FaultSource,
+        memory: CallMemory,
+        answer: Callable[[Request, Json], Answer],
+        *,
+        disconnect: Callable[[Request], None],
+        refuse: Callable[[Request], Answer | None] = lambda _: None,
+    ) -> None:
+        self._faults = faults
+        self._memory = memory
+        self._answer = answer
+        self._disconnect = disconnect
+        self._reject = refuse  # what isn't looked at any further
+
+    async def handle_call(self, request: Request) -> Response:
+        """A call is answered rightly, or with the fault that was asked for."""
+        text = await request.body()
+        fault = self._faults.take_fault(request.method, request.url.path) or NO_FAULT
+        await asyncio.sleep(fault.delay_seconds)
+        key = request.headers.get("idempotency-key")
+        known = self._memory.answers.get(key) if key else None
+        answer = self._fault_answer(fault) or self._reject(request) or known or self._answer(request, parse_body(text))
+        call = RecordedCall(
+            at=datetime.datetime.now(datetime.UTC),
+            method=request.method,
+            path=request.url.path,
+            body=parse_body(text),
+            status=0 if fault.drop else answer.status,
+            message=answer.message,
+            idempotency_key=key,
+            is_repeat=answer is known,
+        )
+        self._memory.store_call(call, answer)
+        if fault.drop:
+            self._disconnect(request)
+            await request.receive()  # comes when the connection is gone: only then is no answer no error
+        return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
+
+    @staticmethod
+    def _fault_answer(fault: Fault) -> Answer | None:
+        if fault.drop == "before":
+            return refusal(0, "dropped unseen")
+        return None if fault.status is None else refusal(fault.status, fault.message)
+
+
+def parse_body(text: bytes) -> Any:
+    """The body as JSON; None for what isn't, which the API refuses where it needs a body."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def json_response(status: int, body: object, headers: Any = None) -> Response:
+    if status == 204:
+        return Response(status_code=204, headers=headers)
+    return Response(orjson.dumps(body), status, headers, "application/json")
+
+
+def path_segments(request: Request) -> tuple[str, ...]:
+    """The path's segments, each unquoted by itself: an id may have a slash in it."""
+    return tuple(map(urllib.parse.unquote, request.scope["raw_path"].decode().strip("/").split("/")))

@@ -1,0 +1,60 @@
+"""The difference between two states of the fake API, in words."""
+
+import collections
+from collections.abc import Iterator, Mapping
+
+import orjson
+
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.fake_api import GENERATED_ID_PREFIX, State
+
+MAX_SHOWN_RECORDS = 3  # records that a sentence names
+MAX_RECORD_LETTERS = 120  # letters of a record
+ApiContent = Mapping[str, Json]  # the path of a record → the record
+
+
+def comparable_content(state: State) -> ApiContent:
+    """The records, but for the numbers of those that came without an id: they follow the order of calls."""
+    named = {path: record for path, record in state.items() if not _has_generated_id(path)}
+    nameless = collections.defaultdict(list)
+    for path, record in state.items():
+        if _has_generated_id(path):
+            nameless[path.rpartition("/")[0]].append(_record_text(record))
+    # a record that is there twice has two places
+    places = {
+        f"{path}/{GENERATED_ID_PREFIX}{number} {record}": record
+        for path, records in nameless.items()
+        for record, copies in collections.Counter(records).items()
+        for number in range(1, copies + 1)
+    }
+    return {**named, **places}
+
+
+def describe_differences(expected: ApiContent, held: ApiContent) -> str:
+    """What the one has and the other hasn't; empty when they are the same."""
+    told = list(_list_differences(expected, held))
+    more = f", and {len(told) - MAX_SHOWN_RECORDS} more" if len(told) > MAX_SHOWN_RECORDS else ""
+    return "; ".join(told[:MAX_SHOWN_RECORDS]) + more
+
+
+def _list_differences(expected: ApiContent, held: ApiContent) -> Iterator[str]:
+    for path in sorted({*expected, *held}):
+        if path not in held:
+            yield f"{path} is missing"
+        elif path not in expected:
+            yield f"{path} is still there, or there twice"
+        elif expected[path] != held[path]:
+            yield f"{path} is {_shorten_record(held[path])}, and should be {_shorten_record(expected[path])}"
+
+
+def _has_generated_id(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(GENERATED_ID_PREFIX)
+
+
+def _shorten_record(record: Json) -> str:
+    text = _record_text(record)
+    return text if len(text) <= MAX_RECORD_LETTERS else f"{text[:MAX_RECORD_LETTERS]}…"
+
+
+def _record_text(record: Json) -> str:
+    return orjson.dumps(record, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,154 @@
+"""A table of any kind in plain Python, with the change feed that Delta would give: the kit's warehouse."""
+
+import collections
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import orjson
+
+from ondatra_dagster.delivery.queue_unit_format import is_named_by_key
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Json, Layout, RowChange, format_key
+from ondatra_dagster.testing.conformance.push_case import PushCase, Row
+
+TYPES_BY_PYTHON_TYPE = {bool: "boolean", int: "bigint", float: "double", str: "string"}
+SCD2_TYPES = {"valid_from_snapshot": "bigint", "valid_to_snapshot": "bigint", "is_current": "boolean"}
+RowChanges: TypeAlias = Iterator[tuple[ChangeType, int, Row]]  # change type, rowid, row
+
+
+class InMemoryTable:
+    """The table of one case."""
+
+    def __init__(self, case: PushCase, shape: UnitKind) -> None:
+        self._case = case
+        self._shape = shape
+        self._rows: dict[int, Row] = {}  # rowid → row
+        self._version = 0
+        self._next_rowid = 1
+        self.layout = Layout(tuple(_case_columns(case)))
+
+    def write_rows(self, given: Sequence[Row]) -> FeedSegment:
+        """The query gives these rows now; what the feed has of it."""
+        self._version += 1
+        told = list(WRITERS_BY_KIND[self._case.kind](self, [dict(row) for row in given]))
+        after = -1 if self._version == 1 else self._version - 1
+        changes = [self._build_change(*each) for each in told]
+        if self._is_single_unit:
+            changes = self._whole_content() if changes else []
+        elif is_named_by_key(self._case.model_kind, self._shape):
+            changes.sort(key=lambda change: change.key)  # those of one key stand together
+        return FeedSegment(after, self._version, [FeedPage(self.layout, changes)])
+
+    @property
+    def _is_single_unit(self) -> bool:
+        return self._shape is UnitKind.MIRROR and not self._case.key
+
+    def _whole_content(self) -> list[RowChange]:
+        """The rows that are there, as one unit; none is content, too."""
+        there = [self._build_change(ChangeType.INSERT, rowid, row) for rowid, row in self._rows.items()]
+        return there or [RowChange("", 0, ChangeType.DELETE, self._version, "[]")]
+
+    def _build_change(self, change_type: ChangeType, rowid: int, row: Row) -> RowChange:
+        key = format_key(self._key_values(row)) if self._case.key else ""
+        payload = orjson.dumps([row.get(name) for name in self.layout.names]).decode()
+        if self._is_single_unit or is_named_by_key(self._case.model_kind, self._shape):
+            return RowChange("" if self._is_single_unit else key, rowid, change_type, self._version, payload)
+        return RowChange(str(rowid), rowid, change_type, self._version, payload, key)
+
+    def _key_values(self, row: Row) -> list[Json]:
+        return [row[name] for name in self._case.key]
+
+    def _insert_rows(self, rows: Sequence[Row]) -> RowChanges:
+        for row in rows:
+            self._rows[self._next_rowid] = row
+            yield ChangeType.INSERT, self._next_rowid, row
+            self._next_rowid += 1
+
+    def _delete_rows(self, rowids: Sequence[int]) -> RowChanges:
+        for rowid in rowids:
+            yield ChangeType.DELETE, rowid, self._rows.pop(rowid)
+
+    def _update_row(self, rowid: int, row: Row) -> RowChanges:
+        yield ChangeType.UPDATE_PREIMAGE, rowid, self._rows[rowid]
+        yield ChangeType.UPDATE_POSTIMAGE, rowid, row
+        self._rows[rowid] = row
+
+    def _write_table(self, given: list[Row]) -> RowChanges:
+        if _count_rows(given) != _count_rows(self._rows.values()):
+            yield from self._delete_rows(list(self._rows))
+            yield from self._insert_rows(given)
+
+    def _write_append(self, given: list[Row]) -> RowChanges:
+        there = _count_rows(self._rows.values())
+        for row in given:
+            text = _json_text(row)
+            if there[text]:
+                there[text] -= 1
+            else:
+                yield from self._insert_rows([row])
+
+    def _write_merge(self, given: list[Row]) -> RowChanges:
+        there = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items()}
+        for row in given:
+            rowid = there.get(_json_text(self._key_values(row)))
+            if rowid is None:
+                yield from self._insert_rows([row])
+            elif self._rows[rowid] != row:
+                yield from self._update_row(rowid, row)
+
+    def _write_by_key(self, given: list[Row]) -> RowChanges:
+        """Groups and partitions are replaced as a whole; groups that aren't given go, partitions stay."""
+        now: dict[str, list[Row]] = collections.defaultdict(list)
+        there: dict[str, list[int]] = collections.defaultdict(list)
+        for row in given:
+            now[_json_text(self._key_values(row))].append(row)
+        for rowid, row in self._rows.items():
+            there[_json_text(self._key_values(row))].append(rowid)
+        looked_at = now if self._case.kind == "partition" else {**there, **now}
+        for key in list(looked_at):
+            if _count_rows(now[key]) != _count_rows(self._rows[rowid] for rowid in there[key]):
+                yield from self._delete_rows(there[key])
+                yield from self._insert_rows(now[key])
+
+    def _write_scd2(self, given: list[Row]) -> RowChanges:
+        current = {_json_text(self._key_values(row)): rowid for rowid, row in self._rows.items() if row["is_current"]}
+        now = {_json_text(self._key_values(row)): row for row in given}
+        for key in [key for key in current if self._is_changed(current[key], now.get(key))]:
+            closed = {"valid_to_snapshot": self._version, "is_current": False}
+            yield from self._update_row(current[key], {**self._rows[current.pop(key)], **closed})
+        opened = {"valid_from_snapshot": self._version, "valid_to_snapshot": None, "is_current": True}
+        yield from self._insert_rows([{**row, **opened} for key, row in now.items() if key not in current])
+
+    def _is_changed(self, rowid: int, row: Row | None) -> bool:
+        there = {name: value for name, value in self._rows[rowid].items() if name not in SCD2_TYPES}
+        return there != row
+
+
+WRITERS_BY_KIND: Mapping[str, Callable[[InMemoryTable, list[Row]], RowChanges]] = {
+    "table": InMemoryTable._write_table,  # noqa: SLF001 - a table of its own methods
+    "append": InMemoryTable._write_append,  # noqa: SLF001
+    "merge": InMemoryTable._write_merge,  # noqa: SLF001
+    "tracked": InMemoryTable._write_by_key,  # noqa: SLF001
+    "partition": InMemoryTable._write_by_key,  # noqa: SLF001
+    "scd2": InMemoryTable._write_scd2,  # noqa: SLF001
+}
+
+
+def _case_columns(case: PushCase) -> Iterator[Column]:
+    values: dict[str, Json] = {}
+    for row in (row for rows in case.versions for row in rows):
+        for name, value in row.items():
+            if values.get(name) is None:
+                values[name] = value
+    for name, value in values.items():
+        yield Column(name, case.types.get(name) or TYPES_BY_PYTHON_TYPE.get(type(value), "string"))
+    if case.kind == "scd2":
+        yield from (Column(name, kind) for name, kind in SCD2_TYPES.items())
+
+
+def _json_text(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _count_rows(rows: Iterator[Row] | Sequence[Row] | object) -> collections.Counter[str]:
+    return collections.Counter(map(_json_text, rows))  # type: ignore[arg-type]

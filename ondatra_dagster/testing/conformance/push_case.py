@@ -1,0 +1,57 @@
+"""A test case of a push function: its file, and versions of its rows."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from ondatra_dagster.project.model_kinds import KINDS, Kind
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.fake_api import AnswerFunction
+
+Row: TypeAlias = Mapping[str, Json]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PushCase:
+    """One push function, as one model uses it.
+
+    `versions` is what the model's query gives, run after run: with rows that come, change and go, all of them
+    such that the API takes them. Values are as push() gets them: dates and decimals are texts.
+    """
+
+    library: Path | str  # lib/NAME.star
+    kind: str
+    versions: Sequence[Sequence[Row]]
+    key: Sequence[str] = ()  # the columns of @unique_key, @group_key or @partitioned_by
+    arguments: Sequence[str] = ()  # of @sink: name('x', 'y')
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of columns, as Spark spells them
+    answer: AnswerFunction | None = None  # what your API does that a plain REST API doesn't
+    id_fields: Sequence[str] = ()  # of a record that is POSTed: what its address ends in; default: the key
+    heeds_idempotency_keys: bool = False  # whether your API does a call once that comes twice
+    is_mirror: bool | None = None  # the API ends with what the table has; default: all but append and scd2
+    never_null: Sequence[str] = ()  # columns; the key's never are
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kind!r} is not a kind; kinds are {', '.join(KINDS)}")
+        if self.model_kind.needs_key and not self.key:
+            raise ValueError(f"kind {self.kind} needs a key: key=['column']")
+        if not self.versions or not self.versions[0]:
+            raise ValueError("versions needs rows: a list of what the query gives, run after run")
+
+    @property
+    def model_kind(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def library_path(self) -> Path:
+        return Path(self.library).absolute()
+
+    @property
+    def must_mirror_table(self) -> bool:
+        """Whether what the API holds follows from the table alone."""
+        return self.kind not in ("append", "scd2") if self.is_mirror is None else self.is_mirror
+
+    def with_versions(self, *versions: Sequence[Row]) -> "PushCase":
+        return dataclasses.replace(self, versions=versions)

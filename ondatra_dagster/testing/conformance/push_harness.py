@@ -1,0 +1,264 @@
+"""A harness for a push function: a table, a real queue, the function, and a fake API that it calls."""
+
+import contextlib
+import dataclasses
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
+from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.push.starlark.push_functions import PushLibrary
+from ondatra_dagster.delivery.push.starlark_sink import PushContext, StarlarkSink
+from ondatra_dagster.delivery.queue.claimed_batches import BatchUnit, mark_due_pending
+from ondatra_dagster.delivery.queue.dead_letters import DeadLetter, read_dead_letters, replay_dead_letters
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
+from ondatra_dagster.delivery.queue_unit_format import open_queue_for
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.delivery.rows_to_send import SentRow, UnitKind
+from ondatra_dagster.row_changes import ChangeType, Column
+from ondatra_dagster.testing.call_handler import RecordedCall
+from ondatra_dagster.testing.conformance.in_memory_table import InMemoryTable
+from ondatra_dagster.testing.conformance.push_case import PushCase, Row
+from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
+from ondatra_dagster.testing.redirect_transport import RedirectTransport
+
+RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
+MAX_RUNS = 12  # more than a row is tried
+OPERATION_NAMES = {
+    ChangeType.INSERT: "insert",
+    ChangeType.UPDATE_POSTIMAGE: "update",
+    ChangeType.DELETE: "delete",
+    ChangeType.UPDATE_PREIMAGE: "update_preimage",
+}
+
+
+class RowResult(NamedTuple):
+    """What push() made of one row that stands for something."""
+
+    operation: str  # insert, update, delete
+    key: str
+    rowid: int
+    outcome: RowOutcome
+
+    @property
+    def name(self) -> str:
+        return f"the {self.operation} of {self.key}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedPush:
+    """One batch that was handed to push(), and what came of it."""
+
+    parcel: PushBatch
+    pushed: PushResult
+    calls: Sequence[RecordedCall]
+
+    def results(self, *, with_context: bool = False) -> Iterator[RowResult]:
+        """Of all rows, or of all but those that only tell what was there before; none of an open job's."""
+        for unit in self.parcel.units if self.pushed.outcomes else ():
+            for change_type, row in unit.sent_rows if with_context else changing_rows(unit):
+                outcome = self.pushed.outcomes[f"{row.rowid}:{change_type}"]
+                yield RowResult(OPERATION_NAMES[change_type], unit.key, row.rowid, outcome)
+
+
+def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
+    """The rows of a unit that change something at the API."""
+    is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
+    for sent in unit.sent_rows:
+        is_before = sent.change_type is ChangeType.DELETE and is_rewrite
+        if sent.change_type is not ChangeType.UPDATE_PREIMAGE and not is_before:
+            yield sent
+
+
+class PushRecorder:
+    """Hands batches on to push(), and keeps what came of them."""
+
+    def __init__(self, pusher: StarlarkSink, api: FakeApi, handed: list[RecordedPush]) -> None:
+        self._pusher = pusher
+        self._api = api
+        self._recorded = handed
+
+    def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
+        return self._record_push(parcel, lambda: self._pusher(parcel, journal))
+
+    def poll(self, parcel: PushBatch, job: str) -> PushResult:
+        return self._record_push(parcel, lambda: self._pusher.poll(parcel, job))
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
+        self._pusher.finalize(succeeded, failed, columns=columns, journal=journal)
+
+    def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
+        before = len(self._api.calls)
+        pushed = push()
+        self._recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self._api.calls[before:]))
+        return pushed
+
+
+class ConformanceRun:
+    """A table that is delivered, from its first version on."""
+
+    def __init__(
+        self, case: PushCase, pusher: StarlarkSink, queue: Queue, *, config: PushConfig, journal: Path, api: FakeApi
+    ) -> None:
+        self._table = InMemoryTable(case, queue.unit_kind)
+        self._queue = queue
+        self._config = config
+        self._journal = journal
+        self._now = 1_800_000_000.0
+        self.api = api
+        self.recorded_pushes: list[RecordedPush] = []
+        self._push = PushRecorder(pusher, api, self.recorded_pushes)
+
+    def write_version(self, rows: Sequence[Row]) -> None:
+        """The model gives these rows now."""
+        enqueue_segment(self._queue, self._table.write_rows(rows), now=self._now)
+
+    def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
+        """One sync run; what was handed to push() in it."""
+        before = len(self.recorded_pushes)
+        self._now += RUN_INTERVAL_SECONDS
+        settings = DeliverySettings.from_config(self._config, run_id=f"run-{self._now:.0f}", journal=self._journal)
+        # one call after the other, so that a fault meets the same one each time
+        settings = dataclasses.replace(settings, max_concurrent=1)
+        if batch_size and not self.is_mirror:
+            settings = dataclasses.replace(settings, batch_size=batch_size)
+        mark_due_pending(self._queue, self._now)
+        hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
+        deliver(self._queue, self._push, settings, hooks)
+        return self.recorded_pushes[before:]
+
+    def run_until_settled(self, *, batch_size: int | None = None) -> None:
+        """Runs until nothing is left that would be tried again."""
+        for _ in range(MAX_RUNS):
+            self.run_sync(batch_size=batch_size)
+            if not self.state.depth:
+                return
+
+    def repeat_push(self, handed: RecordedPush) -> RecordedPush:
+        """The same batch once more, as after a crash: answered from its journal as far as that goes."""
+        journal = ResponseJournal.in_memory("again")
+        self._push(handed.parcel, journal)
+        self._push(handed.parcel, journal)
+        return self.recorded_pushes.pop()
+
+    def _sleep(self, seconds: float) -> None:
+        """Between two polls of a job."""
+        self._now += seconds
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether contents go out whole, in batches of their own."""
+        return self._queue.unit_kind is UnitKind.MIRROR
+
+    def finalize(self, succeeded: int, failed: int) -> None:
+        """Tell the function that a sync run has come to its end; PushContractError when it didn't take it."""
+        journal = ResponseJournal.in_memory("finalize")
+        self._push.finalize(succeeded, failed, columns=self._table.layout.columns, journal=journal)
+
+    @property
+    def state(self) -> QueueStatus:
+        return read_status(self._queue.store, now=self._now)
+
+    @property
+    def dead_letters(self) -> Sequence[DeadLetter]:
+        return list(read_dead_letters(self._queue.store, self._queue.unit_kind))
+
+    def replay_dead(self) -> None:
+        replay_dead_letters(self._queue, now=self._now)
+
+
+class PushHarness:
+    """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
+
+    def __init__(self, library: PushLibrary, case: PushCase, http: ApiClient, api: FakeApi, folder: Path) -> None:
+        self._library = library
+        self._case = case
+        self._http = http
+        self._api = api
+        self._folder = folder
+        self._run_count = 0
+
+    @property
+    def functions(self) -> Collection[str]:
+        """What the file has, of those that are called."""
+        return self._library.config.functions
+
+    @contextlib.contextmanager
+    def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
+        """A new table, a new queue, an empty API."""
+        case = case or self._case
+        self._run_count += 1
+        self._api.clear()
+        path = self._folder / f"{self._run_count}.sqlite"
+        if self._run_count > 1:  # a copy of an empty one is there sooner than a new one
+            shutil.copy(self._folder / "empty", path)
+        size = self._library.config.push.batch_size
+        with open_queue_for(case.model_kind, path, batch_size=size) as queue:
+            if self._run_count == 1:
+                queue.store.checkpoint()
+                shutil.copy(path, self._folder / "empty")
+            queue.store.execute("pragma synchronous = off")  # it is gone in a moment
+            yield ConformanceRun(
+                case,
+                StarlarkSink(self._library, self._http, _push_context(self._library, case)),
+                queue,
+                config=self._library.config,
+                journal=path.with_suffix(".journal"),
+                api=self._api,
+            )
+
+
+@contextlib.contextmanager
+def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
+    """Open a harness for this function. The fake API answers its calls to any address."""
+    fields = tuple(case.id_fields or case.key or ("id",))
+    with (
+        running_fake_api(
+            answer=case.answer, id_fields=fields, heeds_idempotency_keys=case.heeds_idempotency_keys
+        ) as api,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        # each failure has to reach push() at once, and no secret is needed
+        base_url = library.config.base_url or api.url
+        config = dataclasses.replace(library.config, base_url=base_url, auth=None, retry=0)
+        transport = RedirectTransport(api.url)
+        retry_clock = RetryClock(sleep=lambda _: None)
+        with ApiClient(config, secrets="value-of-{}".format, transport=transport, retry_clock=retry_clock) as http:
+            yield PushHarness(library, case, http, api, Path(folder))
+
+
+def _push_context(library: PushLibrary, case: PushCase) -> PushContext:
+    return PushContext(
+        sync_id=library.config.name, kind=case.kind, key_columns=tuple(case.key), arguments=tuple(case.arguments)
+    )
+
+
+@contextlib.contextmanager
+def capture_push_warnings() -> Iterator[list[str]]:
+    """What is warned of while batches are handed over, each once."""
+    told: list[str] = []
+    handler = _MessageHandler(told)
+    logger = logging.getLogger(StarlarkSink.__module__)
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
+
+
+class _MessageHandler(logging.Handler):
+    def __init__(self, told: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._messages = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())

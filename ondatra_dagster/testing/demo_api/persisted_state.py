@@ -1,0 +1,74 @@
+"""What the demo API remembers, in memory and, when asked, in one small file.
+
+The file is what makes two runs of the example meet the same destination.
+"""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.call_handler import Answer, RecordedCall
+from ondatra_dagster.testing.demo_api.crm_and_erp import CrmAndErp
+
+MAX_SAVED_CALLS = 100  # in the file; in memory all are kept
+MAX_SAVED_ANSWERS = 500
+
+
+class DemoState:
+    """What is held, the calls that made it, and the answers that idempotency keys stand for."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file.absolute() if file else None
+        self.crm_and_erp = CrmAndErp()
+        self.calls: list[RecordedCall] = []
+        self.answers: dict[str, Answer] = {}
+        if self.file and self.file.exists():
+            self._load_file(orjson.loads(self.file.read_bytes()))
+
+    def store_call(self, call: RecordedCall, answer: Answer) -> None:
+        """Keep a call, and its answer for its idempotency key: what a caller hears is on disk by then."""
+        self.calls.append(call)
+        if call.idempotency_key and answer.status and call.method in {"POST", "PATCH"}:
+            self.answers[call.idempotency_key] = answer
+        if self.file:
+            self._save_file(self.file)
+
+    def clear(self) -> None:
+        self.crm_and_erp.clear()
+        self.calls.clear()
+        self.answers.clear()
+
+    def summary(self) -> dict[str, Json]:
+        """What is held, as GET /state tells it."""
+        return {
+            "state_file": str(self.file) if self.file else None,
+            **{name: dict(records) for name, records in self.crm_and_erp.records_by_collection().items()},
+            "calls": len(self.calls),
+        }
+
+    def _load_file(self, kept: Any) -> None:
+        """Take up what `_save` wrote."""
+        for name, there in (
+            *self.crm_and_erp.records_by_collection().items(),
+            *self.crm_and_erp.jobs_by_endpoint().items(),
+        ):
+            there.update(kept.get(name, {}))  # an older file hasn't all of them
+        self.answers = {key: Answer(*answer) for key, answer in kept["answers"].items()}
+        self.calls = [
+            RecordedCall(**call)._replace(at=datetime.datetime.fromisoformat(call["at"])) for call in kept["calls"]
+        ]
+
+    def _save_file(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = {
+            **self.crm_and_erp.records_by_collection(),
+            **self.crm_and_erp.jobs_by_endpoint(),
+            "answers": {key: list(answer) for key, answer in list(self.answers.items())[-MAX_SAVED_ANSWERS:]},
+            "calls": [call._asdict() for call in self.calls[-MAX_SAVED_CALLS:]],
+        }
+        beside = file.with_name(file.name + ".new")
+        beside.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2))
+        beside.replace(file)

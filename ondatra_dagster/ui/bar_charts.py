@@ -1,0 +1,84 @@
+"""Bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ondatra_dagster.ui.html_builder import Html, element
+
+HEIGHT = 100
+BAR_SPACING = 10  # of one run's place
+BAR_WIDTH = 7
+MIN_BAR_HEIGHT = 1.5  # what is there at all can be seen
+OUTLIER_FACTOR = 4  # a bar so many times higher than most is cut off, or else nothing is seen of the others
+
+
+class Bar(NamedTuple):
+    """A bar: one run's counts, from the bottom up."""
+
+    counts: Mapping[str, int]  # class → count
+    title: str
+    link: str | None = None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+class Chart(NamedTuple):
+    svg: Html
+    max_value: int  # what a bar of the whole height stands for
+    has_cut_bars: bool  # whether a bar is higher than that
+
+
+def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, least: float = MIN_BAR_HEIGHT) -> Chart:
+    """Draw stacked bars from left to right, in the last of so many places."""
+    top = _scale_maximum([bar.total for bar in shown])
+    offset = places - len(shown)
+    drawn = element(
+        "svg",
+        [
+            _draw_bar(bar, _segment_heights(bar, top, least), top, BAR_SPACING * (offset + place))
+            for place, bar in enumerate(shown)
+        ],
+        viewBox=f"0 0 {places * BAR_SPACING} {HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+        class_=class_,
+    )
+    return Chart(drawn, top, any(bar.total > top for bar in shown))
+
+
+def _scale_maximum(totals: Sequence[int]) -> int:
+    """Return the highest total; with outliers, twice the upper quartile."""
+    counted = sorted(total for total in totals if total)
+    if not counted:
+        return 1
+    usual = counted[(len(counted) - 1) * 3 // 4]
+    return counted[-1] if counted[-1] <= OUTLIER_FACTOR * usual else 2 * usual
+
+
+def _segment_heights(bar: Bar, top: int, least: float) -> dict[str, float]:
+    """Return the heights of the bar's nonzero counts. Small ones get a minimum, taken from the largest."""
+    whole = max(top, bar.total)  # one that is cut off shows its shares
+    heights = {name: max(least, HEIGHT * count / whole) for name, count in bar.counts.items() if count}
+    if heights:
+        largest = max(heights, key=lambda name: heights[name])
+        heights[largest] -= max(0.0, sum(heights.values()) - HEIGHT)
+    return heights
+
+
+def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, left: float) -> Html:
+    x = left + (BAR_SPACING - BAR_WIDTH) / 2
+    drawn = [element("rect", x=left, y=0, width=BAR_SPACING, height=HEIGHT, class_="place")]
+    height = 0.0
+    for name, part in heights.items():
+        height += part
+        drawn.append(
+            element("rect", x=x, y=round(HEIGHT - height, 2), width=BAR_WIDTH, height=round(part, 2), class_=name)
+        )
+    if bar.total > top:
+        drawn.append(element("rect", x=x, y=8, width=BAR_WIDTH, height=3, class_="cut"))
+    group = element("g", element("title", bar.title), drawn)
+    # the same link stands in the table: nobody has to step through the bars to get past them
+    return element("a", group, href=bar.link, tabindex="-1") if bar.link else group

@@ -1,0 +1,115 @@
+"""A UI request: its sync and query parameters. Invalid values raise SelectionError with a message for the user."""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+from ondatra_dagster.records.record_query import RecordQuery, RecordStage
+from ondatra_dagster.records.record_schema import INVALID_STATUSES
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.ui.page_urls import RecordFilter
+
+# what the records of a kind have whose rows are updated one by one
+CHANGE_TYPES = {
+    UnitOperation.INSERT: ChangeType.INSERT,
+    UnitOperation.UPDATE: ChangeType.UPDATE_POSTIMAGE,
+    UnitOperation.DELETE: ChangeType.DELETE,
+}
+MAX_PAGE = 1_000_000  # more than anybody turns, and still a number that SQLite takes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """One request for a page."""
+
+    workspace: Workspace
+    path_params: Mapping[str, str]  # the parts of the path that have a name
+    query_params: Mapping[str, str]
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.workspace.clock(), UTC)
+
+    @property
+    def sync(self) -> Sync:
+        """Return the sync that the path names; raise SelectionError if the project has none of that id."""
+        name = self.path_params["sync"]
+        return self.workspace.syncs.get(name) or self.workspace.sync(name)
+
+    @property
+    def run_id(self) -> str | None:
+        """Return the run whose records are requested; None: all runs."""
+        return self.get_text("run")
+
+    @property
+    def stage(self) -> RecordStage | None:
+        status = self.get_text("status")
+        return RecordStage.parse(status) if status else None
+
+    @property
+    def status(self) -> str | None:
+        """Return the status within its stage, NULL or DUPLICATE; else the stage."""
+        status = self.get_text("status")
+        return status if status in INVALID_STATUSES else self.stage
+
+    @property
+    def change(self) -> UnitOperation | None:
+        """Return the requested operation of the records at the destination."""
+        text = self.get_text("change")
+        if text is None or text in set(UnitOperation):
+            return UnitOperation(text) if text else None
+        raise SelectionError(
+            f"there is no change {text!r}; {suggest_correction(text, [*map(str, UnitOperation)], plural='changes')}"
+        )
+
+    @property
+    def reason(self) -> str | None:
+        """Return the requested reason; an empty one means records without a reason."""
+        return self.query_params.get("reason")
+
+    @property
+    def prefix(self) -> str:
+        return self.get_text("search") or ""
+
+    @property
+    def record_filter(self) -> RecordFilter:
+        """Return the records that the address names, for the addresses of other pages."""
+        return RecordFilter(
+            run=self.run_id, status=self.status, change=self.change, search=self.prefix or None, reason=self.reason
+        )
+
+    @property
+    def page(self) -> int:
+        return self.get_number("page", most=MAX_PAGE) or 1
+
+    def get_text(self, name: str) -> str | None:
+        """Return a query parameter; None if it is missing or empty."""
+        return self.query_params.get(name) or None
+
+    def get_number(self, name: str, *, most: int) -> int | None:
+        """Return a query parameter as a whole number above zero; None if it is missing."""
+        text = self.get_text(name)
+        if text is None:
+            return None
+        is_short = len(text) <= len(str(most))  # zeros before a number could hide how large it is
+        if not (is_short and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
+            raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
+        return int(text)
+
+    def build_search(self, *, limit: int | None, offset: int = 0) -> RecordQuery:
+        """Return the query of the requested records."""
+        return RecordQuery(
+            run_id=self.run_id,
+            stage=self.stage,
+            status=self.status if self.status in INVALID_STATUSES else None,
+            change_type=CHANGE_TYPES[self.change] if self.change else None,
+            prefix=self.prefix,
+            message=self.reason,
+            limit=limit,
+            offset=offset,
+        )

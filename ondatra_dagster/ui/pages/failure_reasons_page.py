@@ -1,0 +1,90 @@
+"""The page of the reasons why rows weren't delivered, with the number of records of each."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from ondatra_dagster.records.reason_counts import ReasonCount, ReasonCounts, count_reasons
+from ondatra_dagster.records.record_query import RecordStage, explain_status
+from ondatra_dagster.sync.record_lookup import find_records
+from ondatra_dagster.ui import page_urls
+from ondatra_dagster.ui.html_builder import Content, Html, element
+from ondatra_dagster.ui.page_layout import Breadcrumb, ColumnHeader, Page, heading, stage_tabs, sync_breadcrumbs, table
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.sync_status import queue_lost_notice
+from ondatra_dagster.ui.value_formatting import badge, format_count, format_number, shorten_message
+
+MAX_SHOWN_REASONS = 100
+MAX_LINKED_LENGTH = 4_000  # characters of a reason that an address can take
+STAGE_FILTERS = (RecordStage.REJECTED, RecordStage.INVALID, RecordStage.WAITING, RecordStage.SUCCEEDED)
+COLUMNS = (
+    ColumnHeader("Reason", class_="reason wide"),
+    ColumnHeader("Status"),
+    ColumnHeader("Records", is_number=True),
+    ColumnHeader("Share", is_number=True),
+    ColumnHeader("For example", class_="key"),
+    ColumnHeader("Look"),
+)
+
+
+def failure_reasons_page(asked: PageRequest) -> Page:
+    """Show the reasons of one run, or of all runs with records, the most frequent first."""
+    sync, stage = asked.sync, asked.stage or RecordStage.REJECTED
+    search = dataclasses.replace(asked.build_search(limit=None), stage=stage, message=None, with_payload=False)
+    found = count_reasons(find_records(sync, asked.workspace.tracking, search))
+    rows = [_reason_row(asked, stage, reason, found) for reason in found.most_frequent[:MAX_SHOWN_REASONS]]
+    shown = table(f"Why records of {sync.id} ended so", COLUMNS, rows, none="No record ended so.")
+    return Page(
+        title=f"{sync.id} · reasons",
+        breadcrumbs=sync_breadcrumbs(
+            sync, Breadcrumb("Reasons", page_urls.reasons_url(sync.id, run=asked.run_id)), run=asked.run_id
+        ),
+        body=(
+            heading("Reasons", under=_subtitle(asked, found)),
+            queue_lost_notice(asked.workspace, sync) if stage is RecordStage.WAITING and not asked.run_id else None,
+            _stage_tabs(asked, stage),
+            element("div", shown, class_="card"),
+            _other_reasons_note(found),
+        ),
+    )
+
+
+def _subtitle(asked: PageRequest, found: ReasonCounts) -> Content:
+    counted = f"{format_count(found.records, 'record')}, grouped by what was said of them; of "
+    return (counted, ("run ", element("code", asked.run_id)) if asked.run_id else "all runs whose records are kept")
+
+
+def _stage_tabs(asked: PageRequest, stage: RecordStage) -> Html:
+    records = page_urls.RecordFilter(run=asked.run_id, status=stage)
+    return stage_tabs(
+        STAGE_FILTERS,
+        stage,
+        link_of=lambda each: page_urls.reasons_url(asked.sync.id, run=asked.run_id, status=each),
+        other_view=("One by one", page_urls.records_url(asked.sync.id, records)),
+    )
+
+
+def _reason_row(asked: PageRequest, stage: RecordStage, reason: ReasonCount, found: ReasonCounts) -> Iterator[Content]:
+    yield shorten_message(explain_status(reason.status, reason.message)) or element(
+        "span", "no reason was given", class_="soft"
+    )
+    yield badge(reason.status)
+    yield format_number(reason.records)
+    yield f"{100 * reason.records / found.records:.1f} %"
+    yield element("code", reason.example or "(none)")
+    said = reason.message or ""
+    link = page_urls.records_url(
+        asked.sync.id,
+        page_urls.RecordFilter(
+            run=asked.run_id,
+            status=reason.status if stage is RecordStage.INVALID else stage,
+            reason=said if len(said) <= MAX_LINKED_LENGTH else None,
+        ),
+    )
+    yield element("a", "its records", href=link)
+
+
+def _other_reasons_note(found: ReasonCounts) -> Content:
+    left_out = sum(reason.records for reason in found.most_frequent[MAX_SHOWN_REASONS:]) + found.other_records
+    if not left_out:
+        return None
+    return element("p", f"{format_count(left_out, 'record')} more, with still other reasons.", class_="none")

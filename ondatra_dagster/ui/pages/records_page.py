@@ -1,0 +1,236 @@
+"""The page of a sync's records, of one run or of all, with filters, a search and downloads."""
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+
+from starlette.responses import Response, StreamingResponse
+
+from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+from ondatra_dagster.records.record_chunks import iterate_records
+from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
+from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
+from ondatra_dagster.sync.record_lookup import count_records, find_records
+from ondatra_dagster.text_format import format_count
+from ondatra_dagster.ui import page_urls
+from ondatra_dagster.ui.html_builder import Content, Html, element
+from ondatra_dagster.ui.page_layout import (
+    Breadcrumb,
+    ColumnHeader,
+    Page,
+    heading,
+    pager,
+    stage_tabs,
+    sync_breadcrumbs,
+    table,
+)
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.page_urls import RecordFilter
+from ondatra_dagster.ui.payload_view import render_payload
+from ondatra_dagster.ui.sync_status import queue_lost_notice
+from ondatra_dagster.ui.value_formatting import STAGE_NAMES, badge, format_number, format_time, shorten_message
+
+log = logging.getLogger(__name__)
+
+PAGE_SIZE = 50  # records of a page
+SAMPLE_SIZE = 1_000  # records of a download that is to be looked at
+MAX_DOWNLOAD_RECORDS = 1_000_000_000
+MAX_RUN_CHOICES = 50  # runs that can be chosen from
+COLUMNS = (
+    ColumnHeader("Identifier", class_="key"),
+    ColumnHeader("Status"),
+    ColumnHeader("Operation"),
+    ColumnHeader("Reason", class_="reason"),
+    ColumnHeader("When"),
+    ColumnHeader("Payload", class_="wide"),
+)
+MEDIA_TYPES = {".csv": "text/csv", ".json": "application/json", ".parquet": "application/vnd.apache.parquet"}
+
+
+def records_page(asked: PageRequest) -> Page:
+    """Show the requested records, the newest first."""
+    sync = asked.sync
+    search = asked.build_search(limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1))
+    found = list(iterate_records(find_records(sync, asked.workspace.tracking, search)))
+    shown = table(
+        f"Records of {sync.id}, the newest first", COLUMNS, map(_record_row, found[:PAGE_SIZE]), none=_empty_text(asked)
+    )
+    here = Breadcrumb("Records", page_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
+    return Page(
+        title=f"{sync.id} · records",
+        breadcrumbs=sync_breadcrumbs(sync, here, run=asked.run_id),
+        body=(
+            heading("Records", _record_count(asked), under=_subtitle(asked)),
+            None if asked.run_id else queue_lost_notice(asked.workspace, sync),
+            _search_form(asked),
+            _stage_tabs(asked),
+            _change_notice(asked),
+            _reason_notice(asked),
+            element("div", shown, class_="card"),
+            pager(
+                page=asked.page,
+                link_of=lambda page: page_urls.records_url(sync.id, asked.record_filter, page=page),
+                has_more=len(found) > PAGE_SIZE,
+                newer="newer",
+                older="older",
+            ),
+            _download_links(asked) if found else None,
+        ),
+    )
+
+
+def _subtitle(asked: PageRequest) -> Content:
+    if asked.run_id:
+        return ("Of run ", element("code", asked.run_id))
+    return "Of all runs whose records are kept, and of what is still to be sent"
+
+
+def _record_count(asked: PageRequest) -> Content:
+    """Return the number of records where it is quick to read: of one stage of one run."""
+    if not (asked.run_id and asked.stage and asked.stage.has_ended):
+        return None
+    found = count_records(asked.sync, asked.workspace.tracking, asked.build_search(limit=None))
+    return element("span", format_number(found), class_="count")
+
+
+def _search_form(asked: PageRequest) -> Html:
+    """Return the form that searches for another identifier, or in another run."""
+    known = sorted(asked.workspace.tracking.list_runs(asked.sync.id), reverse=True)
+    listed = (
+        known[:MAX_RUN_CHOICES]
+        if asked.run_id in (None, *known[:MAX_RUN_CHOICES])
+        else [asked.run_id, *known[:MAX_RUN_CHOICES]]
+    )
+    choices = [element("option", "all runs", value="", selected=asked.run_id is None)]
+    choices += [element("option", run, value=run, selected=run == asked.run_id) for run in listed]
+    hidden = {"status": asked.status, "change": asked.change, "reason": asked.reason}
+    return element(
+        "form",
+        [
+            element("input", type="hidden", name=name, value=value)
+            for name, value in hidden.items()
+            if value is not None
+        ],
+        element("label", "Identifier begins with", for_="search"),
+        element(
+            "input",
+            id="search",
+            type="search",
+            name="search",
+            value=asked.prefix,
+            autocomplete="off",
+            spellcheck="false",
+            aria_keyshortcuts="/",
+        ),
+        element("label", "Run", for_="run"),
+        element("select", choices, id="run", name="run"),
+        element("button", "Search"),
+        method="get",
+        action=page_urls.records_url(asked.sync.id, RecordFilter()),
+        role="search",
+        class_="search",
+    )
+
+
+def _stage_tabs(asked: PageRequest) -> Html:
+    found = dataclasses.replace(asked.record_filter, reason=None)
+    stage = None if asked.stage is RecordStage.PENDING else asked.stage  # a pending record has no reason yet
+    return stage_tabs(
+        STAGE_NAMES,
+        asked.stage,
+        link_of=lambda stage: page_urls.records_url(asked.sync.id, dataclasses.replace(found, status=stage)),
+        other_view=("Group by reason", page_urls.reasons_url(asked.sync.id, run=asked.run_id, status=stage)),
+    )
+
+
+def _change_notice(asked: PageRequest) -> Content:
+    if asked.change is None:
+        return None
+    back = page_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
+    shown = (f"Only {asked.change}s ", element("a", "show all changes", href=back))
+    return element("p", shown, class_="notice")
+
+
+def _reason_notice(asked: PageRequest) -> Content:
+    if asked.reason is None:
+        return None
+    back = page_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
+    return element(
+        "p",
+        ("Only with the reason “", shorten_message(asked.reason), "” ") if asked.reason else "Only without a reason ",
+        element("a", "show all reasons", href=back),
+        class_="notice",
+    )
+
+
+def _empty_text(asked: PageRequest) -> str:
+    if asked.page > 1:
+        return "There are no more records."
+    if not asked.workspace.tracking.list_runs(asked.sync.id):
+        return f"{asked.sync.id} has no records yet."
+    if asked.run_id and asked.stage and not asked.stage.has_ended:
+        return "Nothing of it waits: what a run leaves is shown with the newest run, or without a run."
+    if asked.run_id and not (asked.stage or asked.change or asked.prefix or asked.reason is not None):
+        return "No row ended in this run."
+    if asked.prefix and asked.sync.identifier_hint:
+        return f"No record is like that; identifiers of {asked.sync.id} are {asked.sync.identifier_hint}."
+    return "No record is like that."
+
+
+def _record_row(record: ResultRecord) -> Iterator[Content]:
+    yield element("code", record.identifier or "(none)")
+    yield badge(record.status)
+    yield record.operation
+    yield (
+        element("small", f"tried {format_count(record.attempts, 'time')}") if record.attempts else None,
+        shorten_message(explain_status(record.status, record.status_message)),
+    )
+    yield ("again ", format_time(record.next_try_at)) if record.next_try_at else format_time(record.batch_ended_at)
+    yield render_payload(record.payload)
+
+
+def _download_links(asked: PageRequest) -> Html:
+    """Return the links to the records as files: all of them, or a sample."""
+    told: list[Content] = []
+    for name, limit in (("All that was found", None), (f"The newest {SAMPLE_SIZE:,}", SAMPLE_SIZE)):
+        files = [
+            element(
+                "a",
+                ending[1:].upper(),
+                href=page_urls.download_url(asked.sync.id, ending, asked.record_filter, limit=limit),
+                download=True,
+            )
+            for ending in EXPORT_WRITERS
+        ]
+        told += [element("dt", name), element("dd", files)]
+    return element("dl", told, class_="downloads", aria_label="Downloads")
+
+
+def download_records(asked: PageRequest) -> Response:
+    """Stream the requested records as a file."""
+    ending = f".{asked.path_params['ending']}"
+    if ending not in EXPORT_WRITERS:
+        known = [known[1:] for known in EXPORT_WRITERS]
+        raise SelectionError(
+            f"records can't be had as {ending[1:]!r}; {suggest_correction(ending[1:], known, plural='formats')}"
+        )
+    sync = asked.sync
+    found = find_records(
+        sync, asked.workspace.tracking, asked.build_search(limit=asked.get_number("limit", most=MAX_DOWNLOAD_RECORDS))
+    )
+    pieces = stream_export(found, ending)
+    first = next(pieces)  # before anything is said: a fault can still be told on a page
+    name = "-".join(filter(None, (sync.id, asked.run_id, asked.status, asked.change)))
+    headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
+    return StreamingResponse(_stream_chunks(first, pieces), media_type=MEDIA_TYPES[ending], headers=headers)
+
+
+def _stream_chunks(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the chunks. An error ends the connection, so that half a file isn't taken for the whole."""
+    try:
+        yield first
+        yield from pieces
+    except OndatraError as error:
+        log.warning("a download was cut off: %s", error)  # nobody above has a page left to say it on
+        raise

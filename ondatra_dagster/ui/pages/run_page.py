@@ -1,0 +1,200 @@
+"""The page of a run: the outcomes of its rows, the reasons of failures, and its progress."""
+
+from collections.abc import Iterator
+
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.sync.live_progress import LiveProgress, read_live_progress
+from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_dry_run_counts, load_undelivered_reasons
+from ondatra_dagster.sync.send_guards import unit_noun
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count
+from ondatra_dagster.ui import page_urls
+from ondatra_dagster.ui.html_builder import Content, Html, element
+from ondatra_dagster.ui.page_layout import (
+    BUSY_REFRESH_SECONDS,
+    ColumnHeader,
+    Page,
+    fact_list,
+    heading,
+    section,
+    sync_breadcrumbs,
+    sync_links,
+    table,
+)
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.run_display import (
+    count_link,
+    describe_dry_run,
+    format_run_duration,
+    format_versions,
+    read_run_counts,
+)
+from ondatra_dagster.ui.value_formatting import (
+    NO_VALUE,
+    badge,
+    format_number,
+    format_time,
+    render_progress,
+    shorten_message,
+)
+
+COUNT_MEANINGS = {
+    GridRow.PLANNED: "what the queue held for this run",
+    GridRow.ATTEMPTED: "succeeded, rejected or failed",
+    GridRow.SUCCEEDED: "delivered",
+    GridRow.REJECTED: "refused, or tried too often",
+    GridRow.FAILED: "not now: they are retried",
+    GridRow.IN_JOBS: "the API works on them",
+    GridRow.NOT_SENT: "left in the queue: paused, over @max_deletes, the API was down, or the run was ended",
+    GridRow.INVALID: "rows kept out of the table for their key",
+}
+COUNT_COLUMNS = (
+    *(ColumnHeader(operation.value, is_number=True) for operation in UnitOperation),
+    ColumnHeader("all", is_number=True),
+)
+
+
+def run_page(asked: PageRequest) -> Page:
+    """Show the run that the path names."""
+    workspace, sync = asked.workspace, asked.sync
+    run = workspace.history.find_run(sync.id, asked.path_params["run"])
+    if run is None:
+        return _page_without_history(workspace, sync, asked.path_params["run"])
+    going_on = read_live_progress(sync, workspace.tracking, clock=workspace.clock)
+    result = run.result.value
+    is_dry = result == "dry"
+    return Page(
+        title=f"{sync.id} · {run.run_id}",
+        breadcrumbs=sync_breadcrumbs(sync, run=run.run_id),
+        body=(
+            heading(
+                element("span", "Run ", element("code", run.run_id)),
+                badge(result),
+                sync_links(sync, run=run.run_id) if not is_dry and _has_records(workspace, run) else None,
+                under=None if is_dry else _retention_text(workspace, run),
+            ),
+            _progress_card(going_on) if going_on and result == "running" else None,
+            _run_facts(asked, run),
+            _error_section(run, sync),
+            _dry_run_section(run) if is_dry else _count_section(workspace, run) if run.counts else _crash_notice(run),
+        ),
+        refresh_seconds=BUSY_REFRESH_SECONDS if result == "running" else None,
+    )
+
+
+def _page_without_history(workspace: Workspace, sync: Sync, run_id: str) -> Page:
+    """Show a run without history: it was lost, or another project's state has it."""
+    if run_id not in workspace.tracking.list_runs(sync.id):
+        raise SelectionError(f"{sync.id} has no run {run_id!r} in its history; its page lists those that it has")
+    return Page(
+        title=f"{sync.id} · {run_id}",
+        breadcrumbs=sync_breadcrumbs(sync, run=run_id),
+        body=(
+            heading(element("span", "Run ", element("code", run_id)), sync_links(sync, run=run_id)),
+            element("p", "The history doesn't know this run, but its records are kept.", class_="notice"),
+        ),
+    )
+
+
+def _has_records(workspace: Workspace, run: PastRun) -> bool:
+    return run.run_id in workspace.tracking.list_runs(run.sync_id)
+
+
+def _retention_text(workspace: Workspace, run: PastRun) -> Content:
+    """Return where the run's records are, or why they are gone."""
+    if _has_records(workspace, run):
+        return ("Its records are in ", element("code", workspace.tracking.run_address(run.sync_id, run.run_id)))
+    days = workspace.settings.tracking_retention_days
+    kept = f" Records are kept for {format_count(days, 'day')}." if days else ""
+    return f"The records of this run are gone: its counts are what is left.{kept}"
+
+
+def _progress_card(going_on: LiveProgress) -> Html:
+    return element("div", render_progress(going_on), class_="now card")
+
+
+def _run_facts(asked: PageRequest, run: PastRun) -> Html:
+    dagster = asked.workspace.settings.dagster_url
+    return fact_list(
+        [
+            ("Started", format_time(run.started_at)),
+            ("Took", format_run_duration(run, asked.now)),
+            ("Trigger", run.trigger),
+            ("Mode", (run.mode.value, element("small", run.reason))),
+            ("Versions", format_versions(run)),
+            ("Model", run.model),
+            (
+                "Dagster run",
+                element(
+                    "a",
+                    element("code", run.dagster_run_id[:8]),
+                    href=page_urls.dagster_run_url(dagster, run.dagster_run_id),
+                    rel="noreferrer",
+                )
+                if run.dagster_run_id
+                else NO_VALUE,
+            ),
+        ]
+    )
+
+
+def _error_section(run: PastRun, sync: Sync) -> Content:
+    """Show why rows weren't delivered, with how many and which; then errors that are of no row."""
+    reasons = load_undelivered_reasons(run)
+    of_rows = tuple(reason.message for reason in reasons)
+    others = [error for error in run.first_errors if not any(each.startswith(error) for each in of_rows)]
+    noun = unit_noun(sync)
+    items = [
+        *(
+            element("li", element("strong", f"{reason.describe_units(noun)}: "), shorten_message(reason.message))
+            for reason in reasons
+        ),
+        *(element("li", shorten_message(error)) for error in others),
+    ]
+    return section("Errors", element("ul", items, class_="errors card")) if items else None
+
+
+def _crash_notice(run: PastRun) -> Content:
+    """Return a notice for a run that was killed before it reported."""
+    if run.result is not RunResult.CRASHED:
+        return None
+    told = "Its process ended without a word. What it delivered is among its records; the next run counts it."
+    return element("p", told, class_="notice")
+
+
+def _count_section(workspace: Workspace, run: PastRun) -> Html:
+    """Return the table of counts; those with records link to them."""
+    grid, has_records = read_run_counts(run), _has_records(workspace, run)
+    is_whole = grid.known_rows.issuperset(GridRow)
+    sync = workspace.syncs[run.sync_id]
+    noun = f"{unit_noun(sync)}s"
+    rows = (count_cells(run, cell, grid, sync=sync, has_records=has_records) for cell in GridRow)
+    head = (ColumnHeader(noun.capitalize()), *COUNT_COLUMNS)
+    shown = table(f"What became of how many {noun}", head, rows, none="", stacks=False)
+    left_out = None if is_whole else element("p", _INCOMPLETE_NOTICE, class_="notice")
+    return section(f"What became of the {noun}", left_out, element("div", shown, class_="card grid"))
+
+
+_INCOMPLETE_NOTICE = "Its process ended before it had planned anything: what it would have sent is unknown."
+
+
+def count_cells(
+    run: PastRun, cell: GridRow, grid: CountGrid, *, sync: Sync, has_records: bool = False
+) -> Iterator[Content]:
+    """Yield the columns of one row of the counts; those that have records lead to them."""
+    yield (element("span", cell.value.replace("_", " "), class_="strong"), element("small", COUNT_MEANINGS[cell]))
+    # the records of rows that are replaced are inserts and deletes, whatever the unit is
+    has_own_records = sync.unit_shape in (UnitKind.ROW, UnitKind.VERSION) and not sync.model.kind.replaces_rows
+    for operation in UnitOperation:
+        link_to = operation if has_own_records else None
+        yield count_link(run, cell, grid.known_total(cell, operation), link_to, has_records=has_records)
+    yield count_link(run, cell, grid.known_total(cell), has_records=has_records)
+
+
+def _dry_run_section(run: PastRun) -> Html:
+    told = [(name.replace("_", " "), format_number(value)) for name, value in load_dry_run_counts(run).items()]
+    return section(f"A dry run: {describe_dry_run(run)}", fact_list(told), id_="forecast")

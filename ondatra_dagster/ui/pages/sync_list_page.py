@@ -1,0 +1,174 @@
+"""The first page: every sync of the project, its status and its last runs."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_summary import GridRow
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count
+from ondatra_dagster.ui import bar_charts, page_urls
+from ondatra_dagster.ui.html_builder import Content, element
+from ondatra_dagster.ui.page_layout import (
+    BUSY_REFRESH_SECONDS,
+    IDLE_REFRESH_SECONDS,
+    ColumnHeader,
+    Page,
+    heading,
+    table,
+)
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.run_display import read_run_counts
+from ondatra_dagster.ui.sync_status import Health, SyncStatus, dead_letter_link, read_sync_status
+from ondatra_dagster.ui.value_formatting import (
+    NO_VALUE,
+    UNREADABLE,
+    badge,
+    format_age,
+    format_due_time,
+    format_number,
+    format_time_ago,
+    shorten_message,
+)
+
+SPARKLINE_RUNS = 12
+UNHEALTHY_STATES = (Health.FAILING, Health.QUEUE_LOST, Health.REJECTS)
+MIN_SPARKLINE_HEIGHT = 8  # of a hundred: the bars are 25 pixels high
+COLUMNS = (
+    ColumnHeader("Sync"),
+    ColumnHeader("Health"),
+    ColumnHeader("In queue", is_number=True),
+    ColumnHeader("Oldest", is_number=True),
+    ColumnHeader("Next retry", is_number=True),
+    ColumnHeader("Dead", is_number=True),
+    ColumnHeader("Last run"),
+    ColumnHeader("Result"),
+    ColumnHeader("Last runs", class_="spark"),
+)
+
+
+def sync_list_page(asked: PageRequest) -> Page:
+    """Show all syncs on one page."""
+    looked = [_read_status(asked, sync) for sync in asked.workspace.syncs.values()]
+    found = [each for each in looked if isinstance(each, SyncStatus)]
+    rows = [_sync_row(each, asked.now) if isinstance(each, SyncStatus) else _unreadable_row(each) for each in looked]
+    return Page(
+        title="Syncs",
+        body=(
+            heading("Syncs", under=_summary_text(found, unread=len(looked) - len(found))),
+            _sinks_notice(asked.workspace.settings.sinks),
+            _history_notice(asked.workspace),
+            element("div", table("Every sync, and how it stands", COLUMNS, rows, none=_NO_SYNCS_TEXT), class_="card"),
+        ),
+        refresh_seconds=BUSY_REFRESH_SECONDS if any(each.progress for each in found) else IDLE_REFRESH_SECONDS,
+    )
+
+
+_NO_SYNCS_TEXT = "No model of this project has a sink yet: a model's header line “-- @sink: NAME” makes it a sync."
+
+
+def _sinks_notice(sinks: str) -> Content:
+    """Return a notice if the setting sinks stops all sending."""
+    if sinks == "on":
+        return None
+    return element("p", f"The setting sinks is {sinks}: nothing is sent.", class_="notice")
+
+
+def _history_notice(workspace: Workspace) -> Content:
+    """Say why the page shows no runs, where the history can't be read."""
+    try:
+        workspace.history.as_required().list_runs(limit=1)
+    except StateError as error:
+        return element("p", f"No past runs are shown: {error}", class_="notice")
+    return None
+
+
+class _UnreadableSync(NamedTuple):
+    """A sync with a file that can't be read."""
+
+    sync: Sync
+    error: str
+
+
+def _read_status(asked: PageRequest, sync: Sync) -> SyncStatus | _UnreadableSync:
+    """Read the status of a sync. An unreadable one doesn't hide the others."""
+    try:
+        return read_sync_status(asked.workspace, sync, runs=SPARKLINE_RUNS)
+    except StateError as error:
+        return _UnreadableSync(sync, str(error))
+
+
+def _unreadable_row(unread: _UnreadableSync) -> Iterator[Content]:
+    yield _sync_name(unread.sync)
+    yield (badge(UNREADABLE), element("small", shorten_message(unread.error), class_="error"))
+    yield from [NO_VALUE] * (len(COLUMNS) - 2)
+
+
+def _sync_name(sync: Sync) -> Content:
+    return (
+        element("a", sync.id, href=page_urls.sync_url(sync.id), class_="strong"),
+        element("small", f"{sync.push_config.destination} · {sync.push_config.object}"),
+    )
+
+
+def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
+    troubled = unread + sum(each.health in UNHEALTHY_STATES for each in found)
+    unknown = unread + sum(each.queue_lost_message is not None for each in found)
+    waiting = sum(each.queue.depth for each in found if each.queue)
+    told = [format_count(unread + len(found), "sync")]
+    told.append(f"{troubled} to look at" if troubled else "none to look at")
+    if waiting or not unknown:
+        told.append(f"{format_count(waiting, 'key')} to be delivered" if waiting else "nothing waits")
+    if unknown:
+        told.append(f"of {format_count(unknown, 'sync')} nobody knows what waits")
+    return " · ".join(told)
+
+
+def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
+    sync, queue, last = of.sync, of.queue, of.last_run
+    yield _sync_name(sync)
+    yield (badge(of.health), _progress_text(of), _queue_lost_text(of))
+    yield format_number(queue.depth if queue else None)
+    yield format_age(queue.oldest_since if queue else None, now)
+    yield format_due_time(queue.next_due_at if queue else None, now)
+    yield dead_letter_link(of)
+    yield (
+        element("a", format_time_ago(last.started_at, now), href=page_urls.run_url(sync.id, last.run_id))
+        if last
+        else NO_VALUE
+    )
+    yield badge(last.result.value) if last else NO_VALUE
+    yield _sparkline(of)
+
+
+def _progress_text(of: SyncStatus) -> Content:
+    if of.progress is None:
+        return None
+    return element("small", f"{of.progress.record_count:,} records, {of.progress.pending_keys:,} to go")
+
+
+def _queue_lost_text(of: SyncStatus) -> Content:
+    return element("small", of.queue_lost_message, class_="error") if of.queue_lost_message else None
+
+
+def _sparkline(of: SyncStatus) -> Content:
+    """Draw one bar for each run: its attempted rows, and those that weren't delivered."""
+    if not of.runs:
+        return NO_VALUE
+    bars = []
+    for run in reversed(of.runs):
+        grid = read_run_counts(run)
+        good = grid.total(GridRow.SUCCEEDED)
+        bad = grid.total(GridRow.REJECTED) + grid.total(GridRow.FAILED)
+        bars.append(
+            bar_charts.Bar({"succeeded": good, "rejected": bad}, f"{run.run_id}: {good:,} arrived, {bad:,} didn't")
+        )
+    well = sum(run.result is RunResult.SUCCEEDED for run in of.runs)
+    label = f"{well} of the last {format_count(len(of.runs), 'run')} succeeded"
+    drawn = bar_charts.draw_bars(
+        bars, label=label, places=SPARKLINE_RUNS, class_="sparkline", least=MIN_SPARKLINE_HEIGHT
+    )
+    return drawn.svg

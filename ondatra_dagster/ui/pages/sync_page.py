@@ -1,0 +1,234 @@
+"""The page of a sync: its status, its counts over runs, and its run history."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.run_summary import GridRow
+from ondatra_dagster.sync.send_guards import unit_noun
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.text_format import format_count, format_local_time
+from ondatra_dagster.ui import bar_charts, page_urls
+from ondatra_dagster.ui.html_builder import Content, Html, element
+from ondatra_dagster.ui.page_layout import (
+    BUSY_REFRESH_SECONDS,
+    IDLE_REFRESH_SECONDS,
+    ColumnHeader,
+    Page,
+    fact_list,
+    heading,
+    pager,
+    section,
+    sync_breadcrumbs,
+    sync_links,
+    table,
+)
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.run_display import (
+    count_link,
+    describe_dry_run,
+    format_run_duration,
+    format_versions,
+    read_run_counts,
+)
+from ondatra_dagster.ui.sync_status import SyncStatus, dead_letter_link, queue_lost_notice, read_sync_status
+from ondatra_dagster.ui.value_formatting import (
+    NO_VALUE,
+    badge,
+    format_age,
+    format_due_time,
+    format_number,
+    format_time,
+    format_time_ago,
+    format_time_of_day,
+    render_progress,
+    shorten_message,
+)
+
+PAGE_SIZE = 25  # runs of a page
+
+
+CHART_RUNS = 40
+
+
+MAX_LABELLED_BARS = 12  # runs of which each has its time below its bar
+
+
+MAX_SHOWN_ERRORS = 2  # that the history shows of a run; its own page has all
+
+
+CHART_SERIES = {
+    GridRow.SUCCEEDED: "succeeded",
+    GridRow.REJECTED: "rejected",
+    GridRow.FAILED: "failed, is retried",
+    GridRow.INVALID: "invalid",
+}
+
+
+RUN_COLUMNS = (
+    ColumnHeader("Run"),
+    ColumnHeader("Result"),
+    ColumnHeader("Trigger"),
+    ColumnHeader("Mode"),
+    ColumnHeader("Versions", is_number=True),
+    ColumnHeader("Took", is_number=True),
+    *(ColumnHeader(cell.value.capitalize(), is_number=True) for cell in CHART_SERIES),
+    ColumnHeader("Records"),
+)
+
+
+def sync_page(asked: PageRequest) -> Page:
+    """Show the sync that the path names."""
+    sync, history = asked.sync, asked.workspace.history.as_required()
+    of = read_sync_status(asked.workspace, sync, runs=CHART_RUNS)
+    offset = PAGE_SIZE * (asked.page - 1)
+    found = history.list_runs(sync.id, limit=PAGE_SIZE + 1, offset=offset, with_dry=True)
+    kept = frozenset(asked.workspace.tracking.list_runs(sync.id))
+    rows = [_run_row(run, kept, asked.now) for run in found[:PAGE_SIZE]]
+    none = "There are no older runs." if asked.page > 1 else _NO_RUNS_TEXT
+    runs = section(
+        "Runs",
+        element("div", table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, none=none), class_="card"),
+        pager(
+            page=asked.page,
+            link_of=lambda page: page_urls.runs_url(sync.id, page=page),
+            has_more=len(found) > PAGE_SIZE,
+            newer="newer runs",
+            older="older runs",
+        ),
+    )
+    first = (_status_facts(of, asked.now), _runs_chart(of)) if asked.page == 1 else None
+    lost = queue_lost_notice(asked.workspace, sync)
+    return Page(
+        title=sync.id,
+        breadcrumbs=sync_breadcrumbs(sync),
+        body=(
+            heading(sync.id, badge(of.health), sync_links(sync), under=_subtitle(sync)),
+            lost,
+            _progress_card(of),
+            first,
+            runs,
+        ),
+        refresh_seconds=BUSY_REFRESH_SECONDS if of.progress else IDLE_REFRESH_SECONDS,
+    )
+
+
+_NO_RUNS_TEXT = "It has never run: “ondatra run”, or its asset in Dagster, starts it."
+
+
+def _subtitle(sync: Sync) -> Content:
+    sink = element("code", sync.push_config.file)
+    return (
+        f"{sync.model.name} → {sync.push_config.destination} · {sync.push_config.object}, {sync.model.kind.name}, ",
+        sink,
+    )
+
+
+def _progress_card(of: SyncStatus) -> Content:
+    if of.progress is None:
+        return None
+    link = page_urls.run_url(of.sync.id, of.progress.run_id)
+    return element(
+        "div", element("a", "A run goes on", href=link), ": ", render_progress(of.progress), class_="now card"
+    )
+
+
+def _status_facts(of: SyncStatus, now: datetime) -> Html:
+    queue = of.queue
+    return fact_list(
+        [
+            ("In the queue", format_number(queue.depth) if queue else NO_VALUE),
+            ("Waiting for a retry", format_number(queue.waiting_units) if queue else NO_VALUE),
+            ("In open jobs", format_number(queue.units_in_jobs) if queue else NO_VALUE),
+            ("Oldest waits for", format_age(queue.oldest_since if queue else None, now)),
+            ("Next retry", format_due_time(queue.next_due_at if queue else None, now)),
+            ("Dead letters", dead_letter_link(of)),
+            ("Last run", format_time_ago(of.last_run.started_at, now) if of.last_run else NO_VALUE),
+        ]
+    )
+
+
+def _runs_chart(of: SyncStatus) -> Content:
+    ended = [run for run in of.runs if run.result is not RunResult.RUNNING]
+    if not ended:
+        return None
+    ended.reverse()
+    shown = [_run_bar(run) for run in ended]
+    sums = {cell: _sum_known([read_run_counts(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
+    known = [f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None]
+    told = ", ".join(known) or "unknown"
+    units = f"{unit_noun(of.sync)}s"
+    runs = format_count(len(ended), "run") if len(ended) > 1 else "run"
+    title = f"{units.capitalize()} of the last {runs}"
+    label = f"{title}: {told}. The table of runs has each."
+    chart = bar_charts.draw_bars(shown, label=label, places=max(MAX_LABELLED_BARS, len(shown)), class_="chart")
+    scale = f"{chart.max_value:,} {units}" + (" (higher bars are cut off)" if chart.has_cut_bars else "")
+    drawn = element(
+        "figure",
+        element("div", element("span", scale, class_="scale"), chart.svg, class_="plot"),
+        _chart_times(ended),
+        element("figcaption", _chart_legend(sums)),
+        class_="card",
+    )
+    return section(title, drawn, id_="counts")
+
+
+def _chart_times(ended: Sequence[PastRun]) -> Html:
+    """Return the times of the runs, each below its bar if there is room, else the first and the last."""
+    moments = [run.started_at for run in ended]
+    if len(moments) > MAX_LABELLED_BARS:
+        ends = [element("span", format_time(value)) for value in (moments[0], moments[-1])]
+        return element("div", ends, class_="span")
+    days = [format_local_time(value).partition(" ")[0] for value in moments]
+    told = [
+        element("span", format_time_of_day(value, with_day=place == 0 or days[place - 1] != days[place]))
+        for place, value in enumerate(moments)
+    ]
+    return element("div", [element("span")] * (MAX_LABELLED_BARS - len(told)), told, class_="span each")
+
+
+def _sum_known(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of the known counts; None if none is known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _chart_legend(sums: Mapping[GridRow, int | None]) -> Html:
+    entries = [
+        element(
+            "li",
+            element("i", class_=f"swatch {cell}", aria_hidden="true"),
+            f"{name} ",
+            element("b", format_number(sums[cell])),
+        )
+        for cell, name in CHART_SERIES.items()
+    ]
+    return element("ul", entries, class_="legend")
+
+
+def _run_bar(run: PastRun) -> bar_charts.Bar:
+    grid = read_run_counts(run)
+    parts = {cell.value: grid.total(cell) for cell in CHART_SERIES}
+    told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in CHART_SERIES if parts[cell.value])
+    title = f"{run.run_id}: {told or 'nothing sent'}"
+    return bar_charts.Bar(parts, title, page_urls.run_url(run.sync_id, run.run_id))
+
+
+def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
+    grid, result = read_run_counts(run), run.result.value
+    yield (
+        element("a", format_time(run.started_at), href=page_urls.run_url(run.sync_id, run.run_id), class_="strong"),
+        element("small", element("code", run.run_id)),
+        [element("small", shorten_message(error), class_="error") for error in run.first_errors[:MAX_SHOWN_ERRORS]],
+    )
+    yield (badge(result), element("small", describe_dry_run(run)) if result == "dry" else None)
+    yield run.trigger
+    yield (run.mode.value, element("small", run.reason))
+    yield format_versions(run)
+    yield format_run_duration(run, now)
+    is_counted = result != "dry" and bool(run.counts)
+    has_records = run.run_id in kept and result != "dry"
+    for cell in CHART_SERIES:
+        yield (count_link(run, cell, grid.known_total(cell), has_records=has_records) if is_counted else NO_VALUE)
+    records = page_urls.records_url(run.sync_id, page_urls.RecordFilter(run=run.run_id))
+    yield element("a", "view", href=records) if has_records else NO_VALUE

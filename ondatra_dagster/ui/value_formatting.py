@@ -1,0 +1,120 @@
+"""The format of numbers, times, states and messages on every page."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from ondatra_dagster.records.record_query import RecordStage
+from ondatra_dagster.sync.live_progress import LiveProgress
+from ondatra_dagster.text_format import format_duration, format_local_time
+from ondatra_dagster.ui.html_builder import Content, Html, element
+
+MAX_MESSAGE_LENGTH = 2_000  # characters of what an API said; the whole is in the download
+NO_VALUE = "-"
+UNREADABLE = "can't be read"
+
+# a state is told by its word and by a sign, so that colour is never all that tells
+BADGE_STYLES: Mapping[str, tuple[str, str]] = {
+    "ok": ("good", "✓"),
+    "succeeded": ("good", "✓"),
+    "running": ("busy", "▸"),
+    "pending": ("calm", "•"),
+    "waiting": ("warn", "◔"),
+    "rejects": ("warn", "!"),
+    "paused": ("calm", "‖"),
+    "rejected": ("bad", "✕"),
+    "failing": ("bad", "✕"),
+    "failed": ("bad", "✕"),
+    "crashed": ("bad", "✕"),
+    "interrupted": ("warn", "!"),
+    "NULL": ("warn", "!"),
+    "DUPLICATE": ("warn", "!"),
+    "dry": ("calm", "◌"),
+    "never ran": ("calm", "◌"),
+    "queue lost": ("bad", "✕"),
+    UNREADABLE: ("bad", "✕"),
+}
+
+STAGE_NAMES: Mapping[RecordStage | None, str] = {
+    None: "All",
+    RecordStage.SUCCEEDED: "Success",
+    RecordStage.REJECTED: "Rejected",
+    RecordStage.INVALID: "Invalid",
+    RecordStage.PENDING: "Pending",
+    RecordStage.WAITING: "Waiting",
+}
+
+
+def badge(state: str) -> Html:
+    """Return a state as a word, a sign and a colour."""
+    tone, sign = BADGE_STYLES.get(state, ("calm", "•"))
+    return element("span", element("span", sign, aria_hidden="true"), " ", state, class_=f"badge {tone}")
+
+
+def format_number(value: int | None) -> str:
+    """1,234,567."""
+    return NO_VALUE if value is None else f"{value:,}"
+
+
+def format_time(value: datetime | None) -> Content:
+    """Format a local time, with the exact time in UTC as a tooltip."""
+    if value is None:
+        return NO_VALUE
+    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return element("time", format_local_time(value), datetime=whole, title=whole)
+
+
+def format_time_of_day(value: datetime, *, with_day: bool) -> Content:
+    """Format the same in less space: the hour, and the day above it with `with_day`."""
+    day, _, hour = format_local_time(value).partition(" ")
+    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    told = (element("b", day) if with_day else None, " ", hour)
+    return element("time", told, datetime=whole, title=whole)
+
+
+def format_time_ago(value: datetime | None, now: datetime) -> Content:
+    """Format how long ago a time was, with the time as a tooltip."""
+    if value is None:
+        return NO_VALUE
+    seconds = max(0.0, (now - value).total_seconds())
+    return element(
+        "time", f"{format_duration(seconds)} ago", datetime=value.isoformat(), title=format_local_time(value)
+    )
+
+
+def shorten_message(text: str | None) -> Content:
+    """Shorten a message of an API or an error."""
+    if not text:
+        return None
+    return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}… (cut: {len(text):,} characters)"
+
+
+def format_age(since: float | None, now: datetime) -> str:
+    """Format how long something has waited; `since` is in seconds since 1970."""
+    return NO_VALUE if since is None else format_duration(max(0.0, now.timestamp() - since))
+
+
+def format_due_time(due: float | None, now: datetime) -> Content:
+    """Format when something is due."""
+    if due is None:
+        return NO_VALUE
+    left = due - now.timestamp()
+    when = datetime.fromtimestamp(due, UTC).isoformat()
+    return element("time", f"in {format_duration(left)}" if left > 0 else "due", datetime=when, title=when)
+
+
+def render_progress(going_on: LiveProgress) -> Content:
+    """Render a run's progress as a bar and in words."""
+    whole = going_on.record_count + going_on.pending_keys
+    return (
+        element("progress", value=going_on.record_count, max=max(whole, 1), aria_label="How far the run has come"),
+        element(
+            "span",
+            f"{format_count(going_on.record_count, 'record')} so far,"
+            f" {format_count(going_on.pending_keys, 'key')} to go",
+        ),
+    )
+
+
+def format_count(value: int, word: str) -> str:
+    """1,234 rows."""
+    return f"{value:,} {word if value == 1 else f'{word}s'}"

@@ -1,0 +1,59 @@
+"""The kind append: new rows of the query are added; no row is ever changed or deleted."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster.warehouse.delta_tables import TargetTable
+from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
+from ondatra_dagster.warehouse.row_comparison import row_difference
+
+ORDER_COLUMN = "__ondatra_order"
+
+
+def write_append(work: WriteRequest) -> WriteResult:
+    """Insert of every row that the query gives now and didn't give before, in one commit."""
+    # evaluated only where it is asked for, and then once
+    now = _with_order(work.rows, work).persist()
+    new = _new_rows(now, work).persist()
+    try:
+        inserted = new.count()
+        work.check_before_commit(lambda: _rows_after(new, work.target))
+        rows = count_existing_rows(work.target) + inserted
+        if inserted:
+            work.target.append(_sort_by_order(new), work.commit_note(rows=rows))
+        return WriteResult(inserted=inserted, rows=rows)
+    finally:
+        new.unpersist()
+        now.unpersist()
+
+
+def _new_rows(now: DataFrame, work: WriteRequest) -> DataFrame:
+    """What the query newly gives: beside what it gave then or, where nobody knows that, beside the table."""
+    fields = work.target.fields
+    if work.target.is_empty:
+        return now
+    if work.is_full:
+        return row_difference(now, work.target.rows, fields).only_left
+    if changes := work.previous_results.changes():
+        came = _with_order(changes.added_rows, work)
+        return row_difference(came, changes.removed_rows, fields).only_left if changes.removed_rows else came
+    then = work.previous_results.rows()
+    return row_difference(now, work.target.rows if then is None else then, fields).only_left
+
+
+def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
+    """All rows as they would be."""
+    return target.select_fields(target.rows).unionByName(target.select_fields(new))
+
+
+def _with_order(rows: DataFrame, work: WriteRequest) -> DataFrame:
+    """The rows with their place in the query's own order, where it has one."""
+    # the ids rise with the parts of a sorted result
+    return rows.withColumn(ORDER_COLUMN, F.monotonically_increasing_id()) if work.has_order_by else rows
+
+
+def _sort_by_order(rows: DataFrame) -> DataFrame:
+    """Rows that are written one after another get rowids in that order, and are pushed in it."""
+    if ORDER_COLUMN not in rows.columns:
+        return rows
+    return rows.repartition(1).sortWithinPartitions(ORDER_COLUMN).drop(ORDER_COLUMN)

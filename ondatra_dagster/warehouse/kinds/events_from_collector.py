@@ -1,0 +1,123 @@
+"""The kind events: the collector's events are appended, each once; no row is ever changed or deleted.
+
+The number of the newest event is in the commit that holds it, as Delta's own transaction. The commit of a
+killed run either happened, and the next run continues after it, or it didn't.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import read_last_transaction
+from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
+from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.warehouse.delta_tables import TableSpec, TargetTable, Transaction, open_target
+from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
+
+MAX_INVALID_SAMPLES = 20  # misfits that are shown
+
+
+def write_events(work: WriteRequest) -> WriteResult:
+    """Append of what waits, in the order in which it came: a commit a portion."""
+    rows = there = count_existing_rows(work.target)
+    misfits, some = 0, list[InvalidEvent]()
+    is_judged = False
+    if work.events:
+        numbering = work.events.sequence_id
+        for portion in work.events.read_batches(read_last_transaction(work.target.path, numbering)):
+            rows += len(portion.rows)
+            misfits += len(portion.invalid_events)
+            some += portion.invalid_events[: MAX_INVALID_SAMPLES - len(some)]
+            _append_batch(work, portion, Transaction(numbering, portion.last_number), rows=rows)
+            is_judged = True
+    if not is_judged:  # the checks are to be told of all the same
+        work.check_rows(work.rows)
+        work.check_before_commit(lambda: work.target.rows)
+    return WriteResult(inserted=rows - there, rows=rows, invalid_event_count=misfits, invalid_event_samples=some)
+
+
+def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transaction, *, rows: int) -> None:
+    """One commit: its rows, and up to which number the table has them now."""
+    frame = event_frame(work.target.session, work.rows.schema, portion.rows)
+    try:
+        work.check_rows(frame)
+        work.check_before_commit(lambda: _rows_after(frame, work.target))
+        note = work.commit_note(rows=rows)
+        write_invalid_events(work.target, portion.invalid_events, note, transaction)
+        named = {name.casefold(): name for name in frame.columns}
+        spelled = {named[field.name.casefold()]: field.name for field in work.target.fields}
+        work.target.append(sort_by_arrival(frame).withColumnsRenamed(spelled), note, transaction=transaction)
+    finally:
+        frame.unpersist()
+
+
+def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
+    """All rows as they would be."""
+    there = target.reload_rows()
+    names: Sequence[str] = [*(field.name for field in target.fields), EXTRA_COLUMN]
+    return there.select(*names).unionByName(new.select(*names))
+
+
+INVALID_EVENTS_SPEC = TableSpec(kind="misfits", key_columns=())
+
+
+def write_invalid_events(
+    table: TargetTable, misfits: Sequence[InvalidEvent], note: CommitMetadata, transaction: Transaction
+) -> None:
+    """Add those that aren't there yet, in one commit; a flush that was cut off has added them already."""
+    if not misfits:
+        return
+    path = invalid_table_path(table.path)
+    aside = open_target(table.session, path, INVALID_EVENT_SCHEMA.fields, INVALID_EVENTS_SPEC, converts=True)
+    there = read_last_transaction(path, transaction.sequence_id) or 0
+    new = [misfit for misfit in misfits if misfit.number > there]
+    if new:
+        told = dataclasses.replace(note, rows=count_existing_rows(aside) + len(new))
+        aside.append(invalid_event_frame(table.session, new), told, transaction=transaction)
+    aside.finish_conversion()
+
+
+ORDER_COLUMN = "__ondatra_order"
+EXTRA_COLUMN = "_extra"
+INVALID_EVENT_SCHEMA = StructType(  # of the table of events that have no place in the columns
+    [
+        StructField("event", StringType()),
+        StructField("problem", StringType()),
+        StructField("received_at", TimestampType()),
+        StructField("number", LongType()),
+    ]
+)
+
+
+def event_frame(session: SparkSession, columns: StructType, rows: Sequence[EventRow]) -> DataFrame:
+    """The rows of a portion with their place in it; `columns` are the model's, in the order of the values."""
+    schema = StructType(
+        [*columns.fields, StructField(EXTRA_COLUMN, StringType()), StructField(ORDER_COLUMN, LongType())]
+    )
+    values = [[row[place] for row in rows] for place in range(len(columns.fields) + 1)]
+    return _create_frame(session, schema, [*values, range(len(rows))])
+
+
+def invalid_event_frame(session: SparkSession, misfits: Sequence[InvalidEvent]) -> DataFrame:
+    columns = ("event", "problem", "received_at", "number")
+    return _create_frame(
+        session, INVALID_EVENT_SCHEMA, [[getattr(misfit, name) for misfit in misfits] for name in columns]
+    )
+
+
+def sort_by_arrival(frame: DataFrame) -> DataFrame:
+    """The rows one after another, without their places: they get rowids in the order in which they came."""
+    return frame.repartition(1).sortWithinPartitions(ORDER_COLUMN).drop(ORDER_COLUMN)
+
+
+def _create_frame(session: SparkSession, schema: StructType, columns: Sequence[Sequence[Any]]) -> DataFrame:
+    # also where there are no rows: Spark would start a Python to make an empty frame of a list
+    arrow = to_arrow_schema(schema, timezone="UTC")  # as sessions have it
+    arrays = [pa.array(values, of.type) for values, of in zip(columns, arrow, strict=True)]
+    return session.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)

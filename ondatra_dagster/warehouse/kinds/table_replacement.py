@@ -1,0 +1,57 @@
+"""The kind table: the whole content is replaced when any row differs, as a multiset."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
+from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult
+from ondatra_dagster.warehouse.row_comparison import content_fingerprint, row_difference
+
+
+def write_table(work: WriteRequest) -> WriteResult:
+    """Delete of every old row and insert of every new one, in one commit; none when they are the same."""
+    target = work.target
+    source = work.rows.persist()
+    try:
+        work.check_before_commit(lambda: source)
+        rows, content = content_fingerprint(source, target.fields)
+        rows_before, content_before = _stored_fingerprint(target)
+        if (rows, content) == (rows_before, content_before):
+            return WriteResult(rows=rows)
+        told = work.commit_note(rows=rows, fingerprint=content)
+        if work.is_full and not target.is_empty:
+            return write_difference(source, target, told)
+        if target.is_empty:
+            target.append(source, told)
+        else:
+            target.overwrite(source, told)
+        return WriteResult(inserted=rows, deleted=rows_before, rows=rows)
+    finally:
+        source.unpersist()
+
+
+def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
+    """Rows and fingerprint of the table, from its newest commit where that kept them."""
+    note = target.state.commit_metadata
+    if note and note.rows is not None and note.fingerprint and target.has_valid_hashes:
+        return note.rows, note.fingerprint
+    return content_fingerprint(target.rows, target.fields)
+
+
+def write_difference(source: DataFrame, target: TargetTable, note: CommitMetadata) -> WriteResult:
+    """Delete of the rows that the query hasn't, insert of those that the table hasn't, in one commit."""
+    missing, extra = row_difference(source, target.rows, target.fields)
+    changes = missing.unionByName(
+        extra.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
+    ).persist()
+    try:
+        inserted, deleted = changes.agg(F.count_if(F.isnull(ROWID_COLUMN)), F.count(ROWID_COLUMN)).collect()[0]
+        if deleted:
+            target.merge(changes, note, inserts=inserted > 0)
+        elif inserted:
+            target.append(changes.drop(ROWID_COLUMN, DELETE_FLAG), note)
+        return WriteResult(inserted=inserted, deleted=deleted, rows=note.rows or 0)
+    finally:
+        changes.unpersist()

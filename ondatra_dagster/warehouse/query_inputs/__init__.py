@@ -1,0 +1,1 @@
+"""What a model's query reads: pinned tables, files, earlier results."""

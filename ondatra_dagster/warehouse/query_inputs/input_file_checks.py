@@ -1,0 +1,232 @@
+"""The checks of input files that Spark would read wrongly: Parquet files, and JSON with a value per line.
+
+Spark takes the columns of one Parquet file for all: a column that another file lacks would be null there, and
+one that only another has would be missing.
+The files' footers are read without Spark, here and on S3. Files elsewhere can't be checked.
+"""
+
+import codecs
+import concurrent.futures
+import contextlib
+import functools
+import gzip
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.inputs.file_options import is_option_on, option_value
+from ondatra_dagster.project.inputs.file_patterns import compile_pattern, find_matching_paths, walk_files
+from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.model import FileInput, Input, SourceInput
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
+from ondatra_dagster.storage.s3 import list_objects, open_s3_filesystem
+
+MERGE_OPTION = "mergeSchema"
+MERGE_SETTING = "spark.sql.parquet.mergeSchema"
+TIME_OPTIONS = ("modifiedBefore", "modifiedAfter")  # only Spark knows which files these leave out
+MAX_READERS = 16
+MERGE_REMEDY = f"write the files alike, or say '{MERGE_OPTION}' = 'true' to take what is missing as nulls"
+SPARK_TYPES = {  # as Spark names what Arrow reads
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "uint64": "decimal(20,0)",
+    **dict.fromkeys(("large_string", "string_view"), "string"),
+    **dict.fromkeys(("large_binary", "binary_view"), "binary"),
+    "date32[day]": "date",
+}
+logger = logging.getLogger(__name__)
+OpenFile = Callable[[], IO[bytes] | pa.NativeFile]
+
+
+class _ParquetColumns(NamedTuple):
+    name: str  # for messages
+    columns: Mapping[str, tuple[str, str]]  # casefolded → as it is spelled, its type
+
+
+def differing_columns_problem(settings: Settings, source: Input) -> str | None:
+    """Return a sentence on the first column that isn't the same in all files; None when all are alike."""
+    address = _parquet_address(settings, source)
+    if (
+        address is None
+        or _merges_schemas(settings, source)
+        or (_input_options(source) and option_value(_input_options(source), "schema"))
+    ):
+        return None
+    files = _read_footers(settings, source, address)
+    first = next(files, None)
+    if first is None:
+        return None
+    differences = (difference for other in files if (difference := _first_difference(first, other)))
+    return next(differences, None)
+
+
+def missing_columns_problem(settings: Settings, source: FileInput, names: Sequence[str]) -> str | None:
+    """Return a sentence on the first of these columns that a Parquet file doesn't have; None when all do."""
+    address = _parquet_address(settings, source)
+    if address is None or _merges_schemas(settings, source):
+        return None
+    for file in _read_footers(settings, source, address):
+        for name in names:
+            if name.casefold() not in file.columns and not re.search(rf"(^|/){re.escape(name)}=", file.name):
+                return f"{file.name} has no column {name!r}, which the schema names; {MERGE_REMEDY}"
+    return None
+
+
+def _first_difference(first: _ParquetColumns, other: _ParquetColumns) -> str | None:
+    for one, two in ((first, other), (other, first)):
+        if missing := sorted(one.columns.keys() - two.columns.keys()):
+            name = one.columns[missing[0]][0]
+            return f"{two.name} has no column {name!r}, which {one.name} has; {MERGE_REMEDY}"
+    for key, (name, of) in first.columns.items():
+        if other.columns[key][1] != of:
+            return (
+                f"column {name!r} is {of} in {first.name} and {other.columns[key][1]} in {other.name};"
+                " write the files with one type, or read them as two inputs and CAST it"
+            )
+    return None
+
+
+def _parquet_address(settings: Settings, source: Input) -> str | None:
+    """Return where an input's Parquet files are; None for any other input."""
+    if isinstance(source, FileInput):
+        return source.path if source.format == "parquet" else None
+    folder = source_table_address(source, settings) if isinstance(source, SourceInput) else None
+    is_parquet = folder is not None and is_readable_without_spark(folder) and read_table_state(folder) is None
+    return folder if is_parquet else None
+
+
+def _input_options(source: Input) -> Sequence[tuple[str, str]]:
+    return source.options if isinstance(source, FileInput) else ()
+
+
+def _merges_schemas(settings: Settings, source: Input) -> bool:
+    """Return whether the user asks for one schema of all files, or only Spark knows which files those are."""
+    options = _input_options(source)
+    of_all = settings.spark.conf.get(MERGE_SETTING, "")
+    merges = is_option_on(options, MERGE_OPTION) if option_value(options, MERGE_OPTION) else of_all.casefold() == "true"
+    return merges or any(option_value(options, each) for each in TIME_OPTIONS)
+
+
+def _read_footers(settings: Settings, source: Input, address: str) -> Iterator[_ParquetColumns]:
+    """Read the footers of all files, some at once; what can't be read is left for Spark to refuse."""
+    try:
+        openers = dict(_openers(settings, source, address))
+    except WarehouseError as error:  # Spark may have other keys than we
+        logger.warning("input=%s: its files' columns can't be compared: %s", source.name, error)
+        return
+    with concurrent.futures.ThreadPoolExecutor(MAX_READERS) as pool:
+        yield from filter(None, pool.map(_read_footer, openers, openers.values()))
+
+
+def _read_footer(name: str, opened: OpenFile) -> _ParquetColumns | None:
+    try:
+        with opened() as file, pq.ParquetFile(file) as footer:
+            return _ParquetColumns(name, _footer_columns(footer.schema))
+    except (OSError, pa.ArrowInvalid) as error:
+        logger.warning("file=%s: its columns can't be compared: %s", name, error)
+        return None
+
+
+def _openers(settings: Settings, source: Input, address: str) -> Iterator[tuple[str, OpenFile]]:
+    path = local_path(address)
+    if path is not None:
+        whole = is_option_on(_input_options(source), "recursiveFileLookup")
+        for match in find_matching_paths(settings.root, str(path)):
+            for file in sorted(walk_files(match)):
+                if _is_read_by_spark(file, match, is_recursive=whole) and _matches_name_filter(source, file.name):
+                    inside = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
+                    yield str(inside), functools.partial(file.open, "rb")
+    elif scheme_of(address) in S3_SCHEMES:
+        store = open_s3_filesystem(settings.s3)
+        for each in list_objects(address, settings.s3):
+            name = each.path.rpartition("/")[2]
+            if not name.startswith("_") and _matches_name_filter(source, name):
+                yield each.path, functools.partial(store.open_input_file, each.path)
+
+
+def _is_read_by_spark(file: Path, match: Path, *, is_recursive: bool) -> bool:
+    """Return whether Spark reads it: in a folder below, only when that names a partition's value."""
+    folders = file.relative_to(match).parts[:-1] if file != match else ()
+    return not file.name.startswith("_") and (is_recursive or all("=" in folder for folder in folders))
+
+
+def _matches_name_filter(source: Input, name: str) -> bool:
+    written = option_value(_input_options(source), "pathGlobFilter")
+    return written is None or bool(compile_pattern(written).fullmatch(name))
+
+
+def _footer_columns(schema: pq.ParquetSchema) -> Mapping[str, tuple[str, str]]:
+    old_times = {
+        schema.column(place).path for place in range(len(schema)) if schema.column(place).physical_type == "INT96"
+    }
+    return {
+        field.name.casefold(): (field.name, "timestamp" if field.name in old_times else _spark_type(field.type))
+        for field in schema.to_arrow_schema()
+    }
+
+
+def _spark_type(of: pa.DataType) -> str:
+    """Return the type's name in Spark: what is read alike is called alike."""
+    if pa.types.is_dictionary(of):
+        return _spark_type(of.value_type)
+    if pa.types.is_timestamp(of):
+        return "timestamp" if of.tz else "timestamp_ntz"
+    if pa.types.is_decimal(of):
+        return f"decimal({of.precision},{of.scale})"
+    if pa.types.is_fixed_size_binary(of):
+        return "binary"
+    if pa.types.is_map(of):
+        return f"map<{_spark_type(of.key_type)},{_spark_type(of.item_type)}>"
+    if pa.types.is_struct(of):
+        return f"struct<{','.join(f'{field.name}:{_spark_type(field.type)}' for field in of)}>"
+    if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
+        return f"array<{_spark_type(of.value_type)}>"
+    return SPARK_TYPES.get(str(of), str(of))
+
+
+MAX_LINE_BYTES = 1_000_000  # a longer first line is taken for a whole file
+
+
+def multiline_json_problem(settings: Settings, source: Input) -> str | None:
+    """Return a sentence on the first file that has a value a line; None when there is none."""
+    if not isinstance(source, FileInput) or source.format != "json" or not is_option_on(source.options, "multiLine"):
+        return None
+    path = local_path(source.path)
+    for match in find_matching_paths(settings.root, str(path)) if path else ():
+        for file in sorted(walk_files(match)):
+            if _is_json_lines(file):
+                name = file.relative_to(settings.root) if file.is_relative_to(settings.root) else file
+                return f"{name} has a JSON value a line, and with 'multiLine' only the first is read; remove the option"
+    return None
+
+
+def _is_json_lines(path: Path) -> bool:
+    with contextlib.suppress(gzip.BadGzipFile, EOFError), _open_json_file(path) as file:  # Spark will say so
+        first = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
+        while first.isspace():
+            first = file.readline(MAX_LINE_BYTES)
+        try:
+            orjson.loads(first)
+        except orjson.JSONDecodeError:
+            return False  # the value goes on in the next line
+        return any(not line.isspace() for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""))
+    return False
+
+
+def _open_json_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
+    return contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb"))

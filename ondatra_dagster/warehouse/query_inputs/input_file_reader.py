@@ -1,0 +1,125 @@
+"""The files that a query names: whether they can be read, and as what.
+
+Which files a path means is by the same rules for Spark and for the plan: it is resolved before Spark sees it.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.input_versions import local_files_size
+from ondatra_dagster.project.inputs.file_options import (
+    CORRUPT_COLUMN_OPTION,
+    MODE_OPTION,
+    SCHEMA_OPTION,
+    ParseMode,
+    option_value,
+    read_parse_mode,
+)
+from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
+from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path
+from ondatra_dagster.warehouse.query_inputs.input_file_checks import (
+    differing_columns_problem,
+    missing_columns_problem,
+    multiline_json_problem,
+)
+from ondatra_dagster.warehouse.spark.error_messages import ENFORCE_SCHEMA
+
+FORMATS_WITH_MODES = ("csv", "json")
+MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column of that name, so no column is taken for it
+
+
+def check_input_files(settings: Settings, model: Model) -> None:
+    """Refuse files that can't be read as they are, before Spark is asked; WarehouseError."""
+    for source in model.inputs:
+        if isinstance(source, ModelInput):
+            continue
+        if not is_input_present(source, settings):
+            what = source.path if isinstance(source, FileInput) else source.name
+            raise WarehouseError(
+                f"{place_of_input(model, source)}: {what} isn't there; {absent_input_remedy(source, settings)}"
+            )
+        if isinstance(source, FileInput) and source.format != "parquet" and not _schema_option(source):
+            _check_not_empty(settings, model, source)
+        if problem := differing_columns_problem(settings, source) or multiline_json_problem(settings, source):
+            raise WarehouseError(f"{place_of_input(model, source)}: {problem}")
+
+
+def place_of_input(model: Model, source: Input) -> str:
+    """Return the model's file and the first line that names the input."""
+    first = min((each.start for each in model.references if each.input == source), default=0)
+    return f"{model.file}:{model.sql_line + model.sql.count(chr(10), 0, first)}"
+
+
+def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> None:
+    if local_files_size(settings, source.path) == 0:
+        raise WarehouseError(
+            f"{place_of_input(model, source)}: {source.path} is empty, and nothing else tells its columns;"
+            " add 'schema' = 'id INT, name STRING' to its WITH (…)"
+        )
+
+
+def read_files(session: SparkSession, settings: Settings, source: FileInput) -> DataFrame:
+    """Return the files' rows; nothing is computed yet, but where columns are found in the values."""
+    rows = load_files(session, settings, source, _reader_options(source), _schema_option(source))
+    if _schema_option(source) and (problem := missing_columns_problem(settings, source, rows.columns)):
+        raise WarehouseError(problem)
+    return rows
+
+
+def load_files(
+    session: SparkSession,
+    settings: Settings,
+    source: FileInput,
+    options: Mapping[str, str],
+    schema: str | StructType | None,
+) -> DataFrame:
+    """Return the files' rows as Spark reads them with just these options."""
+    reader = session.read.format(source.format).options(**options)
+    if schema:
+        reader = reader.schema(schema)
+    path = local_path(source.path)
+    if path is None:
+        return reader.load(spark_address(source.path))
+    return reader.load([escape_pattern(str(found)) for found in find_matching_paths(settings.root, str(path))])
+
+
+def _reader_options(source: FileInput) -> Mapping[str, str]:
+    options = model_options(source)
+    return {**strict_options(source), **options} if source.format in FORMATS_WITH_MODES else options
+
+
+def model_options(source: FileInput) -> Mapping[str, str]:
+    """Return Spark's options as the model gives them; of CSV with the comparison of names in addition."""
+    options = {name: value for name, value in source.options if name.casefold() != SCHEMA_OPTION}
+    return with_header_check(options) if source.format == "csv" else options
+
+
+def strict_options(source: FileInput) -> Mapping[str, str]:
+    """Return the options that make a row fail its model that can't be parsed, unless the model allows it."""
+    mode = read_parse_mode(source.options)
+    if mode is ParseMode.PERMISSIVE:
+        return {}
+    # else Spark looks at just the columns that the query reads, and a row's length is never wrong
+    whole_rows = {"columnPruning": "false"} if source.format == "csv" else {}
+    return {MODE_OPTION: mode.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN, **whole_rows}
+
+
+def _schema_option(source: FileInput) -> str | None:
+    return option_value(source.options, SCHEMA_OPTION)
+
+
+def spark_address(address: str) -> str:
+    """Hadoop knows S3 by one name only."""
+    scheme, mark, rest = address.partition("://")
+    return f"s3a{mark}{rest}" if scheme.casefold() in S3_SCHEMES else address
+
+
+def with_header_check(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options, with that one where the user says nothing else."""
+    return options if ENFORCE_SCHEMA.casefold() in map(str.casefold, options) else {ENFORCE_SCHEMA: "false", **options}

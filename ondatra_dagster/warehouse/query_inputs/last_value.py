@@ -1,0 +1,117 @@
+"""The value of {{ last_value }}, as a literal: the highest value among the results of earlier runs."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ondatra_dagster.deltalog.log_reader import read_table_state
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.model import Incremental, Model
+from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query
+from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.schema_evolution import ddl_type
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+# the value that no other is below: what an incremental query starts from when nothing else is said
+LOWEST_VALUES: Mapping[type[DataType], str] = {
+    BinaryType: "",
+    BooleanType: "false",
+    ByteType: "-128",
+    ShortType: "-32768",
+    IntegerType: "-2147483648",
+    LongType: "-9223372036854775808",
+    FloatType: "-Infinity",
+    DoubleType: "-Infinity",
+    StringType: "",
+    DateType: "0001-01-01",
+    TimestampType: "0001-01-01 00:00:00",
+    TimestampNTZType: "0001-01-01 00:00:00",
+}
+
+
+def last_value_literal(warehouse: Warehouse, model: Model, views: Mapping[str, str], *, from_start: bool) -> str | None:
+    """The literal to write into the model's query; None for a model that isn't incremental."""
+    if model.incremental is None:
+        return None
+    if from_start:
+        return _initial_literal(warehouse, model, model.incremental, views)
+    return _highest_literal(warehouse, model, model.incremental) or _initial_literal(
+        warehouse, model, model.incremental, views
+    )
+
+
+def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incremental) -> str | None:
+    """From the table; None when it has no value yet."""
+    path = warehouse.table_path(model.id)
+    state = read_table_state(path)
+    if state is None or incremental.column.casefold() not in {c.name.casefold() for c in state.columns}:
+        return None
+    rows = warehouse.session.read.format("delta").load(path)
+    value = F.max(column_of(incremental.column))
+    highest = rows.agg(value.cast("string").alias("text"), value.alias("value"))
+    text = highest.collect()[0]["text"]
+    return None if text is None else _cast_literal(text, highest.schema["value"].dataType)
+
+
+def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incremental, views: Mapping[str, str]) -> str:
+    """What the header says, or else what nothing is below, in the type that the query gives the column."""
+    of = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
+    if incremental.initial is None:
+        return _cast_literal(_lowest_text(of, incremental), of)
+    literal = _cast_literal(incremental.initial, of)
+    if (
+        warehouse.session.sql(f"select try_cast({_text_literal(incremental.initial)} as {ddl_type(of)})").collect()[0][
+            0
+        ]
+        is None
+    ):
+        raise WarehouseError(
+            f"@incremental_initial {incremental.initial!r} is no {ddl_type(of)}, as {incremental.column!r} is;"
+            " write a value of that type"
+        )
+    return literal
+
+
+def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
+    for field in schema.fields:
+        if field.name.casefold() == incremental.column.casefold():
+            return field.dataType
+    there = ", ".join(field.name for field in schema.fields)
+    raise WarehouseError(
+        f"@incremental {incremental.column!r} is no column of the query, which has {there}; select it too"
+    )
+
+
+def _lowest_text(of: DataType, incremental: Incremental) -> str:
+    if isinstance(of, DecimalType):
+        return "-" + "9" * (of.precision - of.scale) + "." + "9" * of.scale
+    if type(of) not in LOWEST_VALUES:
+        raise WarehouseError(
+            f"@incremental {incremental.column!r} is a {ddl_type(of)}, which has no order; choose another column"
+        )
+    return LOWEST_VALUES[type(of)]
+
+
+def _cast_literal(text: str, of: DataType) -> str:
+    return f"CAST({_text_literal(text)} AS {ddl_type(of)})"
+
+
+def _text_literal(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

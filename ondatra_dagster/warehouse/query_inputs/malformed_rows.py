@@ -1,0 +1,166 @@
+"""The rows of CSV and JSON files that can't be parsed: in which files, how many, and the first one's text.
+
+Files are read once, and Spark fails at the first such row. Only then are they read again, to count.
+"""
+
+import codecs
+import contextlib
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ondatra_dagster.project.inputs.file_options import (
+    CORRUPT_COLUMN_OPTION,
+    MODE_OPTION,
+    SCHEMA_OPTION,
+    ParseMode,
+    is_option_on,
+    option_value,
+    read_parse_mode,
+)
+from ondatra_dagster.project.model import FileInput, Model
+from ondatra_dagster.text_format import format_count
+from ondatra_dagster.warehouse.query_inputs.input_file_reader import (
+    FORMATS_WITH_MODES,
+    MALFORMED_COLUMN,
+    load_files,
+    model_options,
+    place_of_input,
+)
+from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.spark.error_messages import header_error_message
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+MALFORMED_CODES = ("MALFORMED_", "FAILED_READ_FILE", "FAILFAST")  # in what Spark says of such a row
+COMPARED_LENGTH = 1000  # letters of a row, to find its line
+SHOWN_LENGTH = 100
+SHOWN_COLUMNS = 8
+OTHER_COLUMN = "__ondatra_other"
+LINE_OPTIONS = ("lineSep", "encoding", "charset")  # options with which a line is something else
+
+
+class MalformedFile(NamedTuple):
+    """The rows of a file that can't be parsed."""
+
+    file: str  # as Spark names it
+    row_count: int
+    first_text: str  # the beginning of the first one's text
+
+
+def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str], str | None]:
+    """Return a function that says which rows of the model's files made Spark fail; None when none did."""
+
+    def explain(text: str) -> str | None:
+        if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
+            return None
+        strict = (read for read in model.inputs if isinstance(read, FileInput) and _is_strict(read))
+        for source in strict:
+            if found := _find_malformed_rows(warehouse, source):
+                return f"{place_of_input(model, source)}: {found}"
+        return None
+
+    return explain
+
+
+def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
+    """Return a sentence on the files' rows that can't be parsed; None when it is something else."""
+    try:
+        rows = _read_leniently(warehouse, source)
+        found = _count_malformed_rows(rows)
+    except (PySparkException, Py4JError):
+        return None  # the files can't be read at all, as Spark has said
+    return _format_message(warehouse, source, rows, found) if found else None
+
+
+def _is_strict(source: FileInput) -> bool:
+    return source.format in FORMATS_WITH_MODES and read_parse_mode(source.options) is ParseMode.FAIL
+
+
+def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
+    """Return the files' rows with the text of each that can't be parsed in a column of its own."""
+    options = {
+        name: value
+        for name, value in model_options(source).items()
+        if name.casefold() not in (MODE_OPTION, CORRUPT_COLUMN_OPTION.casefold())
+    }
+    options = {**options, MODE_OPTION: ParseMode.PERMISSIVE.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN}
+    if source.format == "csv":
+        options["columnPruning"] = "false"
+    session, settings = warehouse.session, warehouse.settings
+    fields = load_files(session, settings, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
+    columns = [field for field in fields if field.name != MALFORMED_COLUMN]
+    if source.format == "json":  # Spark refuses to read the texts alone
+        columns.append(StructField(OTHER_COLUMN, StringType()))
+    schema = StructType([*columns, StructField(MALFORMED_COLUMN, StringType())])
+    return load_files(session, settings, source, options, schema)
+
+
+def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
+    """Count the rows of each file; every column is read, for a value may not be of its column's type."""
+    nulls = [column_of(name).isNull().cast("int") for name in rows.columns if name != MALFORMED_COLUMN]
+    read = rows.select(
+        F.input_file_name().alias("file"),
+        F.monotonically_increasing_id().alias("place"),
+        F.substring(column_of(MALFORMED_COLUMN), 1, COMPARED_LENGTH).alias("text"),
+        sum(nulls[1:], nulls[0]).alias("nulls"),
+    ).where("text is not null")
+    counted = read.groupBy("file").agg(
+        F.count("text").alias("rows"), F.min_by("text", "place").alias("first"), F.max("nulls")
+    )
+    return [MalformedFile(row["file"], row["rows"], row["first"]) for row in counted.orderBy("file").collect()]
+
+
+def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, found: list[MalformedFile]) -> str:
+    first = found[0]
+    path = _local_path(first.file)
+    root = warehouse.settings.root
+    name = str(path.relative_to(root)) if path and path.is_relative_to(root) else str(path or first.file)
+    where = name if len(found) == 1 else f"{name} and {format_count(len(found) - 1, 'other file')}"
+    number = None if path is None or _has_other_lines(source) else _line_of(path, first.first_text)
+    line = f" in line {number}" if number else ""
+    text = " ".join(first.first_text.split())
+    shown = text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
+    return (
+        f"{where} {'has' if len(found) == 1 else 'have'} {format_count(sum(each.row_count for each in found), 'row')}"
+        f" that can't be parsed as {_format_columns(rows)}; the first{line} is {shown!r};"
+        f" correct the file, or take such rows as nulls with '{MODE_OPTION}' = '{ParseMode.PERMISSIVE}' in its WITH (…)"
+    )
+
+
+def _format_columns(rows: DataFrame) -> str:
+    fields = [field for field in rows.schema.fields if field.name not in (MALFORMED_COLUMN, OTHER_COLUMN)]
+    named = [f"{field.name} {field.dataType.simpleString()}" for field in fields[:SHOWN_COLUMNS]]
+    return ", ".join([*named, "…"] if len(fields) > SHOWN_COLUMNS else named) or "JSON objects"
+
+
+def _local_path(address: str) -> Path | None:
+    """Return the file's path when it is on this machine."""
+    parts = urlsplit(address)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _has_other_lines(source: FileInput) -> bool:
+    """Return whether a row of the file isn't a line of UTF-8."""
+    return is_option_on(source.options, "multiLine") or any(option_value(source.options, each) for each in LINE_OPTIONS)
+
+
+def _line_of(path: Path, text: str) -> int | None:
+    """Return the number of the first line that begins with the text."""
+    if not path.is_file():
+        return None  # it is on the Spark server's machine
+    wanted = text.encode()
+    numbered = enumerate(_read_lines(path), start=1)
+    return next((number for number, line in numbered if line.removeprefix(codecs.BOM_UTF8).startswith(wanted)), None)
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    with contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+        yield from file

@@ -1,0 +1,154 @@
+"""The inputs of a query as views at fixed versions, which don't change while the query runs."""
+
+import itertools
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.deltalog.removable_history import find_last_equal_commit
+from ondatra_dagster.deltalog.system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.table_lookup import table_path, warehouse_table_path
+from ondatra_dagster.project.inputs.file_patterns import escape_pattern
+from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import is_readable_without_spark
+from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.warehouse.delta_tables import KIND_PROPERTY
+from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
+from ondatra_dagster.warehouse.row_comparison import column_of
+
+ADDING_TYPES = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
+REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)
+
+_view_numbers = itertools.count(1)
+
+
+def pin_inputs(session: SparkSession, settings: Settings, model: Model, versions: Mapping[str, str]) -> dict[str, str]:
+    """A view for each input at its version, by the input's name; no name of the user's can mean one."""
+    return {
+        source.name: _create_view(_read_input(session, settings, source, versions), model) for source in model.inputs
+    }
+
+
+def build_query(
+    session: SparkSession, model: Model, views: Mapping[str, str], *, last_value: str | None = None
+) -> DataFrame:
+    """The model's query over views of its inputs; nothing is computed yet.
+
+    Its text is the user's own, only the names of inputs are replaced, and {{ last_value }}.
+    """
+    return session.sql(render_spark_query(model, views, last_value=last_value))
+
+
+def pin_previous_inputs(
+    session: SparkSession, settings: Settings, model: Model, then: Mapping[str, str], now: Mapping[str, str]
+) -> dict[str, str]:
+    """A view for each input as it was `then`, in the columns that it has `now`."""
+    return {
+        source.name: _create_view(
+            _align_to_current(
+                _read_input(session, settings, source, now), _read_input(session, settings, source, then)
+            ),
+            model,
+        )
+        for source in model.inputs
+    }
+
+
+def pin_input_changes(
+    session: SparkSession, settings: Settings, model: Model, then: str, now: str, *, came: bool
+) -> str:
+    """A view of the rows that came to a model's one input, or went from it, after `then` and up to `now`."""
+    (source,) = model.inputs
+    if not isinstance(source, ModelInput):
+        raise TypeError(f"{source.name} has no feed that is ours")
+    after, upto = (int(version.rpartition("@")[2]) for version in (then, now))
+    path = table_path(settings, source.model)
+    feed = session.read.format("delta").option("readChangeFeed", "true")
+    feed = feed.option("startingVersion", find_last_equal_commit(path, after) + 1).option("endingVersion", upto)
+    rows = feed.load(spark_address(path))
+    rows = rows.where(F.col(CHANGE_TYPE_COLUMN).isin(*(ADDING_TYPES if came else REMOVING_TYPES)))
+    present = _read_input(session, settings, source, {source.name: now})
+    return _create_view(_align_to_current(present, drop_hidden_columns(rows.drop(*FEED_COLUMNS))), model)
+
+
+def _align_to_current(present: DataFrame, past: DataFrame) -> DataFrame:
+    """What a table had in the columns that it has: those that came later are null, as Delta reads them."""
+    there = {field.name.casefold(): field for field in past.schema.fields}
+    columns = []
+    for field in present.schema.fields:
+        had = there.get(field.name.casefold())
+        value = column_of(had.name) if had else F.lit(None)
+        is_same = had is not None and had.dataType == field.dataType
+        columns.append((value if is_same else value.try_cast(field.dataType)).alias(field.name))
+    return past.select(*columns)
+
+
+def _create_view(rows: DataFrame, model: Model) -> str:
+    name = f"ondatra_{re.sub(r'[^a-z0-9]', '_', model.id)}_{next(_view_numbers)}"
+    rows.createOrReplaceTempView(name)
+    return name
+
+
+def _read_input(session: SparkSession, settings: Settings, source: Input, versions: Mapping[str, str]) -> DataFrame:
+    version = versions.get(source.name)
+    if isinstance(source, ModelInput):
+        path = _path_of_version(settings, source.model, version)
+        return drop_hidden_columns(_read_table(session, path, source.name, version))
+    if isinstance(source, FileInput):
+        return read_files(session, settings, source)
+    return read_source(session, settings, source, version)
+
+
+def _path_of_version(settings: Settings, model_id: str, version: str | None) -> str:
+    """Where a model's table can be read at a version: what came before a dry run's clone has its original."""
+    path = table_path(settings, model_id)
+    state = read_table_state(path)
+    table_id = (version or "").rpartition("@")[0]
+    is_before = state and state.clone_origin and state.clone_origin.table_id == table_id
+    return warehouse_table_path(settings, model_id) if is_before else path
+
+
+def read_source(session: SparkSession, settings: Settings, source: SourceInput, version: str | None) -> DataFrame:
+    folder = source_table_address(source, settings)
+    if folder is None:
+        return session.table(".".join([_quoted_parts(source.location), quote_name(source.table)]))
+    state = read_table_state(folder) if is_readable_without_spark(folder) else None
+    if state is None:
+        return session.read.format("parquet").load(spark_address(escape_pattern(folder)))
+    rows = _read_table(session, folder, source.name, version)
+    return drop_hidden_columns(rows) if KIND_PROPERTY in state.properties else rows  # another project's table
+
+
+def _quoted_parts(location: str) -> str:
+    """catalog.schema with its parts quoted, where the user hasn't done that."""
+    return location if "`" in location else ".".join(map(quote_name, location.split(".")))
+
+
+def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:
+    state = read_table_state(path)
+    if state is None:
+        raise WarehouseError(f"{name} has no table yet; run it first")
+    reader = session.read.format("delta").option("versionAsOf", _log_version(path, state, version))
+    return reader.load(spark_address(path))
+
+
+def _log_version(path: str, state: TableState, version: str | None) -> int:
+    """The commit to read: the version itself, or a later one that changed no rows but maybe columns."""
+    table_id, _, number = (version or "").rpartition("@")
+    if not table_id or version == f"{state.table_id}@{state.version}":
+        return state.log_version
+    if table_id != state.table_id:
+        raise WarehouseError(f"a table was replaced while this run was under way (it was {table_id}); run again")
+    return find_last_equal_commit(path, int(number))
+
+
+def drop_hidden_columns(rows: DataFrame) -> DataFrame:
+    """Return the rows without the columns that ondatra adds."""
+    return rows.select(*(column_of(name) for name in rows.columns if not is_hidden_column(name)))

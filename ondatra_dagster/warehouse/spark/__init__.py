@@ -1,0 +1,1 @@
+"""The Spark session: Java, jars, the JVM, its tuning, locks and errors."""

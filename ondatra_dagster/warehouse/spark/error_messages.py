@@ -1,0 +1,108 @@
+"""The messages of Spark's failures: one sentence that names the model's file instead of Spark's pages."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from ondatra_dagster.errors import SparkSetupError, WarehouseError
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.text_format import format_count
+
+ERROR_CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
+PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins
+SQLSTATE_TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+LINE_NUMBER = re.compile(
+    r"== SQL(?: of \w+)? \(line (\d+), position \d+\)|\(line (\d+), pos(?:ition)? \d+\)|; line (\d+) pos"
+)
+MAX_MESSAGE_LENGTH = 400
+
+
+@contextlib.contextmanager
+def explain_model_errors(model: Model, explain: Callable[[str], str | None] | None = None) -> Iterator[None]:
+    """Turn whatever Spark raises inside into a WarehouseError with the model's file and line.
+
+    `explain` may know better than Spark what was wrong; its sentence has a place of its own.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = _error_text(error)
+        if explain and (known := explain(text)):
+            raise WarehouseError(known) from None
+        # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
+        raise WarehouseError(f"{model.file}:{_model_file_line(text, model)}: {shorten_message(text)}") from None
+    except SparkSetupError:
+        raise  # no line of the model's is at fault
+    except WarehouseError as error:
+        raise WarehouseError(f"{model.file}:{model.sql_line}: {error}") from error
+
+
+@contextlib.contextmanager
+def explain_spark_errors(place: str, *, raises: type[WarehouseError] = WarehouseError) -> Iterator[None]:
+    """The same where no query of the user's is at fault: the error names the table."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise raises(f"{place}: {spark_error_message(error)}") from None
+
+
+def spark_error_message(error: Exception) -> str:
+    """What Spark says, as a sentence."""
+    return shorten_message(_error_text(error))
+
+
+def shorten_message(text: str) -> str:
+    """What Spark says, without its class, its codes, its plans and frames."""
+    if said := header_error_message(text):
+        return said
+    said = SQLSTATE_TAIL.sub("", text.split("\n\nJVM stacktrace")[0])
+    cause = re.search(r"Caused by: (\S+?): (\[[A-Z_.0-9]+\] .+)", text)
+    if cause and not ERROR_CLASS.match(said):
+        said = SQLSTATE_TAIL.sub("", cause.group(2))
+    said = ERROR_CLASS.sub("", PY4J_PREFIX.sub("", said)).strip()
+    shortened = " ".join(said.split("\n== ")[0].split())
+    return shortened if len(shortened) <= MAX_MESSAGE_LENGTH else shortened[:MAX_MESSAGE_LENGTH] + "…"
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, Py4JError) and not getattr(error, "java_exception", None):
+        return "Spark's process is gone; look at .ondatra/logs/spark.log for why, and run again"
+    return str(error)
+
+
+def _model_file_line(text: str, model: Model) -> int:
+    """The line of the file that Spark points at: names were replaced, but lines are the user's own."""
+    shown = LINE_NUMBER.search(text)
+    within = next((int(number) for number in shown.groups() if number), 1) if shown else 1
+    return model.sql_line + within - 1
+
+
+ENFORCE_SCHEMA = "enforceSchema"  # Spark's: false has it compare the names, and refuse what differs
+NAME_MISMATCH = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: (?P<header>.*)\s+Schema: (?P<schema>.*)"
+    r"\s+Expected: .*\s+CSV file: (?P<file>.*)"
+)
+LENGTH_MISMATCH = re.compile(
+    r"Number of column in CSV header is not equal to number of fields in the schema:"
+    r"\s+Header length: (?P<header>\d+), schema size: (?P<schema>\d+)\s+CSV file: (?P<file>.*)"
+)
+HEADER_REMEDY = f"name them as the file does, or say '{ENFORCE_SCHEMA}' = 'true' to go by their position alone"
+
+
+def header_error_message(text: str) -> str | None:
+    """The sentence for a header that Spark refused; None when its failure was another."""
+    if found := NAME_MISMATCH.search(text):
+        name, header, schema = _header_file_name(found), found["header"], found["schema"]
+        return f"{name} has the columns {header}, where {schema} are read; {HEADER_REMEDY}"
+    if found := LENGTH_MISMATCH.search(text):
+        columns = format_count(int(found["header"]), "column")
+        return f"{_header_file_name(found)} has {columns}, where {found['schema']} are read; {HEADER_REMEDY}"
+    return None
+
+
+def _header_file_name(found: re.Match[str]) -> str:
+    return unquote(found["file"].strip().rpartition("/")[2])

@@ -1,0 +1,239 @@
+"""The folder of the jars that Spark needs: Delta's, and Hadoop's for tables on S3.
+
+The first start of Spark fetches them. `python -m ondatra_dagster.warehouse.spark.jars` does so beforehand.
+"""
+
+import base64
+import contextlib
+import functools
+import hashlib
+import http.client
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ondatra_dagster.errors import SparkSetupError, StateError
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.text_format import format_size
+from ondatra_dagster.warehouse.spark.jvm import pyspark_jars
+from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS, S3A_JARS, JarSet, PinnedJar
+
+S3A_FOLDER = "s3a"  # within that of Delta's
+FETCH_COMMAND = "python -m ondatra_dagster.warehouse.spark.jars"
+LOCK_SECONDS = 900  # another process may have a slow line
+
+
+class FetchListener:
+    """Told what a fetch does. Nobody has to listen."""
+
+    def on_start(self, message: str) -> None:
+        """Called once before the first byte, and when another process fetches."""
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Called with the number of bytes that have come, and that will."""
+
+
+NULL_LISTENER = FetchListener()
+
+
+def fetch_jars(folder: Path, *, mirror: str | None = None, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
+    """Return Delta's jars in the folder, and fetch those that it doesn't have. Raises SparkSetupError."""
+    return fetch_jar_set(folder, DELTA_JARS, mirror or default_repository(), listener)
+
+
+def fetch_s3a_jars(
+    folder: Path, *, mirror: str | None = None, listener: FetchListener = NULL_LISTENER
+) -> tuple[Path, ...]:
+    """Return the jars for S3, which are in a folder within that of Delta's, likewise."""
+    return fetch_jar_set(folder / S3A_FOLDER, S3A_JARS, mirror or default_repository(), listener)
+
+
+def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
+    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
+    mirror = settings.maven_mirror
+    jars = fetch_jars(settings.jars, mirror=mirror, listener=listener)
+    if not settings.uses_s3:
+        return jars
+    return (*jars, *fetch_s3a_jars(settings.jars, mirror=mirror, listener=listener))
+
+
+def missing_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+    """Return the jars of the set that the folder doesn't have whole."""
+    return [jar for jar in wanted.jars if not jar.is_in(folder)]
+
+
+def damaged_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+    """Return the jars of the set whose content in the folder isn't the pinned one. Reads each file."""
+    return [jar for jar in wanted.jars if not jar.is_intact_in(folder)]
+
+
+def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
+    """Return where the jars of the set are fetched from."""
+    return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
+
+
+def fetch_jar_set(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> tuple[Path, ...]:
+    """Return the jars of a set, and fetch from the repository those that the folder doesn't have.
+
+    Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
+    """
+    if missing_jars(folder, wanted):
+        try:
+            with _folder_lock(folder, listener.on_start):
+                _fetch_missing(folder, wanted, repository, listener)
+        except (OSError, StateError, SparkSetupError) as error:
+            raise SparkSetupError(_fetch_failure_message(folder, wanted, error)) from error
+    return tuple(sorted(folder / jar.name for jar in wanted.jars))
+
+
+def _folder_lock(folder: Path, on_wait: Callable[[str], None]) -> FileLock:
+    return FileLock(folder / "jars.lock", purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=on_wait)
+
+
+def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:
+    """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
+    missing = missing_jars(folder, wanted)
+    if not missing:
+        return
+    remove_partial_downloads(folder)
+    total, done = sum(jar.size for jar in missing), 0
+    listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
+
+    def received(size: int) -> None:
+        nonlocal done
+        done += size
+        listener.on_progress(done, total)
+
+    for jar in missing:
+        download_jar(jar, folder, repository, received)
+
+
+def _fetch_failure_message(folder: Path, wanted: JarSet, error: Exception) -> str:
+    """Say what is missing and both ways out: a repository that answers, or the files by hand."""
+    title = wanted.title[0].upper() + wanted.title[1:]
+    option = " --list s3" if wanted is S3A_JARS else " --list"
+    return (
+        f"{title} are not in {folder} and could not be fetched: {error}. Set maven_mirror in [tool.ondatra]"
+        f" to a Maven repository that answers; or, on another machine, download the {len(wanted.jars)} files"
+        f" that `{FETCH_COMMAND}{option}` lists, and put them into {folder}"
+    )
+
+
+RESOLVER_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"  # in pyspark's jar of Ivy
+RESOLVER_ADDRESS = re.compile(rb"https://[\w.-]+/maven2")
+PARTIAL_SUFFIX = ".part"  # the end of a file's name until it is whole
+TIMEOUT_SECONDS = 30
+BLOCK_BYTES = 1 << 18
+OnBytesReceived = Callable[[int], None]  # told how many bytes have come since it was last told
+
+
+@functools.cache
+def default_repository() -> str:
+    """Return the address of the Maven repository that Spark's own resolver takes by default."""
+    for jar in pyspark_jars():
+        if jar.name.startswith("ivy-"):
+            with zipfile.ZipFile(jar) as classes:
+                if found := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
+                    return found[0].decode()
+    raise SparkSetupError("pyspark's jars name no Maven repository; name one by the setting maven_mirror")
+
+
+def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
+    """Write the jar to the folder. Raises SparkSetupError with the reason when the repository doesn't give it."""
+    partial = folder / (jar.name + PARTIAL_SUFFIX)
+    try:
+        with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
+            digest, size = _copy_response(answer, file, received)
+            os.fsync(file.fileno())
+        if size < jar.size:
+            raise SparkSetupError(
+                f"{jar.name} from {without_password(repository)} ended after {size} of {jar.size} bytes"
+            )
+        if digest != jar.sha256:
+            raise SparkSetupError(
+                f"{without_password(repository)} gave a {jar.name} that isn't the one pinned in this release:"
+                f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
+            )
+        partial.replace(folder / jar.name)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: HTTP {error.code}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: {_error_reason(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def remove_partial_downloads(folder: Path) -> None:
+    """Remove what a killed process left. The caller holds the folder's lock."""
+    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):
+        partial.unlink(missing_ok=True)
+
+
+def without_password(repository: str) -> str:
+    """Return the repository's address without a password."""
+    parts = urlsplit(repository)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _open_address(address: str) -> IO[bytes]:
+    """Open the address; a name and password in it are sent as Basic authentication."""
+    request = urllib.request.Request(without_password(address), headers={"User-Agent": "ondatra"})  # noqa: S310 - of a setting
+    user, is_given, _ = urlsplit(address).netloc.rpartition("@")
+    if is_given:
+        encoded = base64.b64encode(unquote(user).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
+    opener = urllib.request.build_opener(ProtectedRedirects)
+    opened: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return opened
+
+
+class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects that don't leave https."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.URLError(
+                f"it redirects from https to {without_password(newurl)}, and http isn't trusted"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _copy_response(answer: IO[bytes], file: IO[bytes], received: OnBytesReceived) -> tuple[str, int]:
+    """Copy the answer to the file; return its SHA-256 and its size."""
+    digest, size = hashlib.sha256(), 0
+    while block := answer.read(BLOCK_BYTES):
+        digest.update(block)
+        file.write(block)
+        size += len(block)
+        received(len(block))
+    return digest.hexdigest(), size
+
+
+def _error_reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+if __name__ == "__main__":
+    from ondatra_dagster.warehouse.spark.machine_setup import main  # here: set-up uses this module
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,117 @@
+"""The search for a Java that Spark runs on. jvm.py starts it.
+
+`python -m ondatra_dagster.warehouse.spark.java_finder` says which one is used, or what to get.
+"""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ondatra_dagster.errors import OndatraError, SparkSetupError
+from ondatra_dagster.project.settings.settings import JAVA_HOME_VARIABLE, read_settings
+
+SUPPORTED_VERSIONS = (17, 21)
+REQUIRED_JAVA = "Java 17 or 21"
+RELEASE_PATTERN = re.compile(r'JAVA_VERSION="(.+?)"')
+BANNER_PATTERN = re.compile(r'version "(.+?)"')
+USUAL_FOLDERS = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    executable: Path
+    release: str  # 17.0.15
+
+    @property
+    def version(self) -> int:
+        """The number that it is called by: 8 for 1.8.0."""
+        numbers = [int(number) for number in re.findall(r"\d+", self.release)] or [0]
+        return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+    @property
+    def is_supported(self) -> bool:
+        return self.version in SUPPORTED_VERSIONS
+
+
+def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> Java:
+    """Return the Java in `java_home` when one is set, else the first that fits.
+
+    Raises SparkSetupError, which names the setting that java_home comes from, or says what to get.
+    """
+    if java_home:
+        return _java_at(java_home, setting)
+    found = [java for executable in _candidates() if (java := _identify_java(executable))]
+    for java in found:
+        if java.is_supported:
+            return java
+    if found:
+        raise SparkSetupError(
+            f"{found[0].executable} is Java {found[0].version}, and Spark needs {REQUIRED_JAVA}: install one,"
+            " or set JAVA_HOME to it"
+        )
+    raise SparkSetupError(
+        f"Spark needs {REQUIRED_JAVA}, and there is no Java here: install one, or set JAVA_HOME to it"
+    )
+
+
+def _java_at(home: Path, setting: str) -> Java:
+    executable = home / "bin" / "java"
+    if not executable.is_file():
+        raise SparkSetupError(f"{setting} is {home}, which has no bin/java: set it to the folder of a {REQUIRED_JAVA}")
+    java = _identify_java(executable)
+    if java is None:
+        raise SparkSetupError(
+            f"{setting} is {home}, whose java doesn't start: set it to the folder of a {REQUIRED_JAVA}"
+        )
+    if not java.is_supported:
+        raise SparkSetupError(
+            f"{setting} is {home}, which is Java {java.version}: set it to the folder of a {REQUIRED_JAVA}"
+        )
+    return java
+
+
+def _candidates() -> Iterator[Path]:
+    """The java that a shell would start, then those where systems keep several."""
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve()
+    for place in USUAL_FOLDERS:
+        for home in sorted(Path("/").glob(place.lstrip("/"))):
+            if (home / "bin" / "java").is_file():
+                yield home / "bin" / "java"
+
+
+def _identify_java(executable: Path) -> Java | None:
+    """What Java it is, by the file beside it; only without one is it started to say so itself."""
+    try:
+        text = (executable.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    written = RELEASE_PATTERN.search(text) or BANNER_PATTERN.search(_version_banner(executable))
+    return Java(executable=executable, release=written.group(1)) if written else None
+
+
+def _version_banner(executable: Path) -> str:
+    try:
+        return subprocess.run(  # noqa: S603 - a java, and no shell
+            [executable, "-version"], capture_output=True, text=True, timeout=30, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def main() -> None:
+    try:
+        settings = read_settings(Path.cwd())
+        java = find_java(settings.java_home, setting=settings.java_home_setting)
+    except OndatraError as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"Java {java.release} at {java.executable}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""The one Spark session of a process: started when it is first needed, silent, and ended with the process.
+
+Where Spark runs is a setting. What is done with it belongs to model_run and change_feed.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import shlex
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import py4j
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext, StatusTracker
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from ondatra_dagster import interruption
+from ondatra_dagster.errors import SparkSetupError, WarehouseError
+from ondatra_dagster.interruption import InterruptedRunError
+from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
+from ondatra_dagster.storage.private_files import make_state_folder_private
+from ondatra_dagster.text_format import format_count, format_size
+from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+from ondatra_dagster.warehouse.spark.jars import FetchListener, fetch_needed_jars
+from ondatra_dagster.warehouse.spark.java_finder import find_java
+from ondatra_dagster.warehouse.spark.jvm import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_jvm
+from ondatra_dagster.warehouse.spark.spark_connect import connect_to_server, interrupt_session
+from ondatra_dagster.warehouse.spark.table_locks import SessionLocks
+from ondatra_dagster.warehouse.spark.tuning import DEFAULT_MEMORY, LOCAL_JVM_OPTIONS, SMALL_WORK_CONF, compiler_options
+
+DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+RESULT_CONF = {  # what changes the answer of a query
+    "spark.sql.session.timeZone": "UTC",
+    # else a row that a filter leaves out isn't parsed to its end, so nothing says that it can't be
+    "spark.sql.json.filterPushdown.enabled": "false",
+    "spark.sql.csv.filterPushdown.enabled": "false",
+}
+QUIET_CONF = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+LOCAL_CONF = {  # for work that one machine does: what costs time before the first row is off
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is kept for seconds
+}
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+STOP_SECONDS = 20
+DISABLED_LEVEL = logging.CRITICAL + 1
+PY4J_FOLDER = Path(py4j.__file__).parent
+NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # a hundred frames of JSON a failure
+
+
+class Warehouse:
+    """Spark and the folder of tables, for one process. `session` starts it."""
+
+    def __init__(
+        self, settings: Settings, *, java_options: Sequence[str] = (), on_notice: Callable[[str], None] | None = None
+    ) -> None:
+        self.settings = settings
+        self._fetch_progress = JarFetchProgress(on_notice or logging.getLogger(__name__).info)
+        self._start_error: SparkSetupError | None = None  # why Spark didn't start: the next try would fail too
+        self._java_options = tuple(java_options)
+        self._session: SparkSession | None = None
+        self._jvm: Jvm | None = None
+        self._gateway: ClientServer | None = None
+        self._session_locks: SessionLocks | None = None
+        self._start_lock = threading.Lock()
+        self._interruption_hooks = contextlib.ExitStack()
+        self._is_closed = False
+        self._expected_bytes = 0.0
+
+    def expect_bytes(self, size: float) -> None:
+        """So many bytes are going to be read at most, which matters to how Spark is started."""
+        self._expected_bytes = max(self._expected_bytes, size)
+
+    @property
+    def is_started(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> SparkSession:
+        with self._start_lock:
+            if self._is_closed:
+                raise SparkSetupError("Spark has been ended; run again")
+            if self._start_error:
+                raise self._start_error
+            if self._session is None:
+                with interruption.raise_on_signal():
+                    self._session = self._start_once()
+            return self._session
+
+    def start_early(self) -> None:
+        """Let Spark come up while something else is being done; who asks for `session` waits for it."""
+        threading.Thread(target=self._try_to_start, name="start-spark", daemon=True).start()
+
+    def activity(self) -> str:
+        """What Spark does just now, for who waits for it: a word on its start, or how many tasks are done."""
+        if not self.is_started:
+            if self.settings.spark.remote:
+                return "connecting to Spark"
+            return self._fetch_progress.status or "Spark is coming up"
+        if self._jvm is None:  # its tracker is on another machine
+            return ""
+        try:
+            done, tasks = _count_tasks(self.session.sparkContext.statusTracker())
+        except (Py4JError, WarehouseError):
+            return ""  # it has ended, and who works with it will hear of that
+        return f"Spark has done {done} of {format_count(tasks, 'task')}" if tasks else ""
+
+    def table_path(self, model_id: str) -> str:
+        return table_path(self.settings, model_id)
+
+    @property
+    def locks_folder(self) -> Path:
+        scratch = self.settings.dry_run_folder
+        return (scratch.folder if scratch else self.settings.state) / "locks"
+
+    def close(self) -> None:
+        """End the session and its JVM; nothing happens when none was started."""
+        with self._start_lock:  # one that is coming up has to be up before it can end
+            self._is_closed = True
+            self._stop()
+
+    def _stop(self) -> None:
+        try:
+            self._stop_session()
+        finally:
+            self._stop_jvm()
+            self._interruption_hooks.close()
+            if self._session_locks is not None:
+                self._session_locks.release()
+                self._session_locks = None
+
+    def _stop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of a JVM that has ended
+                session.stop()
+        except Py4JError:
+            if interruption.received_signal() is None:
+                raise
+
+    def _stop_jvm(self) -> None:
+        if self._gateway is not None:
+            # else objects that Python drops later look for a JVM that is gone, and say so on stderr
+            self._gateway.shutdown()
+            self._gateway = None
+        if self._jvm is not None:
+            self._jvm.stop(wait_seconds=STOP_SECONDS)
+            self._jvm = None
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else the next session looks for this JVM
+
+    def __enter__(self) -> "Warehouse":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _try_to_start(self) -> None:
+        try:
+            _ = self.session
+        except (WarehouseError, InterruptedRunError):
+            logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
+
+    def _start_once(self) -> SparkSession:
+        try:
+            return self._start()
+        except SparkSetupError as error:
+            self._start_error = error
+            raise
+
+    def _start(self) -> SparkSession:
+        _silence_pyspark()
+        make_state_folder_private(self.settings.state)
+        if self.settings.spark.remote:
+            session = connect_to_server(self.settings.spark.remote, {**self.settings.spark.conf, **RESULT_CONF})
+            self._interruption_hooks.enter_context(interruption.on_interruption(lambda: interrupt_session(session)))
+            return session
+        return self._start_driver()
+
+    def _start_driver(self) -> SparkSession:
+        compiler = compiler_options(self._expected_bytes)
+        launch = _driver_launch(self.settings, self._java_options, compiler, self._fetch_progress)
+        locks = SessionLocks(self.locks_folder / "sessions")
+        try:
+            self._jvm = start_jvm(dataclasses.replace(launch, inherited_files=[locks.jvm_descriptor]))
+        finally:
+            locks.close_jvm_descriptor()  # or never will
+        self._session_locks = locks
+        self._interruption_hooks.enter_context(interruption.on_interruption(self._jvm.terminate_soon))
+        gateway = self._gateway = self._jvm.connect()
+        conf = SparkConf(_jvm=gateway.jvm).setAll(list(_secret_conf(self.settings).items()))
+        with explain_spark_errors(f"Spark could not start at {self.settings.spark.master}", raises=SparkSetupError):
+            return SparkSession(SparkContext(gateway=gateway, conf=conf))
+
+
+class JarFetchProgress(FetchListener):
+    """The fetch of jars as a run shows it: a line that stays, and what is done just now."""
+
+    def __init__(self, on_notice: Callable[[str], None]) -> None:
+        self._on_notice = on_notice
+        self.status = ""
+
+    def on_start(self, message: str) -> None:
+        self._on_notice(message)
+
+    def on_progress(self, done: int, total: int) -> None:
+        self.status = "" if done >= total else f"{format_size(done)} of {format_size(total)} of the jars are here"
+
+
+def _driver_launch(
+    settings: Settings, java_options: Sequence[str], compiler: Sequence[str], listener: FetchListener
+) -> JvmLaunch:
+    """How the driver is started: alone, or as the client of the cluster that spark.master names."""
+    java = find_java(settings.java_home, setting=settings.java_home_setting)
+    jars = list(fetch_needed_jars(settings, listener))
+    conf = _driver_conf(settings, jars)
+    local = (*LOCAL_JVM_OPTIONS, *compiler) if settings.spark.master.startswith("local") else ()
+    own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
+    memory = conf.get("spark.driver.memory", DEFAULT_MEMORY)
+    archive = class_archive_path(java, jars)
+    archived = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() and not java_options else ()
+    return JvmLaunch(
+        java=java,
+        conf=conf,
+        log=settings.state / "logs" / "spark.log",
+        jars=jars,
+        options=(f"-Xmx{memory}", *local, *archived, "-Xlog:disable", "-Xlog:all=off", *java_options, *own),
+    )
+
+
+def _driver_conf(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
+    """Spark's settings for a driver of our own; the user's win over ours, but where results would change."""
+    master = settings.spark.master
+    if master.startswith("local"):
+        here = {**LOCAL_CONF, "spark.sql.warehouse.dir": str(settings.state / "spark-warehouse"), **SMALL_WORK_CONF}
+    else:
+        here = {"spark.jars": ",".join(str(jar) for jar in jars)}  # for the machines that do the work
+    ours = {"spark.master": master, "spark.app.name": "ondatra", **QUIET_CONF, **here, **DELTA_CONF}
+    conf = {**ours, **settings.spark.conf, **RESULT_CONF}
+    conf = {name: value for name, value in conf.items() if not name.startswith(S3A)}
+    conf[EXECUTOR_OPTIONS] = f"{UTC_OPTION} {conf.get(EXECUTOR_OPTIONS, '')}".strip()
+    return conf
+
+
+def _count_tasks(tracker: StatusTracker) -> tuple[int, int]:
+    """How many tasks of what runs now are done, and how many there are."""
+    stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each))]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+
+
+def _secret_conf(settings: Settings) -> dict[str, str]:
+    """Settings that hold keys: they are told to the JVM when it is up, for all can read a command line."""
+    given = {name: value for name, value in settings.spark.conf.items() if name.startswith(S3A)}
+    return {**(settings.s3.spark_conf() if settings.uses_s3 else {}), **given}
+
+
+def _silence_pyspark() -> None:
+    # by level: whoever configures logging later enables what is merely disabled
+    for name in NOISY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(DISABLED_LEVEL)
+    # its traces are of what whoever called it gets as an error and tells
+    logging.getLogger("py4j").setLevel(DISABLED_LEVEL)
+    logging.getLogger().addFilter(_is_not_from_py4j)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger, which py4j uses too, is somebody else's."""
+    return PY4J_FOLDER not in Path(record.pathname).parents

@@ -1,0 +1,75 @@
+"""A session on a Spark Connect server: who runs the server gives it Delta; here is what a client can check.
+
+Its client package ends the process, or waits for minutes, where a sentence would do.
+"""
+
+import contextlib
+import importlib.util
+import re
+import socket
+import threading
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.errors import SparkSetupError
+from ondatra_dagster.warehouse.spark.error_messages import shorten_message
+
+REQUIRED_PACKAGES = ("pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
+DEFAULT_PORT = 15002  # the server's own default
+PROBE_SECONDS = 5
+ADDRESS = re.compile(r"sc://(?P<host>\[[^\]]+\]|[^:/;]+)(?::(?P<port>\d+))?(?:/.*)?")
+
+
+def connect_to_server(remote: str, conf: dict[str, str]) -> SparkSession:
+    """A new session with these settings; raises SparkSetupError in seconds when there can't be one."""
+    _check_packages()
+    _check_server(remote)
+    from grpc import RpcError  # here: it may not be installed
+
+    given: dict[str, bool | float | int | str | None] = {**conf}
+    try:
+        return SparkSession.builder.remote(remote).config(map=given).create()
+    except (PySparkException, RpcError) as error:
+        raise SparkSetupError(f"Spark Connect refused a session: {shorten_message(str(error))}") from None
+
+
+def interrupt_session(session: SparkSession) -> None:
+    """Have the server end what it does for the session, whose client gets an error then."""
+    threading.Thread(target=_interrupt_all, args=(session,), name="interrupt-spark", daemon=True).start()
+
+
+def _interrupt_all(session: SparkSession) -> None:
+    from grpc import RpcError
+
+    with contextlib.suppress(PySparkException, RpcError):  # the client hears of a lost server by itself
+        session.interruptAll()
+
+
+def _check_packages() -> None:
+    missing = [name for name in REQUIRED_PACKAGES if not _is_installed(name)]
+    if missing:
+        raise SparkSetupError(
+            f"spark.remote needs {', '.join(missing)}: install them with `pip install 'ondatra[connect]'`"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _check_server(remote: str) -> None:
+    """Whether something listens there; the address may hold a token, so only its host is told."""
+    address = ADDRESS.fullmatch(remote)
+    if address is None:
+        raise SparkSetupError("spark.remote is no address of Spark Connect; write sc://host:port")
+    host, port = address["host"].strip("[]"), int(address["port"] or DEFAULT_PORT)
+    try:
+        socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
+    except OSError as error:
+        raise SparkSetupError(
+            f"no Spark Connect server answers at {host}:{port} ({error}): start it, or correct spark.remote"
+        ) from error

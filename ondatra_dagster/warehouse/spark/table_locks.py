@@ -1,0 +1,99 @@
+"""The locks of writers: one writer a table, and none while the JVM of a killed run may still commit.
+
+A session holds two files: one by this process, one by its JVM, which inherits it. The operating system releases
+each when its holder ends, so a JVM whose process is gone is known by its lock, not by a number.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from ondatra_dagster import interruption
+from ondatra_dagster.errors import BusyError
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.file_lock import FileLock, open_lock
+
+WAIT_SECONDS = 600
+ORPHAN_WAIT_SECONDS = 60
+POLL_SECONDS = 0.1
+
+logger = logging.getLogger(__name__)
+
+
+class SessionLocks:
+    """The two locks of a session that this process started; `folder` holds those of all sessions."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = uuid.uuid4().hex
+        self._python_descriptor = _open_locked(folder / f"{self._name}.python")
+        self.jvm_descriptor = _open_locked(folder / f"{self._name}.jvm")
+
+    def close_jvm_descriptor(self) -> None:
+        """From here on the JVM alone holds its lock."""
+        os.close(self.jvm_descriptor)
+
+    def release(self) -> None:
+        """The session has ended, its JVM too."""
+        os.close(self._python_descriptor)
+        for kind in ("python", "jvm"):
+            (self._folder / f"{self._name}.{kind}").unlink(missing_ok=True)
+
+
+def wait_for_orphans(folder: Path) -> None:
+    """Until no JVM is left whose process is gone: it may commit once more."""
+    give_up_at = time.monotonic() + ORPHAN_WAIT_SECONDS
+    for jvm_lock in folder.glob("*.jvm"):
+        if not _is_free(jvm_lock.with_suffix(".python")):
+            continue  # a run that is alive: the locks on tables are between it and us
+        while not _is_free(jvm_lock):
+            if time.monotonic() > give_up_at:
+                raise BusyError(
+                    f"the Java process of a run that was killed is still there (it holds {jvm_lock}); end it"
+                )
+            interruption.sleep(POLL_SECONDS)
+        for left in (jvm_lock, jvm_lock.with_suffix(".python")):
+            left.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def lock_table(locks: Path, table: str, *, run_id: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Hold the table for one write; BusyError names the holder, mostly after ten minutes."""
+    lock = FileLock(
+        locks / f"{table}.lock",
+        purpose=f"run {run_id}",
+        wait_seconds=wait_seconds,
+        sleep=interruption.sleep,
+        on_wait=logger.warning,
+    )
+    with lock:
+        wait_for_orphans(locks / "sessions")
+        yield
+
+
+def _open_locked(path: Path) -> int:
+    with explain_file_errors(path):
+        descriptor = open_lock(path)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _is_free(path: Path) -> bool:
+    """Whether nobody holds the file; one that isn't there is free."""
+    with explain_file_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,129 @@
+"""A user installs the wheel into an empty environment, types what the commands print, and rows arrive.
+
+Neither the repository nor this machine's caches are used; the jars come from a repository on loopback.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.apis.maven_server import MavenRepository, running_maven_repository
+from support.processes.wheel_environment import ROOT, WheelEnvironment, build_wheel, install_wheel, yield_delta_jars
+
+pytestmark = pytest.mark.acceptance
+
+REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+DAGSTER_COMMANDS = (
+    ("dg check defs", "dg list defs")
+    if any(each.startswith("dagster-dg-cli") for each in REQUIRED)
+    else ("dagster definitions validate",)
+)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def jars() -> Iterator[MavenRepository]:
+    with running_maven_repository() as repository:
+        repository.files |= dict(yield_delta_jars())
+        yield repository
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelEnvironment]:
+    """The first three of the README's commands, without an index."""
+    folder = tmp_path_factory.mktemp("wheel")
+    before = repository_status()
+    wheel = build_wheel(folder)
+    assert before == repository_status()  # nothing is left in the working tree
+    yield install_wheel(wheel, folder / "home")
+    shutil.rmtree(folder)  # a gigabyte
+
+
+@pytest.fixture(scope="module")
+def project(environment: WheelEnvironment) -> Path:
+    """A new project, whose demo API is at a port that is free here."""
+    assert 0 == environment.run("ondatra init my-project").returncode
+    project = environment.home / "my-project"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    push = project / "lib" / "crm_push.star"
+    push.write_text(push.read_text().replace("8321", str(port)))
+    return project
+
+
+def repository_status() -> str:
+    command = ["git", "status", "--porcelain", "--ignored", "--", "ondatra_dagster", "docs", "*.egg-info", "build"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return "\n".join(line for line in done.stdout.splitlines() if "__pycache__" not in line)
+
+
+def commands_of_the_readme() -> list[str]:
+    block = re.search(r"## Install.*?```sh\n(.*?)```", README, re.DOTALL)
+    assert block
+    return block[1].splitlines()
+
+
+def port_of(project: Path) -> str:
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", (project / "lib" / "crm_push.star").read_text())
+    assert found
+    return found[1]
+
+
+def test_what_the_commands_print_brings_rows_to_the_api(
+    environment: WheelEnvironment, project: Path, jars: MavenRepository
+) -> None:
+    """The first run fetches the jars into the empty home."""
+    printed = environment.run("ondatra init again").stderr.replace("again", "my-project")
+    lines = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
+    assert commands_of_the_readme()[-2:] == lines
+    enter, run = lines
+    port = f"demo_api --port {port_of(project)}"
+    ran = environment.run(f"{enter} && {run.replace('demo_api', port, 1)}", ONDATRA_MAVEN_MIRROR=jars.url, TERM="dumb")
+    assert 0 == ran.returncode, ran.stderr
+    assert "fetching Delta's jars into " in ran.stderr
+    assert "delivered 3 inserts" in ran.stderr
+    assert "The CRM holds 3 contacts" in ran.stderr
+    assert 11 == len(list((environment.home / ".cache" / "ondatra" / "jars").rglob("*.jar")))
+
+
+def test_the_machine_is_found_well(environment: WheelEnvironment, project: Path, jars: MavenRepository) -> None:
+    """With what the run has fetched, and with what its own packages say they require."""
+    asked = len(jars.requested_paths)
+    done = environment.run("ondatra doctor", folder=project, ONDATRA_MAVEN_MIRROR=jars.url)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    levels = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()}
+    assert {"packages", "settings", "variables", "java", "jars", "spark"} <= {
+        name for name, level in levels.items() if level == "ok"
+    }
+    assert asked == len(jars.requested_paths)
+
+
+def test_a_new_project_can_be_installed_and_tested(environment: WheelEnvironment, project: Path) -> None:
+    """As its README says, but for the index: what it requires is there."""
+    install = "pip install --quiet --no-index --no-build-isolation -e '.[test]'"
+    done = environment.run(f"{install} && pytest -q", folder=project)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_the_docs_come_with_the_wheel(environment: WheelEnvironment) -> None:
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    assert page == environment.run("ondatra docs tutorial").stdout
+
+
+def test_dagster_loads_the_project(environment: WheelEnvironment, project: Path) -> None:
+    """Under the name of its folder, by the commands that Dagster's own docs name."""
+    for command in DAGSTER_COMMANDS:
+        done = environment.run(command, folder=project)
+        assert 0 == done.returncode, f"{command}: {done.stdout}{done.stderr}"
+    names = [
+        yaml.safe_load((project / "workspace.yaml").read_text())["load_from"][0]["python_module"]["location_name"],
+        re.findall(r'^code_location_name = "(.*)"$', (project / "pyproject.toml").read_text(), re.MULTILINE)[0],
+    ]
+    assert ["my-project"] * 2 == names

@@ -1,0 +1,117 @@
+"""Two machines with a state folder each, one table and one tracking store, that run one sync at once."""
+
+import collections
+import json
+import pickle
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.processes.forked_sync_runs import ROW_PUSH, read_delivered_values
+from support.processes.second_machine_sync import OTHER_STATE_EXIT_CODE, start_machine_run
+from support.syncs.keyed_feed_table import KeyedFeedTable
+
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+
+pytestmark = pytest.mark.faults
+
+KEYS = [f"c{number}" for number in range(40)]
+
+
+@pytest.fixture
+def api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+@pytest.fixture
+def machines(tmp_path: Path, api: DemoApi) -> tuple[Path, Path]:
+    """Their state folders."""
+    (tmp_path / "shared").mkdir()
+    for name in ("one", "two"):
+        state = tmp_path / name
+        (state / "lib").mkdir(parents=True)
+        (state / "lib" / "api.star").write_text(ROW_PUSH.replace("BASE", api.url).replace("SIZE", "1"))
+        (state / "tracking").symlink_to(tmp_path / "shared")
+    return tmp_path / "one", tmp_path / "two"
+
+
+def write(table: KeyedFeedTable, value: int, *states: Path) -> None:
+    """Give every key that value, as both machines see it."""
+    for key in KEYS:
+        table.write(key, [value])
+    for state in states:
+        (state / "table.pickle").write_bytes(pickle.dumps(table))
+
+
+def end(run: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = run.communicate(timeout=120)
+    return run.returncode, said
+
+
+def doubled(api: DemoApi, first: int) -> int:
+    """How many calls from that one on were made again."""
+    made = collections.Counter((call.path, json.dumps(call.body)) for call in api.calls[first:])
+    return made.total() - len(made)
+
+
+def test_of_two_runs_at_once_one_delivers_and_the_other_stops(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """Neither machine has ever heard of the other; both have all rows to send."""
+    one, two = machines
+    table = KeyedFeedTable(UnitKind.ROW)
+    write(table, 1, one)
+    assert (0, True) == ((ended := end(start_machine_run(one)))[0], "runs for the first time" in ended[1])
+    first = len(api.calls)
+    write(table, 2, one, two)
+    api.fail(path="/crm/*", times=None, delay_seconds=0.2)
+    runs = [start_machine_run(one), start_machine_run(two)]
+    ends = [end(run) for run in runs]
+    api.recover()
+    assert {0, OTHER_STATE_EXIT_CODE} == {code for code, _ in ends}
+    assert 0 == doubled(api, first)
+    (stopped,) = [said for code, said in ends if code == OTHER_STATE_EXIT_CODE]
+    assert "is delivered from another state folder too" in stopped
+    assert table.content() == read_delivered_values(api, UnitKind.ROW)
+
+
+def test_a_machine_that_comes_later_stops_before_its_first_call(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """The first one is in the middle of its rows."""
+    one, two = machines
+    table = KeyedFeedTable(UnitKind.ROW)
+    write(table, 1, one, two)
+    api.fail(path="/crm/*", times=None, delay_seconds=0.3)
+    running = start_machine_run(one)
+    assert running.stdout
+    assert "runs for the first time" in running.stdout.readline()
+    code, said = end(start_machine_run(two))
+    assert (OTHER_STATE_EXIT_CODE, True) == (code, "waiting 4 s for a sign of it" in said)
+    assert 0 == end(running)[0]
+    api.recover()
+    assert (len(KEYS), 0) == (len(api.calls), doubled(api, 0))
+    assert 0 == end(start_machine_run(two))[0]
+    assert len(KEYS) == len(api.calls)
+
+
+def test_a_machine_goes_on_from_one_that_was_killed(machines: tuple[Path, Path], api: DemoApi) -> None:
+    """Which gives no sign any more; its calls in doubt are repeated under their keys."""
+    one, two = machines
+    table = KeyedFeedTable(UnitKind.ROW)
+    write(table, 1, one, two)
+    api.fail(path="/crm/*", times=None, delay_seconds=0.1)
+    running = start_machine_run(one)
+    assert running.stdout
+    assert "runs for the first time" in running.stdout.readline()
+    while len(api.calls) < 10:
+        assert running.poll() is None
+    running.kill()
+    running.communicate()
+    code, said = end(start_machine_run(two))
+    assert 0 == code, said
+    assert "is new to this sync; it goes on from what was left" in said
+    keys = collections.defaultdict(set)
+    for call in api.calls:
+        keys[call.path, json.dumps(call.body)].add(call.idempotency_key)
+    assert {1} == {len(each) for each in keys.values()}
+    assert table.content() == read_delivered_values(api, UnitKind.ROW)

@@ -1,0 +1,150 @@
+"""Whole histories of a table against an API that fails in every way, with runs killed at any instant.
+
+What the API holds is read from the demo API. Beside these, unit tests drive the queue alone through more.
+"""
+
+import collections
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.processes.forked_sync_runs import (
+    GROUP_PUSH,
+    KILLED_STATUS,
+    ROWID_PUSH,
+    WHOLE_CONTENT_PUSH,
+    ForkedSyncRuns,
+    read_delivered_values,
+)
+from support.random_histories.random_seeds import new_seeds
+from support.syncs.keyed_feed_table import KeyedFeedTable, random_steps
+from support.syncs.kind_feed_table import KindFeedTable, random_kind_steps
+
+from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
+
+pytestmark = pytest.mark.faults
+
+HISTORIES = max(1, int(os.environ.get("ONDATRA_TEST_HISTORIES", "1")) // 5)  # each over HTTP
+KEYS = "abcdef"
+STEPS = 24
+MORE_RUNS = 20
+WHOLE = 0
+FAULTS = ({"status": 500}, {"status": 422}, {"drop": "before"}, {"drop": "after"}, {"status": 400})
+# kind, batch size, batches at once
+SINKS = [
+    *(("tracked", size, 1) for size in (1, 2, 3, 100)),
+    *(("table", 1, 8), ("table", 3, 1), ("table", WHOLE, 1)),
+    *(("partition", 2, 8), ("partition", 100, 1), ("partition", WHOLE, 8)),
+    *(("scd2", 3, 8), ("append", 2, 8)),
+]
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[DemoApi]:
+    with running_demo_api() as api:
+        yield api
+
+
+def a_table(kind: str, batch_size: int) -> KeyedFeedTable | KindFeedTable:
+    if kind == "tracked":  # with groups that go
+        return KeyedFeedTable(UnitKind.GROUP)
+    return KindFeedTable(kind, by_key=batch_size == WHOLE and kind == "partition")
+
+
+def expected(table: KeyedFeedTable | KindFeedTable, batch_size: int) -> dict[str, list[int]]:
+    """What the API holds when it is a mirror, as held() spells it."""
+    if isinstance(table, KeyedFeedTable):
+        return table.content()
+    if batch_size == WHOLE:
+        parts = table.content_by_key()
+        everything = sorted(value for values in parts.values() for value in values)
+        return parts if table.by_key else {"all": everything} if everything else {}
+    return {
+        rowid: [2 * int(str(row[2])) + (row[-1] is False)]  # a version that has ended is odd
+        for rowid, row in table.content_by_rowid().items()
+    }
+
+
+def break_some(api: DemoApi, table: KeyedFeedTable | KindFeedTable, chance: random.Random) -> None:
+    """A few of the coming calls go wrong, here and there among those that don't."""
+    api.recover()
+    names = [*KEYS, "all"]
+    if isinstance(table, KindFeedTable):
+        names += list(table.content_by_rowid())
+    for name in chance.sample(names, min(len(names), chance.randint(0, 2 + len(names) // 3))):
+        api.fail(path=f"/erp/invoices/{name}", times=chance.randint(1, 2), **chance.choice(FAULTS))
+
+
+def ask_again(runs: ForkedSyncRuns) -> None:
+    """What an operator does who sees that rows wait or were given up."""
+    with runs.sync.open_queue() as queue:
+        retry_waiting_now(queue)
+        replay_dead_letters(queue, now=runs.now)
+
+
+def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoApi, chance: random.Random) -> int:
+    """One history, in runs that meet faults and are killed; how many of them were."""
+    kills, calls = 0, 400
+    if isinstance(table, KeyedFeedTable):
+        history = random_steps(UnitKind.GROUP, chance, keys=KEYS, steps=STEPS)
+    else:
+        history = random_kind_steps(table.kind, chance, keys=KEYS, count=STEPS)
+    for key, values in history:
+        table.write(key, values)
+        if not table.version or chance.random() < 0.4:
+            continue
+        break_some(api, table, chance)
+        if runs.queue_path.exists() and chance.random() < 0.5:
+            ask_again(runs)
+        end = runs.run(table, die_at=chance.randint(1, calls) if chance.random() < 0.4 else None)
+        assert end in (0, KILLED_STATUS)
+        kills += end == KILLED_STATUS
+        calls = runs.last_call_count if end == 0 else calls
+    for _ in range(MORE_RUNS):  # in one history of a hundred chance has spared all runs
+        if kills:
+            break
+        kills += runs.run(table, die_at=chance.randint(1, calls)) == KILLED_STATUS
+    return kills
+
+
+def overwritten(api: DemoApi) -> dict[str, list[int]]:
+    """Invoices that were given older values than they had, with what they were given in order."""
+    given = collections.defaultdict(list)
+    for call in api.calls:
+        if call.method == "PUT" and not call.path.endswith("/all"):
+            given[call.path].append(min(line["quantity"] for line in call.body["lines"]))
+    return {path: values for path, values in given.items() if values != sorted(values)}
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "max_concurrent"), SINKS)
+def test_any_history_ends_as_a_mirror_at_the_api(
+    kind: str, batch_size: int, max_concurrent: int, api: DemoApi, tmp_path: Path
+) -> None:
+    """What the users pay for: errors, rejects, silence and kills leave no difference behind."""
+    kills = 0
+    text = GROUP_PUSH if kind == "tracked" else ROWID_PUSH if batch_size else WHOLE_CONTENT_PUSH
+    library = text.replace("AT_ONCE", str(max_concurrent))
+    with ForkedSyncRuns(api, UnitKind.GROUP, batch_size=batch_size, library=library, kind=kind) as runs:
+        for seed in new_seeds(HISTORIES):
+            api.clear()
+            chance = random.Random(f"{seed} {kind} {batch_size}")
+            table = a_table(kind, batch_size)
+            runs.use_state_folder(tmp_path / seed)
+            kills += live(runs, table, api, chance)
+            api.recover()
+            # a frozen batch ends as its journal says, or is given up: what is left then goes by itself
+            for _ in range(3):
+                assert 0 == runs.run(table)
+                ask_again(runs)
+            assert 0 == runs.run(table)
+            state = read_status_of_file(runs.queue_path, now=runs.now)
+            assert state
+            assert (0, 0) == (state.depth, state.dead_units), f"seed {seed}"
+            assert expected(table, batch_size) == read_delivered_values(api, UnitKind.GROUP), f"seed {seed}"
+            assert {} == overwritten(api), f"seed {seed}"
+    assert kills >= HISTORIES

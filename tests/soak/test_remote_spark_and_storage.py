@@ -1,0 +1,77 @@
+"""The kinds' own tests, where Spark or the tables are somewhere else: by settings alone, not a line differs.
+
+Each runs the tests in a process of its own, with the settings in variables: never two drivers at once.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.apis.moto_s3_server import BUCKET, running_moto_s3
+from support.spark.spark_servers import SMALL_TABLE_CONF, running_connect_server, running_standalone_cluster
+
+from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.warehouse.spark.jars import fetch_s3a_jars
+
+pytestmark = pytest.mark.soak
+
+ROOT = Path(__file__).parents[2]
+TESTS = (
+    "test_kind_changes.py",
+    "test_pinned_inputs.py",
+    "test_file_inputs.py",
+    "test_malformed_rows.py",
+    "test_parquet_columns.py",
+    "test_invalid_rows.py",
+    "test_data_types.py",
+    "test_optimize_vacuum_storage.py",
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(tmp_path)
+
+
+def run_tests(*names: str, environment: Mapping[str, str] | None = None, **settings: str) -> str:
+    """What pytest says of these files of tests/spark; settings have the names of their variables."""
+    given = {f"ONDATRA_TEST_{name}": value for name, value in settings.items()}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "spark", "-x", "--tb=short"]
+        + [str(ROOT / "tests" / "spark" / name) for name in names],
+        cwd=ROOT,
+        env={**os.environ, **given, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == ended.returncode, ended.stdout[-6000:] + ended.stderr[-2000:]
+    return ended.stdout
+
+
+def as_setting(conf: dict[str, str]) -> str:
+    return "{" + ", ".join(f'"{name}": "{value}"' for name, value in conf.items()) + "}"
+
+
+def test_through_spark_connect(settings: Settings, tmp_path: Path) -> None:
+    """A server that is up already spares each run its start."""
+    with running_connect_server(settings, tmp_path / "server.log") as address:
+        assert "passed" in run_tests(*TESTS, SPARK_REMOTE=address)
+
+
+def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
+    """What the driver knows the workers have to be told."""
+    conf = {**SMALL_TABLE_CONF, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    with running_standalone_cluster(settings, tmp_path / "cluster.log") as master:
+        assert "passed" in run_tests(*TESTS, SPARK_MASTER=master, SPARK_CONF=as_setting(conf))
+
+
+def test_with_tables_on_s3(settings: Settings) -> None:
+    """Their logs and files are read there without Spark, too."""
+    fetch_s3a_jars(settings.jars, mirror=settings.maven_mirror)
+    with running_moto_s3() as access:
+        said = run_tests(*TESTS, "test_table_reader_matches_spark.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")
+    assert "passed" in said

@@ -1,0 +1,20 @@
+"""The rate limit over half a minute: eight threads each, two syncs, a restart, by the server's own clock."""
+
+from pathlib import Path
+
+import pytest
+from support.processes.rate_limit_load import max_calls_in_window, record_calls_of_two_syncs
+
+pytestmark = pytest.mark.soak
+
+SECONDS = 30.0
+
+
+def test_no_sliding_second_holds_more_than_the_limit(tmp_path: Path) -> None:
+    """An API blocks who passes its limit, whoever of us did it."""
+    calls = sorted(record_calls_of_two_syncs(tmp_path, seconds=SECONDS))
+
+    assert {"/one", "/two"} == {path for _, path in calls}
+    assert max_calls_in_window([stamp for stamp, _ in calls], seconds=1.0) <= 20
+    # and it isn't kept by sending next to nothing
+    assert len(calls) > SECONDS * 20 * 0.5

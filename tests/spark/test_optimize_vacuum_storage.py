@@ -1,0 +1,52 @@
+"""OPTIMIZE, VACUUM and old commits wherever tables are and Spark runs. What goes by age: test_maintenance."""
+
+import math
+import time
+
+import pytest
+from support.spark.model_tables import ModelTables, build_model, values_query
+
+from ondatra_dagster.deltalog.active_files import read_table_snapshot
+from ondatra_dagster.deltalog.log_storage import open_log
+from ondatra_dagster.deltalog.removable_history import FILE_RETENTION_PROPERTY, LOG_RETENTION_PROPERTY, NORMAL_RETENTION
+from ondatra_dagster.operations.table_maintenance import DEFAULT_THRESHOLDS, ManagedTable, TableMaintenance, Thresholds
+from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.warehouse.optimize_and_vacuum import SparkTableMaintenance
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak]  # on this machine test_maintenance shows the same
+
+
+def test_a_table_is_looked_after_and_is_what_it_was(model_tables: ModelTables) -> None:
+    """An append each hour; then somebody who keeps nothing of the past maintains."""
+    for number in range(DEFAULT_THRESHOLDS.small_files + 2):
+        model_tables.write(build_model("append", values_query(f"{number}, 'x'")))
+    model = build_model("append", "")
+    address = StorageAddress(model_tables.path(model), model_tables.warehouse.settings.s3)
+    before, rows = model_tables.state(model), sorted(map(str, model_tables.rows(model).collect()))
+    commits = len(open_log(address).list_files())
+    table = ManagedTable(
+        name=model.name, lock_name=model.id, address=address, oldest_needed_version=lambda now: now.version
+    )
+    upkeep = TableMaintenance(
+        lambda table: SparkTableMaintenance(model_tables.warehouse, table.address, lock=table.lock_name),
+        days=0,
+        clock=time.time,
+        worth=Thresholds(files=1),
+    )
+    done = upkeep.maintain_tables([table])
+    assert done.is_successful, done.message
+    assert (DEFAULT_THRESHOLDS.small_files + 2, 1) == (done.counts["small_files"], done.counts["became"])
+    assert 0 < done.counts["log_files"]
+    assert commits > len(open_log(address).list_files())
+    again = upkeep.maintain_tables([table])  # what the OPTIMIZE took out may go now, by the log
+    assert again.is_successful, again.message
+    after = model_tables.state(model)
+    assert (before.version, before.commit_metadata) == (after.version, after.commit_metadata)
+    assert {NORMAL_RETENTION} == {after.properties[name] for name in (FILE_RETENTION_PROPERTY, LOG_RETENTION_PROPERTY)}
+    live = read_table_snapshot(address)
+    assert live
+    assert 1 == len(live.files)
+    assert math.inf > live.files[0].size > 0
+    assert rows == sorted(map(str, model_tables.rows(model).collect()))
+    model_tables.write(build_model("append", values_query("99, 'newer'")))
+    assert len(rows) + 1 == model_tables.rows(model).count()

@@ -1,0 +1,195 @@
+"""What is found in a query's text is what Spark's parser finds; what Spark is given means the same."""
+
+import random
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from sqlglot import exp
+from support.projects.query_corpus import CORPUS, MODELS, SOURCES, TABLES, CorpusQuery
+from support.projects.random_queries import TABLES as RANDOM_TABLES
+from support.projects.random_queries import QueryGenerator
+
+from ondatra_dagster.project.inputs.input_resolution import InputNames
+from ondatra_dagster.project.model import ModelInput
+from ondatra_dagster.project.sql.column_tracing import trace_columns
+from ondatra_dagster.project.sql.input_references import InputReferences, find_references, replace_names
+from ondatra_dagster.project.sql.query_parser import parse_query
+from ondatra_dagster.project.sql.relations import Relation, input_relation
+from ondatra_dagster.project.sql.unresolved_columns import find_unresolved_columns
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+pytestmark = pytest.mark.spark
+
+RELATION = re.compile(r"UnresolvedRelation \[([^\]]*)\]")
+NAMES = InputNames(models={name: name for name in MODELS}, sources=SOURCES)
+VIEWS = {name: f"reader_{number}" for number, name in enumerate(TABLES)}
+
+
+@pytest.fixture(scope="module")
+def spark(shared_warehouse: Warehouse) -> Iterator[SparkSession]:
+    """A session in which every table of the corpus is a view, under a name that no query says."""
+    session = shared_warehouse.session
+    for name, sql in TABLES.items():
+        session.sql(sql).createOrReplaceTempView(VIEWS[name])
+    yield session
+    for view in VIEWS.values():
+        session.catalog.dropTempView(view)
+
+
+def found_in(case: CorpusQuery) -> InputReferences:
+    return find_references(parse_query(case.sql), NAMES)
+
+
+def relations(spark: SparkSession, sql: str) -> set[str]:
+    """The names of two parts that Spark's parser takes for tables; those of one are CTEs."""
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql).toString()
+    names = {name.casefold() for name in RELATION.findall(plan)}
+    return {name.replace(", ", ".", 1) for name in names if ", " in name}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_spark_finds_the_same_inputs(spark, case):
+    """A table that was overlooked would be read as Spark finds it: at any version, or not at all."""
+    query = parse_query(case.sql)
+    expected = relations(spark, replace_names(query.sql, (), {}, query.dialect.edits))
+    inputs = {str(read.name).partition(" WITH")[0].replace("`", "") for read in found_in(case).inputs}
+    assert expected == {name.casefold() for name in inputs}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_spark_understands_what_it_is_given(spark, case):
+    """Each name in its place has become that of a view, and every column is still found."""
+    query = parse_query(case.sql)
+    found = found_in(case)
+    text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
+    assert set() == relations(spark, text)
+    spark.sql(text).schema  # noqa: B018 - it is analysed, or says why not
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_the_columns_that_are_followed_are_those_that_spark_gives(spark, case):
+    """Where a query's columns are all known, they have Spark's names and places."""
+    query = parse_query(case.sql)
+    found = found_in(case)
+    inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+
+    def relation_of(table: exp.Table) -> Relation:
+        read = inputs[table.parts[0].meta["start"]]
+        return input_relation(read, spark.table(VIEWS[read.name]).columns)
+
+    given = trace_columns(query.tree, relation_of)
+    text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
+    if given.unknown_columns is None:
+        names = spark.sql(text).columns
+        assert len(names) == len(given.columns)
+        named = [(name, column.name) for name, column in zip(names, given.columns, strict=True) if column.name]
+        assert [name.casefold() for name, _ in named] == [name.casefold() for _, name in named]
+
+
+def misspelled(sql: str, chance: random.Random) -> Iterator[str]:
+    """The query once for each of its columns, which is called like another column or like nothing."""
+    columns = [column for column in parse_query(sql).tree.find_all(exp.Column) if not column.is_star]
+    places = {(column.this.meta.get("start"), column.this.meta.get("end")) for column in columns}
+    for start, end in sorted(place for place in places if None not in place):
+        name = chance.choice(("id", "status", "sku", "boss", "x", "nowhere", "name", "amount"))
+        yield f"{sql[:start]}{name}{sql[end + 1 :]}"
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=repr)
+def test_a_column_that_is_called_wrong_spark_doesnt_find_either(spark, case):
+    """A column at a time gets another's name: what is refused before Spark starts, Spark refuses too."""
+    for sql in misspelled(case.sql, random.Random(case.sql)):
+        query = parse_query(sql)
+        found = find_references(query, NAMES)
+        inputs = {each.start: each.input for each in found.references if not each.is_qualifier}
+
+        def relation_of(table: exp.Table, inputs=inputs) -> Relation:
+            read = inputs[table.parts[0].meta["start"]]
+            return input_relation(read, spark.table(VIEWS[read.name]).columns)
+
+        if find_unresolved_columns(query, relation_of):
+            text = replace_names(query.sql, found.references, VIEWS, query.dialect.edits)
+            with pytest.raises(AnalysisException):
+                spark.sql(text).schema  # noqa: B018 - it is analysed
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same tables under the names that the queries say, as views of Spark's own catalog."""
+    schemas = {name.partition(".")[0] for name in MODELS}
+    for schema in schemas:
+        spark.sql(f"create database if not exists {schema}")
+    for name in MODELS:
+        spark.sql(f"create or replace view {name} as {TABLES[name]}")
+    yield spark
+    for schema in schemas:
+        spark.sql(f"drop database {schema} cascade")
+
+
+def is_repeatable(case: CorpusQuery) -> bool:
+    """Whether it gives the same rows twice, from tables that Spark's own catalog can have."""
+    return parse_query(case.sql).is_deterministic and set(case.table_names) <= set(MODELS)
+
+
+def answer(spark: SparkSession, sql: str) -> tuple[list[tuple[str, str]], list[str]]:
+    rows = spark.sql(sql)
+    return rows.dtypes, sorted(str(row) for row in rows.collect())
+
+
+@pytest.mark.parametrize("case", [case for case in CORPUS if is_repeatable(case)], ids=repr)
+def test_spark_gives_the_same_for_the_users_own_text(catalog, case):
+    """With its own tables Spark needs nothing replaced; the answer is the same, to the last name and row."""
+    query = parse_query(case.sql)
+    text = replace_names(query.sql, found_in(case).references, VIEWS, query.dialect.edits)
+    own_text = replace_names(query.sql, (), {}, query.dialect.edits)
+    assert answer(catalog, own_text) == answer(catalog, text)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_no_query_that_spark_takes_is_refused(seed):
+    """All of these Spark reads, as the test below shows."""
+    query = parse_query(QueryGenerator(random.Random(seed)).write_query().text)
+
+    def relation_of(table: exp.Table) -> Relation:
+        name = f"{table.db}.{table.name}"
+        return input_relation(ModelInput(model=name), RANDOM_TABLES[name])
+
+    assert [] == find_unresolved_columns(query, relation_of), query.sql
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_spark_gives_the_same_for_any_query(random_tables, seed):
+    """Names that are qualified or not, short or full, shadowed by CTEs, aliases and outer queries."""
+    query = parse_query(QueryGenerator(random.Random(seed)).write_query().text)
+    found = find_references(query, InputNames(models={name: name for name in RANDOM_TABLES}, sources={}))
+    assert () == found.unreadable_inputs
+    text = replace_names(
+        query.sql, found.references, {name: f"random_{name[0]}_{name[2]}" for name in RANDOM_TABLES}, ()
+    )
+    assert answer(random_tables, query.sql) == answer(random_tables, text), text
+
+
+@pytest.fixture(scope="module")
+def random_tables(spark: SparkSession) -> Iterator[SparkSession]:
+    """The tables of the random queries, as Spark's own and as views."""
+    for number, (name, columns) in enumerate(RANDOM_TABLES.items(), start=1):
+        rows = ", ".join(f"({id_}, {id_ * 10**number}, {id_ * 7**number})" for id_ in (1, 2, 3, 3))
+        sql = f"select * from values {rows} as t({', '.join(columns)})"
+        spark.sql(f"create database if not exists {name[0]}")
+        spark.sql(f"create or replace view {name} as {sql}")
+        spark.sql(sql).createOrReplaceTempView(f"random_{name[0]}_{name[2]}")
+    yield spark
+    for schema in {name[0] for name in RANDOM_TABLES}:
+        spark.sql(f"drop database {schema} cascade")
+
+
+def test_spark_reads_a_comment_on_behind_a_backslash(spark):
+    """Why such a comment is refused."""
+    assert ["a"] == spark.sql("select 1 as a -- note \\\n, 2 as b").columns

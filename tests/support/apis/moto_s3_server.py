@@ -1,0 +1,30 @@
+"""A store that speaks S3 as Hadoop and Arrow want it: moto's, in a thread of this process."""
+
+import contextlib
+import logging
+import urllib.request
+from collections.abc import Iterator, Mapping
+
+BUCKET = "lake"
+
+
+@contextlib.contextmanager
+def running_moto_s3() -> Iterator[Mapping[str, str]]:
+    """The variables by which its one bucket is reached."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line a request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "a-key",
+            "AWS_SECRET_ACCESS_KEY": "hush-hush",
+        }
+    finally:
+        server.stop()

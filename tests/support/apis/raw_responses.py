@@ -1,0 +1,42 @@
+"""Answers as bytes on the wire, and a push function that returns what it sees of one."""
+
+from typing import Any
+
+from ondatra_dagster.delivery.http.api_client import BatchCalls
+from ondatra_dagster.delivery.push.starlark.push_functions import PushLibrary
+
+STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
+RESPONSE_PUSH = """
+API = {"base_url": "%s", "retry": 0, "timeout": 20}
+def push(rows):
+    answer = http.post("/x", json = {"a": 1})
+    return [answer.status_code, answer.text, answer.json, answer.headers]
+"""
+
+
+def build_response(body: bytes | str, *headers: str, status: int = 200) -> bytes:
+    """An answer with a Content-Length."""
+    content = body.encode() if isinstance(body, str) else body
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(content)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+
+
+def build_response_head(*lines: bytes, body: bytes = b"") -> bytes:
+    return STATUS_LINE + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
+
+
+def build_chunked_response(body: bytes) -> bytes:
+    return build_response_head(b"Transfer-Encoding: chunked", body=body)
+
+
+def push_one_row(library: PushLibrary, calls: BatchCalls) -> Any:
+    return library.call_function(
+        "push",
+        '{"columns":[],"rows":[]}',
+        http=calls,
+        batch_number=1,
+        kind="append",
+        key_columns=[],
+        columns=[],
+        arguments=[],
+    )

@@ -1,0 +1,311 @@
+"""Files of ours with changed bytes, and what their readers make of these."""
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import random
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ondatra_dagster.collector.event_store import (
+    EventRequest,
+    event_store_path,
+    open_locked_store,
+    read_page_after,
+    read_sequence_id,
+)
+from ondatra_dagster.delivery.queue import unpublished_records
+from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
+from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
+from ondatra_dagster.delivery.queue.queue_status import read_status
+from ondatra_dagster.delivery.queue.settle_batch import settle_batch
+from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot
+from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, PushAttempt, read_unpublished_rows
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.response_journal import JournaledResponse, ResponseJournal
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.record_schema import DeliveredRecord, RecordOperation, SyncRecord
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
+from ondatra_dagster.sync.run_history import PastRun, RunHistory, RunMode, RunResult
+
+NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+SYNC_ID, RUN_ID = "sync.things", "20261118T120000Z-abcdef"
+ROWS = 60
+
+
+class ReadResult(enum.Enum):
+    """What a reader made of a damaged file."""
+
+    UNCHANGED = "as before"
+    ERROR_MESSAGE = "sentence"
+    OTHER_DATA = "other data"
+    EXCEPTION = "exception"
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenFile:
+    """A file that was written, and all that its readers read in it."""
+
+    path: Path
+    read: Callable[[], Any]
+    # whether what was read of the damaged file is less of what was written, where that is allowed
+    is_less: Callable[[Any, Any], bool] = lambda _written, _read: False
+
+
+def yield_corrupted_contents(content: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
+    """Yield the content with one flipped bit, and now and then cut off or with random bytes in it."""
+    for _ in range(count):
+        damaged = bytearray(content)
+        place, how = chance.randrange(len(content)), chance.random()
+        if how < 0.8:
+            damaged[place] ^= 1 << chance.randrange(8)
+        elif how < 0.9:
+            del damaged[place:]
+        else:
+            damaged[place : place + 16] = chance.randbytes(len(damaged[place : place + 16]))
+        yield bytes(damaged)
+
+
+def corrupt_and_read(file: WrittenFile, *, count: int, seed: int) -> Mapping[ReadResult, list[str]]:
+    """Damage the file so often, and return what became of each."""
+    content, written = file.path.read_bytes(), file.read()
+    verdicts: dict[ReadResult, list[str]] = collections.defaultdict(list)
+    for damaged in yield_corrupted_contents(content, random.Random(seed), count):
+        for leftover in ("-wal", "-shm"):
+            file.path.with_name(file.path.name + leftover).unlink(missing_ok=True)
+        _replace_file(file.path, damaged)
+        try:
+            found = file.read()
+        except StateError as error:
+            is_named = file.path.name in str(error) and not isinstance(error, BusyError)
+            verdicts[ReadResult.ERROR_MESSAGE if is_named else ReadResult.EXCEPTION].append(str(error))
+        except Exception as error:  # whatever it is, a test counts it
+            verdicts[ReadResult.EXCEPTION].append(f"{type(error).__name__}: {error}")
+        else:
+            is_known = found == written or file.is_less(written, found)
+            verdicts[ReadResult.UNCHANGED if is_known else ReadResult.OTHER_DATA].append(str(found))
+    _replace_file(file.path, content)
+    return verdicts
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    """Put another file in the place of the one that was read: SQLite shares what it knows of one file."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def write_snapshot_file(folder: Path) -> WrittenFile:
+    store = RecordStore(str(folder))
+    states = ("waiting", "pending", "dead")
+    units = [
+        SnapshotUnit(f"c-{n}", 3, states[n % 3], f'{n} 1 ["a"]', None, f'{n} 1 ["b"]', n % 4, 1.5, "503", None)
+        for n in range(ROWS)
+    ]
+    store.write_snapshot(
+        QueueSnapshot(
+            sync_id=SYNC_ID,
+            run_id=RUN_ID,
+            table_id="T",
+            watermark=3,
+            invalid_watermark=-1,
+            base_url="http://x",
+            written_at=NOW,
+            units=units,
+            layouts={1: '[["a","string"]]'},
+            queue_metadata={"form": "x"},
+        )
+    )
+
+    def read() -> Any:
+        frontier = store.read_newest_snapshot(SYNC_ID)
+        return frontier and dataclasses.replace(frontier, units=list(frontier.units))
+
+    return WrittenFile(folder / f"frontiers/1/{SYNC_ID}/{RUN_ID}.parquet", read)
+
+
+def write_records_file(folder: Path) -> WrittenFile:
+    store = RecordStore(str(folder))
+    address = store.publish_records(SYNC_ID, RUN_ID, RecordFileType.UPDATED, 0, map(_record, range(ROWS)))
+
+    def read() -> Any:
+        ends = list(store.read_delivered_since(SYNC_ID, None, with_payload=True))
+        return ends, store.count_records(SYNC_ID, RUN_ID, [(RecordFileType.UPDATED, 0)])
+
+    return WrittenFile(Path(address), read)
+
+
+def _record(number: int) -> SyncRecord:
+    payload = f'{{"id":{number}}}'
+    return SyncRecord(
+        identifier=str(number),
+        payload=payload,
+        operation=RecordOperation.UPSERT,
+        status="succeeded",
+        status_message=None,
+        batch_started_at=NOW,
+        batch_ended_at=NOW,
+        rowid=number,
+        change_type="insert",
+        table_version=3,
+        table_id="T",
+    )
+
+
+def write_delivered_file(folder: Path) -> WrittenFile:
+    store = RecordStore(str(folder))
+    write_records_file(folder)
+    ends: list[DeliveredRecord] = list(store.read_delivered_since(SYNC_ID, None, with_payload=True))
+    store.write_delivered(SYNC_ID, ends, through=RUN_ID)
+    store.remove_run(SYNC_ID, RUN_ID)
+    path = folder / f"sent/1/{SYNC_ID}.parquet"
+    return WrittenFile(path, lambda: list(store.read_delivered_since(SYNC_ID, None, with_payload=True)))
+
+
+def write_history_file(folder: Path) -> WrittenFile:
+    path = folder / "history.sqlite"
+    for number in range(5):
+        run_id = f"{RUN_ID}{number}"
+        past = PastRun(
+            sync_id=SYNC_ID,
+            run_id=run_id,
+            model=SYNC_ID,
+            dagster_run_id=None,
+            started_at=NOW,
+            ended_at=NOW,
+            trigger="a test",
+            mode=RunMode.FULL,
+            reason="a reason",
+            version_from=1,
+            version_to=2,
+            counts={"grid": {}},
+            result=RunResult.SUCCEEDED,
+        )
+        RunHistory(path).finish_run(past)
+
+    def read() -> Any:
+        history = RunHistory(path).as_required()
+        return (history.list_runs(), history.read_totals(), history.read_newest_runs(), history.has_begun(SYNC_ID))
+
+    # SQLite notices what it notices: no delivery goes by it
+    return WrittenFile(path, read, is_less=lambda _written, _read: True)
+
+
+def write_journal_file(folder: Path) -> WrittenFile:
+    path = folder / "a.journal"
+    with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
+        journal.begin_batch("seed", 1)
+        for number in range(ROWS):
+            journal.record_response(
+                journal.next_call_key(str(number)), JournaledResponse(200, f"fine {number}", {"a": "b"})
+            )
+
+    def read() -> Any:
+        with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
+            return [journal.find_response(journal.next_call_key(str(number))) for number in range(ROWS)]
+
+    def is_less(written: Any, found: Any) -> bool:
+        """Return whether the last answers are gone: these calls are made again."""
+        known = [answer for answer in found if answer]
+        return known == written[: len(known)] and not any(found[len(known) :])
+
+    return WrittenFile(path, read, is_less)
+
+
+def write_queue_file(folder: Path) -> WrittenFile:
+    """Put rows of all states into a queue: pending, waiting, dead, in a batch, settled."""
+    path = folder / "queue.sqlite"
+    with open_queue(path, shape=UnitKind.ROW) as queue:
+        queue.write_meta("table_id", "T")
+        unpublished_records.begin_run(queue, RUN_ID, "{}")
+        enqueue_segment(queue, _segment(-1, 1, ChangeType.INSERT, range(ROWS)), now=1.0)
+        _settle_some(queue, "ok", 12)
+        unpublished_records.assign_rows_to_file(queue, RUN_ID, RECORDS_UPDATED)
+        _settle_some(queue, "ok", 3)
+        _settle_some(queue, "reject: no", 3)
+        _settle_some(queue, "error: 503", 3)
+        claim_batch(queue, size=5, number=5)
+        enqueue_segment(queue, _segment(1, 2, ChangeType.UPDATE_POSTIMAGE, range(20, 40)), now=1.0)
+
+    def read() -> Any:
+        with open_queue(path, shape=UnitKind.ROW) as queue:
+            return list(_read_queue(queue))
+
+    return WrittenFile(path, read)
+
+
+def _segment(after: int, upto: int, change_type: ChangeType, rows: range) -> FeedSegment:
+    layout = Layout((Column("id", "string"), Column("name", "string")))
+    changes = [RowChange(f"c-{n}", n, change_type, upto, f'["c-{n}","v{upto}"]', "") for n in rows]
+    return FeedSegment(after, upto, [FeedPage(layout, changes)])
+
+
+def _settle_some(queue: Queue, status: str, rows: int) -> None:
+    batch = claim_batch(queue, size=rows, number=1)
+    assert batch
+    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=3, calls=1)
+    settle_batch(
+        queue, batch, {key: RowOutcome.parse_status(status) for key in batch.result_keys}, attempt, wait=lambda _: 9.0
+    )
+
+
+def _read_queue(queue: Queue) -> Iterator[Any]:
+    """Read all that a run sends, publishes and leaves."""
+    state = read_status(queue.store, now=5.0)
+    yield (
+        state.table_id,
+        state.watermark,
+        state.pending_units,
+        state.waiting_units,
+        state.dead_units,
+        state.has_open_run,
+    )
+    yield [(batch.id, batch.batch_key, batch.units) for batch in load_batches(queue)]
+    frontier = make_snapshot(queue, sync_id=SYNC_ID, run_id=RUN_ID, written_at=NOW)
+    # when and how often a unit is tried isn't protected, nor why it isn't there yet
+    units = [unit._replace(attempts=0, due_at=None, set_at=None, message=None) for unit in frontier.units]
+    yield dataclasses.replace(frontier, units=units)
+    yield unpublished_records.open_runs(queue)
+    for file in unpublished_records.read_assigned_files(queue, RUN_ID):
+        yield file, list(unpublished_records.read_file_rows(queue, file))
+    yield list(read_unpublished_rows(queue.store, RUN_ID, RECORDS_UPDATED, ()))
+    yield [(letter.key, letter.rows_to_send) for letter in read_dead_letters(queue.store, queue.unit_kind)]
+    while batch := claim_batch(queue, size=10, number=9):
+        yield [(unit.key, unit.version, unit.sent_rows) for unit in batch.units]
+
+
+def write_event_store(folder: Path) -> WrittenFile:
+    settings = read_settings(folder, {})
+    models = ("events.views", "events.clicks")
+    with open_locked_store(settings, "a test") as file:
+        for number in range(ROWS):
+            body = b'[{"n":%d}%b]' % (number, b',{"a":"long"}' * (200 * (number % 5 == 0)))
+            file.store_requests([EventRequest(models[number % 2], 1_800_000_000_000_000 + number, 1, body)])
+    path = event_store_path(settings)
+
+    def read() -> Any:
+        intakes = [read_page_after(path, model, 0, most=1000) for model in models]
+        return read_sequence_id(path), intakes
+
+    return WrittenFile(path, read)
+
+
+FILE_WRITERS: Mapping[str, Callable[[Path], WrittenFile]] = {
+    "frontier": write_snapshot_file,
+    "records": write_records_file,
+    "sent": write_delivered_file,
+    "history": write_history_file,
+    "journal": write_journal_file,
+    "queue": write_queue_file,
+    "events": write_event_store,
+}

@@ -1,0 +1,73 @@
+"""Points of a sync run at which a test may let its process be killed, by name.
+
+Each is a function of ours that is wrapped, in the process that is about to die and nowhere else: it is killed
+when the run comes there for the n-th time.
+
+Five of them are private to their modules (`_apply_staged`, `_start_batches`, `_send`, `_settle_returned`,
+`_store_pending_finalize`): no public function begins or ends exactly there. tests/unit/test_sync_kill_points.py
+fails when one of them is renamed.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ondatra_dagster.delivery import delivery_loop as delivering
+from ondatra_dagster.delivery import finalize_call
+from ondatra_dagster.delivery.http.request_transport import _DeadlineStream
+from ondatra_dagster.delivery.job_polling import OpenJobs
+from ondatra_dagster.delivery.queue import enqueue_changes as enqueueing
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.sync import enqueue_step
+from ondatra_dagster.sync import sync_run as running
+from ondatra_dagster.sync.record_publisher import RecordPublisher
+
+
+class SyncKillPoint(NamedTuple):
+    """Where a function is called through."""
+
+    function_owner: Any
+    function_name: str
+    is_after: bool = False  # the kill comes when it has returned
+
+
+SYNC_KILL_POINTS: Mapping[str, SyncKillPoint] = {
+    "after commit": SyncKillPoint(running, "recover_queue"),
+    "before enqueue": SyncKillPoint(enqueue_step, "enqueue_segment"),
+    "in the middle of enqueue": SyncKillPoint(enqueueing, "_apply_staged"),
+    "after enqueue": SyncKillPoint(enqueue_step, "enqueue_segment", is_after=True),
+    "after claim": SyncKillPoint(delivering._DeliveryLoop, "_start_batches"),
+    "after send before answer": SyncKillPoint(_DeadlineStream, "_send", is_after=True),
+    "after answer before journal": SyncKillPoint(ResponseJournal, "record_response"),
+    "after journal before settle": SyncKillPoint(delivering._DeliveryLoop, "_settle_returned"),
+    "in settle": SyncKillPoint(delivering, "settle_batch", is_after=True),
+    "after settle before publish": SyncKillPoint(RecordPublisher, "add_settled_rows"),
+    "in finalize": SyncKillPoint(finalize_call, "_store_pending_finalize"),
+    "after async submit": SyncKillPoint(delivering, "store_job"),
+    "between polls": SyncKillPoint(OpenJobs, "wait_for_next"),
+}
+
+
+def kill_sync_at(point: str, time: int) -> None:
+    """Let this process be killed when it comes to that point for that time."""
+    place = SYNC_KILL_POINTS[point]
+    reached: Callable[..., Any] = getattr(place.function_owner, place.function_name)
+    lock, times = threading.Lock(), [0]
+
+    def count() -> None:
+        with lock:
+            times[0] += 1
+            if times[0] == time:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if not place.is_after:
+            count()
+        returned = reached(*arguments, **options)
+        if place.is_after:
+            count()
+        return returned
+
+    setattr(place.function_owner, place.function_name, wrapped)

@@ -1,0 +1,128 @@
+"""An environment into which the wheel of the working tree is installed, as a user does it from nothing.
+
+Its dependencies are a gigabyte, so they are linked from the environment that runs the tests: just those that
+the wheel's own metadata asks for, and what these ask for. pip installs the wheel without an index, and so
+refuses it when one is missing or has a wrong version.
+"""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.warehouse.spark.jars import fetch_jars
+from ondatra_dagster.warehouse.spark.java_finder import find_java
+from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS
+
+ROOT = Path(__file__).parents[3]
+TEST_PACKAGES = ("pytest", "flit_core")  # what the new project's `pip install -e '.[test]'` would fetch
+SCRIPT_TEMPLATE = "#!{python}\nimport sys\nfrom {module} import {name}\nsys.exit({call}())\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class WheelEnvironment:
+    """A home folder with nothing in it but a virtual environment that has the wheel."""
+
+    home: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.home / ".venv" / "bin"
+
+    def run(self, command: str, *, folder: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Type the command into a shell in which the environment is active."""
+        java = find_java(read_settings(ROOT).java_home).executable.parent
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder or self.home,
+            env={"HOME": str(self.home), "PATH": f"{self.bin}:{java}:{os.defpath}", "LC_ALL": "C.UTF-8", **variables},
+            capture_output=True,
+            text=True,
+        )
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of the working tree."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", folder, ROOT], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
+    """Make an environment in the home folder, with the wheel, all that it requires and what tests require."""
+    environment = WheelEnvironment(home)
+    subprocess.run([sys.executable, "-m", "venv", home / ".venv"], check=True)
+    packages = next((home / ".venv").glob("lib/python*/site-packages"))
+    required = _requirements(wheel)
+    for name in sorted(_collect_requirements([*required, *TEST_PACKAGES])):
+        _link_distribution(importlib.metadata.distribution(name), packages, environment.bin)
+    done = environment.run(f"pip install --quiet --no-index '{wheel}'")
+    assert 0 == done.returncode, done.stderr
+    return environment
+
+
+def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
+    """Return Delta's jars as a repository has them, from this machine's own."""
+    folder = read_settings(ROOT).jars
+    fetch_jars(folder, mirror=read_settings(ROOT).maven_mirror)
+    for jar in DELTA_JARS.jars:
+        yield f"/{jar.path}", (folder / jar.name).read_bytes()
+
+
+def _requirements(wheel: Path) -> list[str]:
+    (found,) = importlib.metadata.distributions(path=[str(wheel)])
+    return [each for each in found.requires or () if "extra ==" not in each]
+
+
+def _collect_requirements(required: Iterable[str]) -> set[str]:
+    """Return the names of all distributions that these need here, without pip, which each venv has."""
+    seen: set[tuple[str, str]] = set()
+    open_ends = [Requirement(each) for each in required]
+    while open_ends:
+        each = open_ends.pop()
+        for extra in ("", *each.extras):
+            if (key := (canonicalize_name(each.name), extra)) not in seen:
+                seen.add(key)
+                open_ends += _requirements_of(each.name, extra)
+    return {name for name, _ in seen} - {"pip"}
+
+
+def _requirements_of(name: str, extra: str) -> list[Requirement]:
+    needed = map(Requirement, importlib.metadata.distribution(name).requires or ())
+    return [each for each in needed if each.marker is None or each.marker.evaluate({"extra": extra})]
+
+
+def _link_distribution(distribution: importlib.metadata.Distribution, packages: Path, scripts: Path) -> None:
+    """Link the distribution's files, and write its commands for the environment's own Python."""
+    for file in distribution.files or ():
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            target = packages / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(Path(str(distribution.locate_file(file))), target)
+    for entry in distribution.entry_points.select(group="console_scripts"):
+        script = scripts / entry.name
+        name = entry.attr.partition(".")[0]
+        script.write_text(
+            SCRIPT_TEMPLATE.format(python=scripts / "python", module=entry.module, name=name, call=entry.attr)
+        )
+        script.chmod(0o755)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    with contextlib.suppress(FileExistsError):  # two distributions have a file of a shared namespace
+        try:
+            target.hardlink_to(source)
+        except OSError as error:
+            if isinstance(error, FileExistsError):
+                raise
+            shutil.copyfile(source, target)  # another disk

@@ -1,0 +1,120 @@
+"""Pages as a browser without scripts would have them: their text, elements and links."""
+
+import asyncio
+import dataclasses
+import html.parser
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.ui.web_app import create_app
+
+PORT = 8323
+HOST = f"127.0.0.1:{PORT}"
+PAGE_TOKEN = "a-token-that-nobody-else-knows"
+COOKIE = f"ondatra_ui_{PORT}"
+
+
+class _PageParser(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.link_targets: list[tuple[str, str]] = []  # each link's first text, and where it leads
+        self._run_url: str | None = None
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attributes}))
+        if tag == "a":
+            self._run_url = dict(attributes).get("href")
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if self._run_url is not None:
+            self.link_targets.append((data, self._run_url))
+            self._run_url = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsedPage:
+    """An answer, read."""
+
+    response: httpx.Response
+    text: str
+    elements: list[tuple[str, dict[str, str]]]
+    link_targets: list[tuple[str, str]]
+
+    @classmethod
+    def parse(cls, answer: httpx.Response) -> "ParsedPage":
+        reader = _PageParser()
+        reader.feed(answer.text)
+        text = re.sub(r"\s+", " ", "\n".join(reader.texts))
+        return cls(answer, text, reader.elements, reader.link_targets)
+
+    @property
+    def status(self) -> int:
+        return self.response.status_code
+
+    def tag_attributes(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of each such element."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def link_addresses(self) -> list[str]:
+        return [each["href"] for each in self.tag_attributes("a")]
+
+
+class UiClient:
+    """A browser's side of the wire; no port is opened for it. Cookies stay."""
+
+    def __init__(self, project: ProjectCache, cookies: dict[str, str]) -> None:
+        self._app = create_app(project, port=PORT, token=PAGE_TOKEN)
+        self._cookies = httpx.Cookies(cookies)
+
+    def get(self, address: str, **more: Any) -> httpx.Response:
+        return self.request("GET", address, **more)
+
+    def request(self, method: str, address: str, **more: Any) -> httpx.Response:
+        return asyncio.run(self._send_once(method, address, **more))
+
+    def get_raw_path(self, target: str) -> httpx.Response:
+        return asyncio.run(self._send_once("GET", "/", transport=RawPathTransport(self._app, target)))
+
+    async def _send_once(
+        self, method: str, address: str, *, transport: httpx.AsyncBaseTransport | None = None, **more: Any
+    ) -> httpx.Response:
+        transport = transport or httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", cookies=self._cookies) as client:
+            answer = await client.request(method, address, **more)
+            self._cookies = client.cookies
+        return answer
+
+
+class RawPathTransport(httpx.AsyncBaseTransport):
+    """Asks for just the path that was written: a client would take the dots out of it."""
+
+    def __init__(self, app: ASGIApp, target: str) -> None:
+        self._app = app
+        self._target = target
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            path, _, query = self._target.partition("?")
+            asked = {"path": unquote(path), "raw_path": path.encode(), "query_string": query.encode()}
+            await self._app({**scope, **asked}, receive, send)
+
+        return await httpx.ASGITransport(app).handle_async_request(request)
+
+
+class PageReader:
+    """Who looks at the pages of a project, let in or not."""
+
+    def __init__(self, project: ProjectCache, *, is_in: bool = True) -> None:
+        self.client = UiClient(project, {COOKIE: PAGE_TOKEN} if is_in else {})
+
+    def __call__(self, address: str) -> ParsedPage:
+        return ParsedPage.parse(self.client.get(address))

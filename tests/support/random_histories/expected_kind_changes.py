@@ -1,0 +1,136 @@
+"""What each kind does to a table, in plain Python: rows in, changes out. Tests hold Spark and Delta to it."""
+
+import collections
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Row = tuple[Any, ...]  # a key of two parts first, of which the second may be null; hashable throughout
+ExpectedChange = tuple[Any, ...]  # a change type, and the row
+
+INSERT, DELETE = "insert", "delete"
+PREIMAGE, POSTIMAGE = "update_preimage", "update_postimage"
+
+
+@dataclasses.dataclass
+class ExpectedTable:
+    """A table of one kind."""
+
+    rows: Counter[Row] = dataclasses.field(default_factory=Counter)  # scd2: with its three columns
+    version: int = 0
+    last_query_rows: Counter[Row] = dataclasses.field(
+        default_factory=Counter
+    )  # what the query gave at the newest commit
+
+
+def key_of(row: Row) -> Row:
+    return row[:2]
+
+
+def group_by_key(rows: Iterable[Row]) -> dict[Row, Counter[Row]]:
+    found: dict[Row, Counter[Row]] = collections.defaultdict(Counter)
+    for row in rows:
+        found[key_of(row)][row] += 1
+    return found
+
+
+def replace_all(old: Counter[Row], new: Counter[Row]) -> list[ExpectedChange]:
+    return [*((DELETE, *row) for row in old.elements()), *((INSERT, *row) for row in new.elements())]
+
+
+def apply_table(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    if now == state.rows:
+        return []
+    told = replace_all(state.rows, now)
+    state.rows = now
+    return told
+
+
+def apply_append(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    new = now - state.last_query_rows
+    if new:
+        state.rows = state.rows + new
+        state.last_query_rows = now
+    return [(INSERT, *row) for row in new.elements()]
+
+
+def valid_rows_by_key(now: Counter[Row]) -> dict[Row, Row | None]:
+    """The one row of each key; None for a key of which no row can be written."""
+    return {
+        key: next(iter(rows)) if rows.total() == 1 and None not in key else None
+        for key, rows in group_by_key(now.elements()).items()
+    }
+
+
+def count_invalid_rows(now: Counter[Row]) -> dict[str, int]:
+    """How many rows merge and scd2 set aside, by reason."""
+    counts: Counter[str] = Counter()
+    for key, rows in group_by_key(now.elements()).items():
+        if None in key:
+            counts["NULL"] += rows.total()
+        elif rows.total() > 1:
+            counts["DUPLICATE"] += rows.total()
+    return dict(counts)
+
+
+def apply_merge(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    old = {key_of(row): row for row in state.rows}
+    told: list[ExpectedChange] = []
+    for key, row in valid_rows_by_key(now).items():
+        if row is None or old.get(key) == row:
+            continue
+        told += [(PREIMAGE, *old[key]), (POSTIMAGE, *row)] if key in old else [(INSERT, *row)]
+        old[key] = row
+    state.rows = Counter(old.values())
+    return told
+
+
+def apply_tracked(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    return _apply_changed_groups(state, group_by_key(now.elements()), goes=True)
+
+
+def apply_partition(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    return _apply_changed_groups(state, group_by_key(now.elements()), goes=False)
+
+
+def _apply_changed_groups(state: ExpectedTable, new: dict[Row, Counter[Row]], *, goes: bool) -> list[ExpectedChange]:
+    old = group_by_key(state.rows.elements())
+    told: list[ExpectedChange] = []
+    for key in {*new, *(old if goes else ())}:
+        had, has = old.get(key, Counter()), new.get(key, Counter())
+        if had != has:
+            told += replace_all(had, has)
+            old[key] = has
+    state.rows = sum(old.values(), Counter())
+    return told
+
+
+def apply_scd2(state: ExpectedTable, now: Counter[Row]) -> list[ExpectedChange]:
+    version = state.version + 1
+    current = {key_of(row): row for row in state.rows if row[-1]}
+    told: list[ExpectedChange] = []
+    given = valid_rows_by_key(now)
+    for key in {*current, *given}:
+        old, new = current.get(key), given.get(key)
+        if (key in given and new is None) or (old and new and old[:-3] == new):
+            continue
+        if old:
+            closed = (*old[:-2], version, False)
+            told += [(PREIMAGE, *old), (POSTIMAGE, *closed)]
+            state.rows = state.rows - Counter([old]) + Counter([closed])
+        if new:
+            opened = (*new, version, None, True)
+            told.append((INSERT, *opened))
+            state.rows = state.rows + Counter([opened])
+    return told
+
+
+APPLY_BY_KIND: dict[str, Callable[[ExpectedTable, Counter[Row]], list[ExpectedChange]]] = {
+    "table": apply_table,
+    "append": apply_append,
+    "merge": apply_merge,
+    "tracked": apply_tracked,
+    "scd2": apply_scd2,
+    "partition": apply_partition,
+}

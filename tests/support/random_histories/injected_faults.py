@@ -1,0 +1,109 @@
+"""What whole syncs meet in random lives: records that can't be kept, rows that are set aside, jobs."""
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from support.random_histories.fake_destinations import FaultyDestination, SimulatedCrashError
+from support.random_histories.record_audit import CrashingTrackingStore
+from support.syncs.keyed_feed_table import KeyedFeedTable
+from support.syncs.kind_feed_table import KindFeedTable
+
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.records.run_metadata_and_heartbeat import RunMetadata
+from ondatra_dagster.row_changes import ChangeType, FeedSegment, InvalidRow
+from ondatra_dagster.storage.state_folder_id import StateId, ensure_state_id
+from ondatra_dagster.sync.run_context import SourceState
+
+RecordKey = tuple[str, str, int]  # the run that recorded it, the delivery key, the version
+
+
+class FullDiskError(StateError):
+    """There is no room for what has to be written."""
+
+
+class FailingTrackingStore(CrashingTrackingStore):
+    """Processes end now and then at any of its files, and not those of records alone; or it is full."""
+
+    state_folder: Path
+
+    @property
+    def state(self) -> StateId:  # type: ignore[override]
+        return ensure_state_id(self.state_folder)  # a life may go on in another one
+
+    def finish_run(self, sync_id: str, run_id: str, metadata: RunMetadata) -> None:
+        self._maybe_crash()
+        super().finish_run(sync_id, run_id, metadata)
+
+    def write_snapshot(self, frontier: QueueSnapshot) -> None:
+        self._maybe_crash()
+        super().write_snapshot(frontier)
+
+    def _maybe_crash(self) -> None:
+        if self.has_faults and self.rng.random() < 0.08:
+            raise self.rng.choice([SimulatedCrashError, FullDiskError])
+
+
+@dataclasses.dataclass
+class InvalidRowFeed:
+    """A table's feed, and beside it rows that were set aside, each in a version of its own."""
+
+    table: KeyedFeedTable | KindFeedTable
+    added_invalid_rows: list[InvalidRow] = dataclasses.field(default_factory=list)
+
+    def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
+        return self.table.segments(after, upto)
+
+    def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from (row for row in self.added_invalid_rows if after < row.version <= upto)
+
+    def add_invalid_row(self) -> None:
+        version = len(self.added_invalid_rows)
+        self.added_invalid_rows.append(InvalidRow("", "NULL", version, version + 1, '{"id":null}'))
+
+    def source(self) -> SourceState:
+        there = len(self.added_invalid_rows)
+        return dataclasses.replace(self.table.source(), invalid_version=there - 1, invalid_count=there)
+
+
+@dataclasses.dataclass
+class JobDestination:
+    """An API that makes jobs of batches: it does them at once, and says what came of them when asked."""
+
+    destination: FaultyDestination
+    rng: random.Random
+    read_recorded: Callable[[], frozenset[RecordKey]]  # what the records tell now
+    recorded_at_start: frozenset[RecordKey] = frozenset()  # what they told when the run began
+    job_numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # threads ask at once
+    outcomes: dict[str, dict[str, RowOutcome]] = dataclasses.field(default_factory=dict)  # by job
+    recorded_at_submit: dict[str, frozenset[RecordKey]] = dataclasses.field(default_factory=dict)
+    on_deleted: Callable[[str], None] = lambda key: None  # of a key that a job has deleted
+
+    def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
+        pushed = self.destination(parcel, journal)
+        if pushed.unanswered_calls:
+            return pushed
+        job = f'"J-{next(self.job_numbers)}"'
+        self.outcomes[job], self.recorded_at_submit[job] = dict(pushed.outcomes), self.read_recorded()
+        return PushResult({}, calls=1, job_reference=job, is_open=True)
+
+    def poll(self, parcel: PushBatch, job: str) -> PushResult:
+        ended = {end[1:] for end in self.recorded_at_start - self.recorded_at_submit[job]}
+        if told := ended & {(unit.key, unit.version) for unit in parcel.units}:
+            self.destination.objects_store.violations.append(f"{told} asked about once more")
+        if self.destination.has_faults and self.rng.random() < 0.1:
+            raise SimulatedCrashError
+        if self.destination.has_faults and self.rng.random() < 0.4:
+            return PushResult({}, calls=1, is_open=True)
+        known = self.outcomes[job]
+        for unit in parcel.units:
+            went = [key for key in unit.result_keys if key.endswith(f":{ChangeType.DELETE}")]
+            if went == unit.result_keys and all(known[key].is_delivered for key in went):
+                self.on_deleted(unit.key)
+        return PushResult({key: known[key] for key in (*parcel.result_keys, NO_ROW_KEY) if key in known}, calls=1)

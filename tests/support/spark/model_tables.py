@@ -1,0 +1,102 @@
+"""Models that a test writes down as it goes, through the warehouse alone: no project, no Dagster."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model_kinds import KINDS
+from ondatra_dagster.row_changes import InvalidRow, RowChange
+from ondatra_dagster.warehouse.change_feed import ChangeFeed
+from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+QUERY_KINDS = [kind.name for kind in KINDS.values() if kind.has_query]
+
+
+def build_model(kind: str, sql: str, *, key: Sequence[str] = ("id",), name: str = "mart.things", **more: Any) -> Model:
+    file = f"models/{name.replace('.', '/')}.sql"
+    return Model(
+        name=name,
+        path=Path(file),
+        file=file,
+        kind=KINDS[kind],
+        sql=sql,
+        sql_line=3,
+        definition=sql,
+        key_columns=tuple(key) if KINDS[kind].needs_key else (),
+        **more,
+    )
+
+
+def values_query(*rows: str, columns: str = "id, name") -> str:
+    """A query that gives these rows."""
+    return f"select * from values {', '.join(f'({row})' for row in rows)} as t({columns})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelTables:
+    """Writes models and reads what came of it."""
+
+    warehouse: Warehouse
+
+    def write(self, model: Model, *, is_full: bool = False, **inputs: str) -> ModelWriteResult:
+        return self.write_frame(
+            model, evaluate_query(self.warehouse, model, inputs, is_full=is_full), is_full=is_full, **inputs
+        )
+
+    def write_frame(
+        self, model: Model, frame: DataFrame, *, is_full: bool = False, planned: str | None = None, **inputs: str
+    ) -> ModelWriteResult:
+        """Write what was evaluated before."""
+        note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="20261118T120102Z-kqzwtm")
+        write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned)
+        return write_model(self.warehouse, write)
+
+    def write_query(self, kind: str, sql: str, *, is_full: bool = False, **more: Any) -> ModelWriteResult:
+        return self.write(build_model(kind, sql, **more), is_full=is_full)
+
+    def path(self, model: Model) -> str:
+        return self.warehouse.table_path(model.id)
+
+    def state(self, model: Model) -> TableState:
+        state = read_table_state(self.path(model))
+        assert state is not None
+        return state
+
+    def rows(self, model: Model) -> DataFrame:
+        return self.warehouse.session.read.format("delta").load(self.path(model))
+
+    def feed(self, model: Model, **more: Any) -> ChangeFeed:
+        return ChangeFeed(
+            warehouse=self.warehouse,
+            table=self.path(model),
+            key_columns=model.key_columns,
+            groups_by_key=model.kind.delivers_by_key,
+            **more,
+        )
+
+    def changes(self, model: Model, after: int | None, upto: int | None = None, **more: Any) -> list[RowChange]:
+        upto = self.state(model).version if upto is None else upto
+        return [
+            change
+            for segment in self.feed(model, **more).segments(after, upto)
+            for page in segment.pages
+            for change in page.changes
+        ]
+
+    def feed_values(self, model: Model, after: int | None, upto: int | None = None) -> list[tuple[Any, ...]]:
+        """What the feed tells, without rowids and versions: (change type, *values)."""
+        return [(str(change.change_type), *orjson.loads(change.payload)) for change in self.changes(model, after, upto)]
+
+    def invalid(self, model: Model, after: int) -> list[InvalidRow]:
+        state = read_table_state(invalid_table_path(self.path(model)))
+        return list(self.feed(model).invalid_rows(after, state.version)) if state else []

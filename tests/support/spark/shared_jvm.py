@@ -1,0 +1,82 @@
+"""One JVM for a whole test run: the worker that needs Spark first starts it, the others talk to it too.
+
+Each worker has a session of its own in it: settings and temporary views don't meet.
+"""
+
+import contextlib
+import fcntl
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import java_import
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.warehouse.spark.jvm import JAVA_IMPORTS
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+
+class _JvmAddress(NamedTuple):
+    """Where the JVM listens."""
+
+    port: int
+    secret: str
+
+
+@contextlib.contextmanager
+def shared_session(settings: Settings, folder: Path) -> Iterator[Warehouse]:
+    """A warehouse whose session lives in the run's one JVM; workers meet in `folder`."""
+    if settings.spark.remote:
+        with Warehouse(settings) as warehouse:
+            yield warehouse
+        return
+    door = folder / "jvm.json"
+    with _lock_file(folder / "jvm.lock", fcntl.LOCK_EX):
+        known = _JvmAddress(*orjson.loads(door.read_bytes())) if door.exists() else None
+        guest = _lock_file(folder / "guests.lock", fcntl.LOCK_SH)
+        warehouse = Warehouse(settings)
+        warehouse.expect_bytes(math.inf)  # it is going to live for minutes
+        if known:
+            guest.__enter__()
+            warehouse._session = _connect_session(known)
+        else:
+            _ = warehouse.session
+            assert warehouse._jvm is not None
+            # a test that interrupts its own process must not end the JVM of all tests
+            warehouse._interruption_hooks.close()
+            door.write_bytes(orjson.dumps([warehouse._jvm.port, warehouse._jvm.secret]))
+    if known:
+        yield warehouse
+        guest.__exit__(None, None, None)
+        return
+    yield warehouse
+    with _lock_file(folder / "jvm.lock", fcntl.LOCK_EX):
+        door.unlink()  # who comes now starts one of its own
+    with _lock_file(folder / "guests.lock", fcntl.LOCK_EX):  # when the last guest has gone
+        warehouse.close()
+
+
+@contextlib.contextmanager
+def _lock_file(path: Path, how: int) -> Iterator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, how)
+        yield
+
+
+def _connect_session(door: _JvmAddress) -> SparkSession:
+    gateway = ClientServer(
+        java_parameters=JavaParameters(port=door.port, auth_token=door.secret, auto_convert=True),
+        python_parameters=PythonParameters(port=0, eager_load=False),
+    )
+    for name in JAVA_IMPORTS:
+        java_import(gateway.jvm, name)
+    jvm = gateway.jvm
+    java_session = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    java_context = jvm.JavaSparkContext.fromSparkContext(java_session.sparkContext())
+    conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
+    return SparkSession(SparkContext(gateway=gateway, jsc=java_context, conf=conf), java_session.newSession())

@@ -1,0 +1,184 @@
+"""What users can write or call is in the docs: a word that isn't documented doesn't exist for them."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.app.project_metrics import ModelMetrics, SyncMetrics, format_project_metrics
+from ondatra_dagster.cli.main import cli
+from ondatra_dagster.delivery.push.api_dict_parser import API_KEYS, FUNCTION_PARAMETERS, OAUTH2_KEYS, PUSH_KEYS
+from ondatra_dagster.delivery.row_outcome import Verdict
+from ondatra_dagster.operations.alert_rules import RULES
+from ondatra_dagster.project.model_header import HEADER_SYNONYMS, HEADER_WORDS
+from ondatra_dagster.project.model_kinds import KINDS
+from ondatra_dagster.project.settings.setting_parsers import SETTING_PARSERS
+from ondatra_dagster.records.record_query import RecordStage
+from ondatra_dagster.records.record_schema import RECORD_SCHEMA
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.sync_checks import SYNC_CHECKS
+from ondatra_dagster.ui.sync_status import Health
+from ondatra_dagster.ui.value_formatting import BADGE_STYLES, UNREADABLE
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(ROOT.glob("docs/*.md"))
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def listed(name: str, head: str) -> list[str]:
+    """Return what a page's tables list in code in the column of that head, if it is their first."""
+    found: list[str] = []
+    first_head = ""
+    lines = page(name).splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        cell = line.split(" | ")[0].removeprefix("|").removesuffix("|").strip()
+        if below.startswith("|---"):
+            first_head = cell
+        elif line.startswith("| ") and first_head == head:
+            found += re.findall(r"`([^`]+)`", cell)
+    return found
+
+
+def first_words(spans: Iterable[str]) -> set[str]:
+    """Return what each span of code begins with: `@sink: name` with `@sink`, `"warn: why"` with `warn`."""
+    return {re.split(r"[\s:(]", span.strip('"'))[0] for span in spans}
+
+
+def test_every_header_is_described():
+    headers = listed("docs/models.md", "header")
+    assert {f"@{word}" for word in HEADER_WORDS} == first_words(span for span in headers if span.startswith("@"))
+
+
+@pytest.mark.parametrize(("synonym", "word"), HEADER_SYNONYMS.items())
+def test_a_synonym_is_described_at_its_header(synonym, word):
+    (row,) = [line for line in page("docs/models.md").splitlines() if line.startswith(f"| `@{word}:")]
+    assert f"`@{synonym}` is the same" in row
+
+
+@pytest.mark.parametrize("name", ["docs/models.md", "README.md"])
+def test_every_kind_is_described_and_in_the_readme(name):
+    assert list(KINDS) == listed(name, "kind")
+
+
+def test_every_setting_is_described():
+    assert sorted(SETTING_PARSERS) == sorted(listed("docs/models.md", "setting"))
+
+
+def test_every_command_is_described_and_has_help():
+    commands = [span.split()[1] for span in listed("docs/operations.md", "command")]
+    assert sorted(cli.list_commands(None)) == sorted(commands)
+    assert [] == [name for name in commands if not cli.get_command(None, name).help]
+
+
+FLAGS = sorted(
+    {
+        flag
+        for command in cli.list_commands(None)
+        for option in cli.get_command(None, command).params
+        for flag in option.opts
+        if flag.startswith("--")
+    }
+)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_is_described(flag):
+    """`--help` has it for who knows the command already."""
+    assert any(re.search(rf"`[^`]*{flag}\b", file.read_text(encoding="utf-8")) for file in PAGES)
+
+
+@pytest.mark.parametrize(
+    ("head", "keys"), [("key", API_KEYS), ("key of `push`", PUSH_KEYS), ("key of `oauth2`", OAUTH2_KEYS)]
+)
+def test_every_key_of_an_api_is_described(head, keys):
+    assert sorted(keys) == sorted(listed("docs/push-functions.md", head))
+
+
+def test_every_parameter_of_a_push_function_is_described():
+    parameters = listed("docs/push-functions.md", "parameter")
+    assert {name for names in FUNCTION_PARAMETERS.values() for name in names} == {*parameters} - {"args"}
+
+
+def test_every_change_type_is_described():
+    assert sorted(ChangeType) == sorted(listed("docs/push-functions.md", "change type"))
+
+
+@pytest.mark.parametrize("name", ["docs/push-functions.md", "README.md"])
+def test_every_status_is_described_and_in_the_readme(name):
+    assert set(Verdict) == first_words(listed(name, "status"))
+
+
+def test_every_check_is_described():
+    assert set(SYNC_CHECKS) <= set(listed("docs/operations.md", "check"))
+
+
+def test_every_health_is_described_in_the_order_in_which_they_are_tried():
+    """The first that is true is shown; a file that can't be read hides all others."""
+    assert [UNREADABLE, *Health] == listed("docs/records.md", "health")
+
+
+def test_every_health_has_a_sign_of_its_own_in_the_page():
+    """A health that the page doesn't know would get the dot of a row that waits."""
+    assert set(Health) <= set(BADGE_STYLES)
+
+
+def test_every_alert_rule_is_described():
+    assert list(RULES) == listed("docs/operations.md", "rule")
+
+
+def test_every_metric_is_described():
+    known = {"oldest_seconds": 1, "next_due_at": 1, "last_success_at": 1, "last_run_seconds": 1}
+    table = ModelMetrics(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
+    text = format_project_metrics([SyncMetrics(sync="sync.crm", **known)], [table])
+    names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
+
+
+def test_every_column_of_a_record_is_described():
+    assert RECORD_SCHEMA.names == listed("docs/records.md", "column")
+
+
+def test_every_stage_of_a_row_can_be_asked_for():
+    asked = listed("docs/records.md", "option")
+    stages = [span.removeprefix("--status ") for span in asked if " " not in span.removeprefix("--status ")]
+    assert set(RecordStage) <= set(stages)
+
+
+def test_a_word_stands_once_in_the_glossary():
+    """Two meanings of one word is what it is there to keep out."""
+    words = re.findall(r"^\| ([a-z ]+) \|", page("docs/glossary.md"), re.MULTILINE)
+    assert "health" in words
+    assert [] == [word for word, times in Counter(words).items() if times > 1]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_every_page_is_reached_from_the_readme(file):
+    assert f"(docs/{file.name})" in page("README.md")
+
+
+def test_the_pages_name_only_tests_that_are_there():
+    """A promise whose test was moved or dropped is a promise no more."""
+    named = {part for part in page("docs/reliability.md").split("`") if part.startswith("tests/")}
+    assert "tests/faults/test_random_kills.py" in named
+    assert [] == [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_no_link_of_the_package_page_is_dead():
+    """A package index shows it alone: a path of the repository leads nowhere there."""
+    settings = tomllib.loads(page("pyproject.toml"))
+    shown = page(settings["project"]["readme"])
+    targets = re.findall(r"\]\(([^)]+)\)|href=\"([^\"]+)\"", shown)
+    assert [] == [target for pair in targets for target in pair if target and "://" not in target]
+
+
+def test_both_first_pages_install_it_with_the_same_commands():
+    """The test of a fresh environment runs those of the README."""
+    blocks = [re.search(r"## Install.*?```sh\n(.*?)```", page(name), re.DOTALL) for name in ("README.md", "PYPI.md")]
+    assert all(blocks)
+    assert blocks[0][1] == blocks[1][1]

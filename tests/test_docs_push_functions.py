@@ -1,0 +1,436 @@
+"""The push functions that the documents show, in words of our own: each works on its kind, and with an API.
+
+All is real but the table: Starlark, HTTP, queue, records. What each mode is made of has tests of its own.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.syncs.kind_feed_table import KindFeedTable
+from support.syncs.real_sync import build_ports, build_sync
+
+from ondatra_dagster.sync.run_context import RunOptions
+from ondatra_dagster.sync.run_summary import RunSummary
+from ondatra_dagster.sync.sync_run import run_sync
+from ondatra_dagster.testing import Answer, Request, State, running_fake_api
+from ondatra_dagster.testing.fake_api import AnswerFunction, FakeApi
+
+API = """
+API = {
+    "base_url": "%s/v3",
+    "auth": {"env": "API_KEY"},
+    "retry": 3,
+    "backoff": 2,
+    "rate_limit": {"requests": 1000, "per": "10s"},
+    "push": {%s},
+}
+"""
+HELPERS = """
+def name_of(row):
+    return str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]
+
+def own(row):
+    return {k: v for k, v in row.items() if not k.startswith("_")}
+
+def said(answer):
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+# a call a row, by what has happened to it
+BY_CHANGE = """
+def push(rows):
+    results = {}
+    for r in rows:
+        ct = r["__ondatra_change_type"]
+        place = "/people/" + str(r["id"])
+        if ct == "insert":
+            answer = http.post("/people", json=own(r))
+        elif ct == "update_postimage":
+            answer = http.patch(place, json=own(r))
+        elif ct == "delete":
+            answer = http.delete(place)
+        elif ct == "update_preimage":
+            results[name_of(r)] = "ok"  # how it was is of no use here
+            continue
+        results[name_of(r)] = said(answer)
+    return results
+"""
+# a call a group: what is there now, or that nothing is
+BY_GROUP = """
+def push(rows=[], batch_number=1, kind="tracked", key_columns=[]):
+    results = {}
+    groups = {}
+    for row in rows:
+        key = row.get(key_columns[0], "")
+        if key not in groups:
+            groups[key] = {"inserts": [], "deletes": []}
+        groups[key]["inserts" if row["__ondatra_change_type"] == "insert" else "deletes"].append(row)
+    for key, group in groups.items():
+        if group["inserts"]:
+            order = {"order": key, "kind": kind, "lines": [own(line) for line in group["inserts"]]}
+            answer = http.put("/orders/" + key, json=order)
+        else:
+            answer = http.delete("/orders/" + key)
+        for row in group["inserts"] + group["deletes"]:
+            results[name_of(row)] = said(answer)
+    return results
+"""
+# a call a batch, and one status for all of it
+BY_BATCH = """
+def push(rows):
+    new = [own(r) for r in rows if r["__ondatra_change_type"] == "insert"]
+    answer = http.post("/batches", json={"id": name_of(rows[0]), "rows": new})
+    if not answer.ok:
+        return {name_of(r): "error: " + answer.text for r in rows}
+    return {name_of(r): "ok" for r in rows}
+"""
+# what is there now, whole
+WHOLE = """
+def push(rows):
+    answer = http.put("/sheet", json=[own(r) for r in rows if r["__ondatra_change_type"] == "insert"])
+    return {name_of(r): said(answer) for r in rows}
+"""
+# every version of a row that there ever was
+VERSIONS = """
+def push(rows):
+    results = {}
+    for r in rows:
+        if r["__ondatra_change_type"] == "update_preimage":
+            results[name_of(r)] = "ok"
+        else:
+            results[name_of(r)] = said(http.put("/archive/" + str(r["__ondatra_rowid"]), json=own(r)))
+    return results
+"""
+
+# what the API says, read row by row
+JUDGED = """
+def judged(answer):
+    if answer.status_code == 202:
+        return "warn: " + answer.json["why"]
+    if answer.status_code == 422:
+        return "reject: " + answer.json["why"]
+    return said(answer)
+"""
+# one function for several places, which the model's @sink names
+BY_PLACE = """
+def push(rows, team, place):
+    return {name_of(r): send(r, "/" + team + "/" + place + "/" + r["id"]) for r in rows}
+
+def send(row, path):
+    return said(http.put(path, json=own(row)))
+"""
+
+# all or nothing
+ATOMIC = """
+def push(rows):
+    answer = http.post("/batches", json={"id": name_of(rows[0]), "rows": [own(r) for r in rows]})
+    if not answer.ok:
+        fail("the batch failed: " + answer.text)
+"""
+# a job, which is asked about; nothing returned: it goes on
+JOB = """
+def push(rows):
+    sent = [dict(own(r), name=name_of(r)) for r in rows]
+    answer = http.post("/jobs", json={"id": name_of(rows[0]), "rows": sent})
+    if not answer.ok:
+        fail(answer.text)
+    return {"job": answer.json["id"]}
+
+def poll(job_ref):
+    answer = http.get("/jobs/" + job_ref["job"])
+    state = answer.json["state"]
+    if state == "done":
+        return {rowid + ":" + change: "ok" for rowid, change in answer.json["results"]}
+    if state == "failed":
+        fail("the job failed: " + answer.json["why"])
+"""
+# the same in the other form
+JOB_THAT_SAYS_DONE = (
+    JOB[: JOB.index("def poll")]
+    + """
+def poll(job_ref):
+    told = http.get("/jobs/" + job_ref["job"]).json
+    if told["state"] == "failed":
+        fail("the job failed: " + told["why"])
+    if told["state"] == "running":
+        return {"done": False}
+    return {"done": True, "per_row": {rowid + ":" + change: "ok" for rowid, change in told["results"]}}
+"""
+)
+FINALIZE = """
+def finalize(succeeded, failed):
+    if failed == 0:
+        http.post("/hooks", json={"id": str(succeeded), "event": "done"})
+"""
+
+JOB_SETTINGS = '"batch_mode": "async", "poll_interval": "1ms", "poll_timeout": "1h"'
+
+
+@dataclasses.dataclass
+class DocumentedPushHarness:
+    """One sync of one table to one API."""
+
+    state: Path
+    api: FakeApi
+    kind: str
+    now: float = 1_800_000_000.0
+
+    def __post_init__(self) -> None:
+        self.table = KindFeedTable(self.kind)
+
+    def sink(self, push: str, settings: str = '"batch_size": 100, "batch_mode": "sync"') -> None:
+        (self.state / "lib").mkdir(exist_ok=True)
+        text = API % (self.api.url, settings) + HELPERS + push
+        (self.state / "lib" / "api.star").write_text(text, encoding="utf-8")
+
+    def write(self, **values: list[int]) -> None:
+        for key, each in values.items():
+            self.table.write(key, each)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def run(self, *arguments: str) -> RunSummary:
+        sync = build_sync(self.state, self.kind, *arguments)
+        ports = build_ports(sync, self.table, {"API_KEY": "s3cr3t"}, now=self.now)
+        ports = dataclasses.replace(ports, clock=lambda: self.now, sleep=self.sleep)
+        return run_sync(sync, ports, RunOptions(trigger="test"))
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with running_fake_api() as api:
+        yield api
+
+
+def calls_of(api: FakeApi) -> list[tuple[str, str]]:
+    """Methods and paths since the last time, sorted: the order of keys isn't promised."""
+    calls = sorted((call.method, call.path) for call in api.calls)
+    api.calls.clear()
+    return calls
+
+
+def a_desk(kind: str, tmp_path: Path, api: FakeApi) -> DocumentedPushHarness:
+    return DocumentedPushHarness(tmp_path, api, kind)
+
+
+def test_a_contact_for_each_row_of_a_merge(tmp_path: Path, api: FakeApi) -> None:
+    """All of them at first, then the changed ones; nothing when nothing changed."""
+    desk = a_desk("merge", tmp_path, api)
+    desk.sink(BY_CHANGE)
+    desk.write(ada=[1], ben=[2])
+    desk.run()
+    assert [("POST", "/v3/people")] * 2 == calls_of(api)
+    desk.write(ada=[3], cyn=[4])
+    desk.run()
+    assert [("PATCH", "/v3/people/ada"), ("POST", "/v3/people")] == calls_of(api)
+    desk.run()
+
+    assert [] == calls_of(api)
+    assert {"ada": 3, "ben": 2, "cyn": 4} == {row["id"]: row["value"] for row in api.state.values()}
+
+
+def test_an_order_for_each_group_of_a_tracked_model(tmp_path: Path, api: FakeApi) -> None:
+    """Whole when any of its lines changed, gone when it has none."""
+    desk = a_desk("tracked", tmp_path, api)
+    desk.sink(BY_GROUP)
+    desk.write(a=[1, 2], b=[3])
+    desk.run()
+    assert [("PUT", "/v3/orders/a"), ("PUT", "/v3/orders/b")] == calls_of(api)
+    desk.write(a=[1, 5], b=[])
+    desk.run()
+
+    assert [("DELETE", "/v3/orders/b"), ("PUT", "/v3/orders/a")] == calls_of(api)
+    (order,) = api.state.values()
+    assert ("a", "tracked", [1, 5]) == (order["order"], order["kind"], sorted(line["value"] for line in order["lines"]))
+
+
+def test_new_rows_only_of_an_append(tmp_path: Path, api: FakeApi) -> None:
+    """Each in one batch, which has one status."""
+    desk = a_desk("append", tmp_path, api)
+    desk.sink(BY_BATCH)
+    desk.write(a=[1], b=[2])
+    desk.run()
+    desk.write(a=[1, 3])
+    desk.run()
+
+    sent = [[row["value"] for row in batch["rows"]] for batch in api.state.values()]
+    assert [[1, 2], [3]] == sent
+
+
+@pytest.mark.parametrize("settings", ['"batch_size": 100', '"batch_size": 0'])
+def test_a_sheet_that_is_written_anew(tmp_path: Path, api: FakeApi, settings: str) -> None:
+    """The deletes are those of the rows before; whoever replaces all has no use for them."""
+    desk = a_desk("table", tmp_path, api)
+    desk.sink(WHOLE, settings)
+    desk.write(north=[1], south=[2])
+    desk.run()
+    desk.write(north=[5])
+    desk.run()
+
+    assert [("north", 5), ("south", 2)] == [(row["id"], row["value"]) for row in api.state["/v3/sheet"]]
+
+
+def test_every_version_of_a_row_of_an_scd2(tmp_path: Path, api: FakeApi) -> None:
+    """The one that is closed comes with its end, the one that follows it as new."""
+    desk = a_desk("scd2", tmp_path, api)
+    desk.sink(VERSIONS)
+    desk.write(lamp=[10])
+    desk.run()
+    desk.write(lamp=[12])
+    desk.run()
+
+    kept = [(row["value"], row["is_current"]) for row in api.state.values()]
+    assert [(10, False), (12, True)] == kept
+    closed, current = api.state.values()
+    assert closed["valid_to_snapshot"] == current["valid_from_snapshot"]
+
+
+def test_a_region_whose_rows_are_replaced(tmp_path: Path, api: FakeApi) -> None:
+    """What goes goes first."""
+    desk = a_desk("partition", tmp_path, api)
+    desk.sink(BY_CHANGE.replace('str(r["id"])', 'str(r["value"])').replace("json=own(r)", 'json={"id": r["value"]}'))
+    desk.write(north=[1, 2], south=[3])
+    desk.run()
+    calls_of(api)
+    desk.write(north=[2, 4])
+    desk.run()
+
+    assert {2, 3, 4} == {row["id"] for row in api.state.values()}
+    assert ("DELETE", "/v3/people/3") not in calls_of(api)
+
+
+def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi) -> None:
+    """Delivered, delivered with a warning, not now, never."""
+    desk = a_desk("merge", tmp_path, api)
+    push = BY_CHANGE.replace("= said(answer)", "= judged(answer)") + JUDGED
+    desk.sink(push, '"max_attempts": 2')
+    statuses = {"a": 201, "b": 202, "c": 409, "d": 422}
+
+    def answer(request: Request, _state: State) -> Answer:
+        return Answer(statuses[request.body["id"]], {"why": request.body["id"]})
+
+    api.answer = answer
+    desk.write(a=[1], b=[1], c=[1], d=[1])
+    summary = desk.run()
+
+    assert summary.queue
+    assert (1, 1) == (summary.queue.waiting_units, summary.queue.dead_units)
+    assert [("d",)] == [reason.keys for reason in summary.reject_reasons]
+    calls_of(api)
+    statuses["c"] = 201
+    desk.now += 3600
+    desk.run()
+    assert [("POST", "/v3/people")] == calls_of(api)
+
+
+def test_the_sinks_strings_are_given_by_name(tmp_path: Path, api: FakeApi) -> None:
+    """In the order of "args", whatever the order in which push declares them."""
+    desk = a_desk("merge", tmp_path, api)
+    desk.sink(BY_PLACE, '"args": ["place", "team"]')
+    desk.write(ada=[1])
+    desk.run("people", "red")
+
+    assert [("PUT", "/v3/red/people/ada")] == calls_of(api)
+
+
+def refusing(status: int) -> AnswerFunction:
+    return lambda request, _: Answer(status, {"why": "no"}) if "666" in str(request.body) else None
+
+
+def test_a_batch_that_is_taken_whole_or_not_at_all(tmp_path: Path, api: FakeApi) -> None:
+    """No status is a success; what fail() says is of every row."""
+    desk = a_desk("merge", tmp_path, api)
+    desk.sink(ATOMIC, '"batch_mode": "atomic", "batch_size": 2')
+    desk.write(a=[1], b=[2], c=[666])
+    api.answer = refusing(400)
+    summary = desk.run()
+
+    assert [["a", "b"]] == [[row["id"] for row in batch["rows"]] for batch in api.state.values()]
+    assert summary.queue
+    assert 1 == summary.queue.waiting_units
+    assert 'the batch failed: {"why":"no"}' in summary.first_errors[0]
+
+
+def test_the_bad_row_of_a_batch_is_found(tmp_path: Path, api: FakeApi) -> None:
+    """By halves: it alone is refused, and all others arrive."""
+    desk = a_desk("merge", tmp_path, api)
+    desk.sink(ATOMIC, '"batch_mode": "atomic", "on_batch_error": "bisect"')
+    desk.write(**{f"row{number}": [666 if number == 5 else number] for number in range(16)})
+    api.answer = refusing(422)
+    summary = desk.run()
+
+    assert [("row5",)] == [reason.keys for reason in summary.reject_reasons]
+    arrived = {row["id"] for batch in api.state.values() for row in batch["rows"]}
+    assert {f"row{number}" for number in range(16)} - {"row5"} == arrived
+
+
+class FakeJobs:
+    """The jobs of an API: each is asked about once before it is done, unless it fails."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.poll_counts: dict[str, int] = {}
+        self.is_failing = False
+        api.answer = self.answer
+
+    def answer(self, request: Request, state: State) -> Answer | None:
+        if request.method != "GET":
+            return None
+        self.poll_counts[request.path] = self.poll_counts.get(request.path, 0) + 1
+        if self.is_failing:
+            return Answer(200, {"state": "failed", "why": "no room"})
+        if self.poll_counts[request.path] == 1:
+            return Answer(200, {"state": "running"})
+        names = [row["name"].split(":") for row in state[request.path]["rows"]]
+        return Answer(200, {"state": "done", "results": names})
+
+
+@pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
+def test_a_job_that_is_asked_about(tmp_path: Path, api: FakeApi, push: str) -> None:
+    """Its rows are delivered when it says so."""
+    desk = a_desk("merge", tmp_path, api)
+    jobs = FakeJobs(api)
+    desk.sink(push + FINALIZE, JOB_SETTINGS)
+    desk.write(a=[1], b=[2])
+    summary = desk.run()
+
+    assert [2] == list(jobs.poll_counts.values())
+    assert summary.queue
+    assert (0, 0) == (summary.queue.depth, summary.queue.dead_units)
+    assert {"id": "2", "event": "done"} == api.state["/v3/hooks/2"]
+
+
+@pytest.mark.parametrize("push", [JOB, JOB_THAT_SAYS_DONE])
+def test_a_job_that_fails(tmp_path: Path, api: FakeApi, push: str) -> None:
+    """Its rows wait, and go out in another job when they are due."""
+    desk = a_desk("merge", tmp_path, api)
+    jobs = FakeJobs(api)
+    jobs.is_failing = True
+    desk.sink(push + FINALIZE, JOB_SETTINGS)
+    desk.write(a=[1])
+    summary = desk.run()
+    assert "the job failed: no room" in summary.first_errors[0]
+    assert "/v3/hooks/1" not in api.state
+    jobs.is_failing = False
+    api.state.clear()
+    desk.now += 3600
+    desk.run()
+
+    assert {"id": "1", "event": "done"} == api.state["/v3/hooks/1"]
+
+
+def test_the_end_of_a_run_is_told_once(tmp_path: Path, api: FakeApi) -> None:
+    """When nothing of it waits any more, with what became of all of it."""
+    desk = a_desk("merge", tmp_path, api)
+    desk.sink(BY_CHANGE + FINALIZE)
+    desk.write(a=[1], b=[2], c=[3])
+    api.answer = lambda request, _: Answer(409, {}) if request.body.get("id") == "c" else None
+    desk.run()
+    assert [] == [path for path in api.state if "hooks" in path]
+    api.answer = None
+    desk.now += 3600
+    desk.run()
+    desk.run()
+
+    assert ["/v3/hooks/3"] == [path for path in api.state if "hooks" in path]

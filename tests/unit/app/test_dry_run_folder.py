@@ -1,0 +1,127 @@
+"""What a dry run makes goes with it, and what a killed one left goes with the next."""
+
+import dataclasses
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import FileSelector
+from support.apis.moto_s3_server import BUCKET, running_moto_s3
+
+from ondatra_dagster.app.dry_run_folder import open_dry_run_folder, remove_dead_dry_run_folders
+from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+
+HOLDS = """
+import sys
+from pathlib import Path
+from ondatra_dagster.app.dry_run_folder import open_dry_run_folder
+from ondatra_dagster.project.settings.settings import read_settings
+with open_dry_run_folder(read_settings(Path(sys.argv[1]), {})) as settings:
+    print(settings.dry_run_folder.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return read_settings(tmp_path, {})
+
+
+@pytest.fixture
+def other_dry_run(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A dry run in a process of its own, and its folder."""
+    words = [sys.executable, "-c", HOLDS, str(settings.root)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield process, Path(process.stdout.readline().strip())
+        process.kill()
+
+
+def test_it_is_private_and_goes_also_after_a_failure(settings: Settings) -> None:
+    """Customers' rows are in it."""
+
+    def fail() -> None:
+        with open_dry_run_folder(settings) as dry:
+            assert dry.dry_run_folder
+            folder = dry.dry_run_folder.folder
+            assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder)}
+            (folder / "tables" / "mart").mkdir(parents=True)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not (settings.state / "dry").exists()
+    assert [] == list((settings.state / "locks" / "dry").iterdir())
+
+
+def test_one_that_goes_on_is_left_alone(settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]) -> None:
+    """Two dry runs at once are no more than two."""
+    _, folder = other_dry_run
+    with open_dry_run_folder(settings) as dry:
+        assert dry.dry_run_folder
+        assert dry.dry_run_folder.folder != folder
+        assert folder.exists()
+    assert folder.exists()
+
+
+def test_what_a_killed_one_left_goes(settings: Settings, other_dry_run: tuple[subprocess.Popen[str], Path]) -> None:
+    """With the next dry run; nothing else looks there."""
+    process, folder = other_dry_run
+    process.kill()
+    process.wait()
+    assert folder.exists()
+    with open_dry_run_folder(settings):
+        assert not folder.exists()
+
+
+def test_as_long_as_its_jvm_writes_it_stays(settings: Settings) -> None:
+    """Files that come after the folder went would stay for good."""
+    left = settings.state / "dry" / "0123456789abcdef"
+    java = left / "locks" / "sessions" / "one.jvm"
+    java.parent.mkdir(parents=True)
+    with FileLock(java, purpose="is a JVM"):
+        remove_dead_dry_run_folders(settings)
+        assert left.exists()
+    remove_dead_dry_run_folders(settings)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("spark", [SparkSettings(master="spark://host:7077"), SparkSettings(remote="sc://host:15002")])
+def test_other_machines_find_its_tables_beside_the_warehouse(settings: Settings, spark: SparkSettings) -> None:
+    """They don't see this one's folders; and there, too, nothing stays."""
+    settings = dataclasses.replace(settings, spark=spark)
+    with open_dry_run_folder(settings) as dry:
+        assert dry.dry_run_folder
+        assert (
+            f"{settings.warehouse}/.ondatra_dry/{dry.dry_run_folder.folder.name}" == dry.dry_run_folder.tables_address
+        )
+        (Path(dry.dry_run_folder.tables_address) / "mart" / "things").mkdir(parents=True)
+    assert not (Path(settings.warehouse) / ".ondatra_dry").exists()
+
+
+@pytest.mark.soak
+def test_nothing_stays_on_s3_either(tmp_path: Path) -> None:
+    """There it is beside the warehouse; what else is in the bucket stays."""
+    with running_moto_s3() as access:
+        settings = read_settings(tmp_path, {**access, "ONDATRA_WAREHOUSE": f"s3a://{BUCKET}/ware"})
+        files = open_s3_filesystem(settings.s3)
+
+        def put(path: str) -> None:
+            with files.open_output_stream(path) as file:
+                file.write(b"1")
+
+        def there() -> list[str]:
+            found = files.get_file_info(FileSelector(BUCKET, recursive=True))
+            return [each.base_name for each in found if each.is_file]
+
+        put(f"{BUCKET}/ware/mart/things/a.parquet")
+        with open_dry_run_folder(settings) as dry:
+            assert dry.dry_run_folder
+            put(f"{bucket_path(dry.dry_run_folder.tables_address)}/mart/things/b.parquet")
+            assert {"a.parquet", "b.parquet"} == set(there())
+        assert ["a.parquet"] == there()

@@ -1,0 +1,60 @@
+"""The project as its files say it now."""
+
+from pathlib import Path
+
+import pytest
+from support.projects.shop_project import ShopProject
+from support.projects.ui_client import PageReader
+
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import Workspace, load_workspace
+from ondatra_dagster.errors import ProjectError
+from ondatra_dagster.testing.demo_api import DemoApi
+
+MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path, api: DemoApi) -> Path:
+    return ShopProject.create(tmp_path / "shop", url=api.url).root
+
+
+def test_a_sync_that_is_added_is_shown_at_the_next_look(root: Path) -> None:
+    """Who writes a model has the page open beside."""
+    look = PageReader(ProjectCache(root))
+    assert 404 == look("/syncs/sync.more").status
+    (root / "models" / "sync" / "more.sql").write_text(MODEL)
+    assert 200 == look("/syncs/sync.more").status
+
+
+def test_a_project_that_is_being_mended_is_shown_as_it_was(root: Path) -> None:
+    """With what is wrong, until it is right again."""
+    look = PageReader(ProjectCache(root))
+    model = root / "models" / "sync" / "crm.sql"
+    good = model.read_text()
+    model.write_text(good.replace("merge", "mrege"))
+    told = look("/syncs/sync.crm")
+    assert 200 == told.status
+    assert "it is shown as it was before" in told.text
+    assert "did you mean 'merge'?" in told.text
+    model.write_text(good)
+    assert "it is shown as it was before" not in look("/syncs/sync.crm").text
+
+
+def test_a_project_is_read_once_while_nothing_changes(root: Path) -> None:
+    """To read a large one takes half a second."""
+    read: list[Path] = []
+
+    def load(folder: Path) -> Workspace:
+        read.append(folder)
+        return load_workspace(folder)
+
+    project = ProjectCache(root, load=load)
+    assert project.load_current_project()[0] is project.load_current_project()[0]
+    assert [root] == read
+
+
+def test_a_project_that_cannot_be_read_at_all_says_why(root: Path) -> None:
+    (root / "models" / "sync" / "crm.sql").write_text("-- @kind: mrege\nSELECT 1")
+    with pytest.raises(ProjectError, match="did you mean 'merge'"):
+        ProjectCache(root)

@@ -1,0 +1,184 @@
+"""`ondatra validate` on projects with faults: each is named with its place and its remedy."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from support.processes.cli_terminal import CommandLine
+from support.projects.invalid_projects import INVALID_PROJECTS, MODEL, PUSH, InvalidProject
+
+Write = Callable[[Mapping[str, str | bytes]], Path]
+
+
+@pytest.fixture
+def write_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Lay down a project, and stand in it."""
+
+    def write_files(files: Mapping[str, str | bytes]) -> Path:
+        root = tmp_path / "my shop"
+        for name, content in {"pyproject.toml": "[tool.ondatra]\n", **files}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        monkeypatch.chdir(root)
+        return root
+
+    return write_files
+
+
+def test_the_faults_are_really_different() -> None:
+    """Forty were promised."""
+    told = {broken.message for broken in INVALID_PROJECTS}
+    assert len(told) == len(INVALID_PROJECTS) == len({broken.name for broken in INVALID_PROJECTS})
+    assert len(INVALID_PROJECTS) >= 40
+
+
+@pytest.mark.parametrize("broken", INVALID_PROJECTS, ids=lambda broken: broken.name)
+def test_a_fault_is_told_with_its_place_and_its_remedy(
+    write_project: Write, ondatra: CommandLine, broken: InvalidProject
+) -> None:
+    """Alone: what follows from it is no fault of its own."""
+    write_project(broken.files)
+    said = ondatra("validate")
+    problem, number = said.stderr.splitlines()
+    assert (broken.message, "1 problem found") == (problem[: len(broken.message)], number)
+    assert (1, "") == (said.exit_code, said.stdout)
+
+
+@pytest.mark.parametrize("broken", INVALID_PROJECTS[:: len(INVALID_PROJECTS) // 4], ids=lambda broken: broken.name)
+def test_a_process_of_its_own_says_so_without_spark(write_project: Write, broken: InvalidProject) -> None:
+    """As a user calls it: no JVM comes up, nor any part of Spark or Dagster, so none of their time."""
+    root = write_project(broken.files)
+    script = (
+        "import sys\n"
+        "from ondatra_dagster.cli.main import run_verb\n"
+        "code = run_verb(['validate', '--json'])\n"
+        "assert not {'pyspark', 'py4j', 'dagster'} & set(sys.modules)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert (1, "1 problem found\n") == (done.returncode, done.stderr)
+
+
+def test_all_faults_of_a_project_are_told_together(write_project: Write, ondatra: CommandLine) -> None:
+    """Settings, models, push functions, and how they fit: one at a time would be one run at a time."""
+    write_project(
+        {
+            "pyproject.toml": '[tool.ondatra]\nsinks = "maybe"\n',
+            "models/a/kind.sql": f"-- @kind: merg\n-- @owner: anna\n{MODEL}",
+            "models/a/misuse.sql": "-- @sink: other('x')\n-- @sync_id: y\nSELECT 1 AS id\n",
+            "models/a/syntax.sql": "SELECT (1\n",
+            "lib/crm.star": f'API = {{\n    "base_ulr": "",\n    "timeout": "x",\n}}\n{PUSH}',
+            "lib/other.star": PUSH,
+            "lib/third.star": "def push(rows):\n    return nobody\n",
+        }
+    )
+    places = [problem["file"] + f":{problem['line']}" for problem in ondatra("validate", "--json").json_lines]
+    models = ["models/a/kind.sql:1", "models/a/kind.sql:2", "models/a/misuse.sql:1", "models/a/syntax.sql:1"]
+    libraries = ["lib/crm.star:2", "lib/crm.star:3", "lib/third.star:2"]
+    assert [*libraries, *models, "pyproject.toml:2"] == places
+
+
+def test_programs_get_an_object_a_problem(write_project: Write, ondatra: CommandLine) -> None:
+    """An editor can mark the line."""
+    write_project({"models/a/b.sql": "-- @kind: table\n-- @tag: a b\nSELECT 1 AS id\n"})
+    said = ondatra("validate", "--json")
+    expected = {
+        "level": "error",
+        "file": "models/a/b.sql",
+        "line": 2,
+        "what": "@tag 'a b' is not a tag",
+        "remedy": "write name or name=value, each up to 63 of A-Z a-z 0-9 . _ -",
+    }
+    assert (1, [expected]) == (said.exit_code, said.json_lines)
+
+
+def test_a_variable_that_is_wrong_is_told_by_its_name(
+    write_project: Write, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no line."""
+    write_project({"models/a/b.sql": "SELECT 1 AS id\n"})
+    monkeypatch.setenv("ONDATRA_SINKS", "nope")
+    assert "ONDATRA_SINKS: sinks can't be 'nope'; the choices are dry, off, on\n" in ondatra("validate").stderr
+
+
+def test_a_source_that_is_refused_blames_no_model(write_project: Write, ondatra: CommandLine) -> None:
+    """What it would have brought is unknown."""
+    write_project(
+        {"pyproject.toml": "[tool.ondatra.sources]\ncrm = 3\n", "models/a/b.sql": "SELECT * FROM crm.deals\n"}
+    )
+    assert "1 problem found" in ondatra("validate").stderr
+
+
+def test_a_fault_in_a_file_that_two_load_is_told_once(write_project: Write, ondatra: CommandLine) -> None:
+    """It is one line to mend."""
+    load = 'load("o.star", "f")\n' + PUSH
+    write_project(
+        {
+            "models/a/b.sql": MODEL,
+            "models/a/c.sql": MODEL.replace("crm", "erp"),
+            "lib/crm.star": load,
+            "lib/erp.star": load,
+            "lib/o.star": "def f():\n    return g()\n",
+        }
+    )
+    assert ["lib/o.star:2: nothing is called 'g' here; define it, or load it from a file of lib/"] == (
+        ondatra("validate").stderr.splitlines()[:-1]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "_x = [n for n in range(3)]\ndef f(a, *b, c = 1):\n    return g(a + _x)\ndef g(a):\n    return a",
+        "f = lambda x: struct(a = json.encode(x), b = time.now())\ng, h = (1, 2)",
+        'load("p.star", f = "other")\nload("p.star", "more")\ndef unused():\n    return more + f(1)',
+    ],
+)
+def test_names_that_are_there_are_no_fault(write_project: Write, ondatra: CommandLine, text: str) -> None:
+    """A wrong complaint is worse than none."""
+    push = 'load("o.star", "f")\n' + PUSH if "load" not in text else PUSH
+    used = {"lib/o.star": text, "lib/p.star": "more = 1\ndef other(x):\n    return x\n"}
+    write_project({"models/a/b.sql": MODEL, "lib/crm.star": text + "\n" + PUSH if "load" in text else push, **used})
+    said = ondatra("validate")
+    assert (0, "1 model and 1 sync: nothing wrong was found\n") == (said.exit_code, said.stderr)
+
+
+def test_a_wrong_invocation_is_told_apart(write_project: Write, ondatra: CommandLine) -> None:
+    """Of a project with faults."""
+    write_project({"models/a/b.sql": "SELECT\n"})
+    assert [2, 1] == [ondatra("validate", "--nope").exit_code, ondatra("validate").exit_code]
+
+
+def test_a_column_that_no_query_gives_is_told_before_anything_runs(write_project: Write, ondatra: CommandLine) -> None:
+    """Both commands say so with the line, and start nothing."""
+    write_project(
+        {
+            "models/a/b.sql": "SELECT 1 AS id, 'x' AS lastname\n",
+            "models/a/c.sql": "-- @kind: table\nSELECT\n    id,\n    b.lastnme\nFROM a.b\n",
+        }
+    )
+    told = (
+        "models/a/c.sql:4: column 'b.lastnme' doesn't exist there;"
+        " did you mean 'lastname'? the columns are id, lastname\n"
+    )
+    said = ondatra("validate")
+    assert (1, f"{told}1 problem found\n") == (said.exit_code, said.stderr)
+    said = ondatra("run")
+    assert (1, told) == (said.exit_code, said.stderr)
+
+
+def test_a_variable_that_nothing_reads_is_a_warning_and_strictly_an_error(
+    write_project: Write, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONDATRA_STATE=/elsewhere looks as if it did something."""
+    write_project({"models/a/b.sql": "SELECT 1 AS id\n"})
+    monkeypatch.setenv("ONDATRA_STATE", "/elsewhere")
+    said = ondatra("validate")
+    assert (0, "warning: ONDATRA_STATE: no setting has this variable; ") == (said.exit_code, said.stderr[:54])
+    assert (1, ["error"]) == (
+        ondatra("validate", "--strict").exit_code,
+        [problem["level"] for problem in ondatra("validate", "--strict", "--json").json_lines],
+    )

@@ -1,0 +1,51 @@
+"""`ondatra --help` is read first: each command's sentence is there in full."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ondatra_dagster.cli.main import VERBS, VerbGroup, cli
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module", params=[60, 80, 120])
+def help_lines(request: pytest.FixtureRequest) -> list[str]:
+    """The lines of the list of commands on a terminal of that width."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ondatra_dagster.cli.main", "--help"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(request.param)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.partition("Commands:\n")[2].splitlines()
+    assert all(len(line) <= request.param for line in lines)
+    return lines
+
+
+def sentences(lines: list[str]) -> dict[str, str]:
+    """What is said of each command: a line that goes on is indented further."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if line[2] != " ":
+            name, _, text = line.strip().partition(" ")
+            found[name] = text.strip()
+        else:
+            found[list(found)[-1]] += f" {line.strip()}"
+    return found
+
+
+def test_no_sentence_is_cut_off(help_lines: list[str]) -> None:
+    found = sentences(help_lines)
+    assert list(VERBS) == list(found)
+    for name, said in found.items():
+        command = VerbGroup().get_command(click.Context(cli), name)
+        assert command
+        assert command.help
+        assert " ".join(command.help.split()).startswith(said)
+        assert not said.endswith("...")

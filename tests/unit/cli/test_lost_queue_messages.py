@@ -1,0 +1,161 @@
+"""What is said of a sync whose queue is gone, until its next run: not that all is well, nor that it's new."""
+
+import pytest
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject, write_contacts
+from support.projects.ui_client import PageReader
+
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+LOST = "its queue is lost: the next run rebuilds it from the frontier and the records"
+FORGOTTEN = "it was forgotten: the next run asks for `ondatra resync sync.crm`"
+SYNC = "/syncs/sync.crm"
+
+
+@pytest.fixture
+def shop_with_lost_queue(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> ShopProject:
+    """A key waits and another is a dead letter; then the queue is deleted."""
+    contacts = {"a1": "ada@example.com", "b2": "nonsense"}
+    write_contacts(shop.root, **contacts)
+    ondatra.run_project(shop)
+    write_contacts(shop.root, **contacts, c3="cy@example.com")
+    api.fail(path="/crm/contacts", status=503)
+    ondatra.run_project(shop)
+    write_contacts(shop.root, **contacts, c3="cy@example.com", d4="di@example.com")
+    ondatra.run_project(shop)
+    assert (1, 1) == depth_and_dead(ondatra)
+    lose(shop)
+    return shop
+
+
+def lose(shop: ShopProject) -> None:
+    for file in (shop.root / ".ondatra" / "queue").iterdir():
+        file.unlink()
+
+
+def status(ondatra: CommandLine) -> dict[str, object]:
+    return ondatra("status", "--json").json_lines[-1]
+
+
+def depth_and_dead(ondatra: CommandLine) -> tuple[object, object]:
+    line = status(ondatra)
+    return line["waiting"], line["dead"]
+
+
+def test_status_knows_no_counts_and_says_what_comes(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """Noughts would say that all has arrived; that it never ran, that all goes out anew."""
+    line = status(ondatra)
+    assert [None, None, None, None] == [line[name] for name in ("waiting", "open_jobs", "dead", "error")]
+    assert (True, True) == (line["lost"], line["will_run"])
+    assert str(line["plan"]).startswith(LOST)
+    said = ondatra("status")
+    assert (0, True) == (said.exit_code, f"{LOST}, or asks for `ondatra resync sync.crm`" in said.stdout)
+
+
+def test_metrics_tell_no_depth(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """An alarm on dead letters would go off and come back."""
+    told = ondatra("status", "--metrics").stdout
+    assert "ondatra_sync_runs_total" in told
+    assert "ondatra_sync_queue_depth" not in told
+    assert "ondatra_sync_dead_letters" not in told
+
+
+@pytest.mark.parametrize("words", [["dead"], ["dead", "--json"], ["replay", "--preview"]])
+def test_nobody_is_told_that_there_are_no_dead_letters(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine, words: list[str]
+) -> None:
+    said = ondatra(*words, "sync.crm")
+    assert (1, "") == (said.exit_code, said.stdout)
+    assert f"nobody knows of dead letters: {LOST}" in said.stderr
+
+
+def test_records_say_that_what_waits_is_not_among_them(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    said = ondatra("records", "sync.crm")
+    assert f"pending rows aren't among them: {LOST}" in said.stderr
+    assert LOST not in ondatra("records", "sync.crm", "--status", "rejected").stderr
+
+
+def test_who_pauses_or_resumes_it_is_told(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    assert f"sync.crm is paused, and {LOST}" in ondatra("pause", "sync.crm").stderr
+    assert f"sync.crm is no longer paused; {LOST}" in ondatra("resume", "sync.crm").stderr
+
+
+def test_forget_says_what_would_be_lost_with_it(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """The frontier goes, from which the next run would have had all of it back."""
+    assert "would lose what its lost queue would be rebuilt from" in ondatra("forget", "sync.crm").stderr
+
+
+def test_maintenance_counts_no_dead_letters_that_nobody_knows(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
+    said = ondatra("maintain", "--json", shop=shop_with_lost_queue)
+    (told,) = [line for line in said.json_lines if line["duty"] == "dead_letters"]
+    assert (True, "there are none; of sync.crm nobody knows, for its queue is lost") == (told["ok"], told["did"])
+
+
+def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
+    look = PageReader(ProjectCache(shop_with_lost_queue.root))
+    first = look("/").text
+    assert "✕ queue lost" in first
+    assert LOST in first
+    assert "1 sync · 1 to look at · of 1 sync nobody knows what waits" in first
+    for address in (SYNC, f"{SYNC}/queue", f"{SYNC}/records", f"{SYNC}/reasons?status=waiting"):
+        assert f"Nobody knows what waits: {LOST}" in look(address).text
+    queue = look(f"{SYNC}/queue").text
+    assert "Nobody knows of dead letters." in queue
+    assert "never run" not in queue
+
+
+def test_the_next_run_ends_all_that(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """It goes on from what the frontier has."""
+    ondatra.run_project(shop_with_lost_queue)
+    assert (1, 1) == depth_and_dead(ondatra)
+    assert LOST not in ondatra("dead", "sync.crm").stderr
+    assert "queue lost" not in PageReader(ProjectCache(shop_with_lost_queue.root))("/").text
+
+
+def test_a_replay_says_that_it_comes_too_early(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
+    """That nought dead letters go again would be taken for all."""
+    (shop_with_lost_queue.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
+    said = ondatra("replay", "sync.crm")
+    assert f"nothing of sync.crm is sent again now; replay once more after the next run: {LOST}" in said.stderr
+
+
+def test_a_forgotten_sync_asks_for_a_resync_and_not_for_patience(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
+    """Before and after the run that is refused for it, until the resync."""
+    assert 0 == ondatra("forget", "sync.crm", "--yes").exit_code
+    for _ in range(2):
+        assert (None, FORGOTTEN) == (status(ondatra)["dead"], status(ondatra)["plan"])
+        assert FORGOTTEN in ondatra("dead", "sync.crm").stderr
+        assert FORGOTTEN in PageReader(ProjectCache(shop_with_lost_queue.root))(f"{SYNC}/queue").text
+        feeds, *_ = ondatra("maintain", "--json", shop=shop_with_lost_queue).json_lines
+        assert feeds["ok"]
+        assert 1 == ondatra.run_project(shop_with_lost_queue).exit_code
+    ondatra("resync", "sync.crm", "--assume-delivered", shop=shop_with_lost_queue)
+    assert (0, 0) == depth_and_dead(ondatra)
+    lose(shop_with_lost_queue)
+    assert str(status(ondatra)["plan"]).startswith(LOST)
+
+
+def test_a_queue_that_is_lost_with_its_frontier_is_told_as_lost_after_the_refusal(
+    shop_with_lost_queue: ShopProject, ondatra: CommandLine
+) -> None:
+    """The refused run has left a queue that knows nothing, and passes for none."""
+    for frontier in (shop_with_lost_queue.root / ".ondatra" / "tracking" / "frontiers").rglob("*.parquet"):
+        frontier.unlink()
+    assert 1 == ondatra.run_project(shop_with_lost_queue).exit_code
+    assert (None, None) == depth_and_dead(ondatra)
+    assert LOST in ondatra("dead", "sync.crm").stderr
+
+
+def test_a_sync_that_never_ran_has_nothing_to_lose(shop: ShopProject, ondatra: CommandLine) -> None:
+    ondatra.run_project(shop, is_dry=True)
+    assert (0, 0) == depth_and_dead(ondatra)
+    assert (0, "there are no dead letters\n") == (
+        ondatra("dead", "sync.crm").exit_code,
+        ondatra("dead", "sync.crm").stderr,
+    )
+    assert not status(ondatra)["lost"]

@@ -1,0 +1,107 @@
+"""Commands that hold a sync back, or let it go: pause, resume, `run --allow-deletes`."""
+
+from pathlib import Path
+
+import pytest
+from support.processes.cli_terminal import CommandLine, CommandResult
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+
+def test_a_paused_sync_sends_nothing_until_it_is_resumed(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Rows are taken in meanwhile, and `run` says that they wait and for what."""
+    assert "sync.crm is paused, with 0 rows pending" in ondatra("pause", "sync.crm").stderr
+    said = ondatra.run_project(shop)
+    assert (0, ()) == (said.exit_code, api.calls)
+    assert "2 inserts pending" in said.stderr
+    idle = ondatra("run")
+    assert 0 == idle.exit_code
+    assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on: 2 rows pending" in idle.stderr
+    *_, line = ondatra("status", "--json").json_lines
+    assert ("it is paused: 2 pending in the queue", True) == (line["plan"], line["paused"])
+    assert "2 rows pending: ondatra run" in ondatra("resume", "sync.crm").stderr
+    assert 0 == ondatra("run").exit_code  # nothing has to be read, so this starts no Spark
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_pause_outlives_the_queue(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Who deletes the queue file to start anew hasn't said that rows may go."""
+    ondatra("pause", "sync.crm")
+    ondatra.run_project(shop)
+    for path in (shop.root / ".ondatra" / "queue").glob("*.sqlite*"):
+        path.unlink()
+    ondatra.run_project(shop)
+    assert () == api.calls
+
+
+def test_a_replay_of_a_paused_sync_sends_nothing(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """A pause is for every way to send."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run_project(shop)
+    calls = len(api.calls)
+    ondatra("pause", "sync.crm")
+    assert "1 dead letter" in ondatra("replay", "sync.crm").stderr
+    assert calls == len(api.calls)
+
+
+def test_resume_of_what_is_not_paused_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is no error: the sync is as it was wanted."""
+    said = ondatra("resume", "sync.crm")
+    assert (0, "sync.crm isn't paused\n") == (said.exit_code, said.stderr)
+
+
+def test_deletes_over_the_limit_fail_the_run_until_they_are_let_go(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """The flag names the sync, and the message the flag."""
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(f"-- @max_deletes: 40%\n{model.read_text()}")
+    ondatra.run_project(shop)
+    write_contacts(shop.root, a1="ada@example.com")
+    said = ondatra.run_project(shop, is_full=True)
+    assert 1 == said.exit_code
+    assert "1 of 2 keys would be removed: over @max_deletes" in said.stderr
+    assert "ondatra run --allow-deletes sync.crm" in said.stderr
+    assert {"a1", "b2"} == set(api.contacts())
+    assert 1 == ondatra("run").exit_code
+    assert 0 == ondatra("run", "--allow-deletes", "sync.crm").exit_code
+    assert {"a1"} == set(api.contacts())
+
+
+def test_a_leave_that_lets_nothing_go_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Else somebody waits for deletes that were never meant to go."""
+    ondatra.run_project(shop)
+    said = ondatra("run", "raw.contacts", "--allow-deletes", "sync.crm")
+    assert (0, "--allow-deletes sync.crm allows nothing: it isn't selected") == (said.exit_code, first_line(said))
+    ondatra("pause", "sync.crm")
+    said = ondatra("run", "--allow-deletes", "sync.crm")
+    assert "--allow-deletes sync.crm allows nothing: sync.crm is paused, `ondatra resume" in first_line(said)
+
+
+def first_line(captured_output: CommandResult) -> str:
+    return captured_output.stderr.partition("\n")[0]
+
+
+def test_a_pause_of_a_new_project_keeps_its_state_private(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is the first to write there, and customers' rows come after it."""
+    ondatra("pause", "sync.crm")
+    assert 0o700 == mode(shop.root / ".ondatra") == mode(shop.root / ".ondatra" / "paused")
+
+
+def test_a_run_takes_state_back_that_others_could_read(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Dagster makes the folder for its own history as it makes any other."""
+    state = shop.root / ".ondatra"
+    state.mkdir(mode=0o755)
+    ondatra.run_project(shop)
+    assert 0o700 == mode(state)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("words", [["pause", "crmm"], ["resume", "crmm"], ["run", "--allow-deletes", "crmm"]])
+def test_an_unknown_sync_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
+    """Else a run would pass for an allowed one."""
+    assert 2 == ondatra(*words).exit_code

@@ -1,0 +1,554 @@
+"""What the verbs that only look say, and how they end."""
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from support.processes.cli_terminal import CommandLine
+from support.processes.killed_dagster_push import run_killed_push
+from support.projects.shop_project import WHOLE_TABLE_FILES, ShopProject, write_contacts, write_shop_files
+
+from ondatra_dagster.cli.main import VERBS
+from ondatra_dagster.operations.alert_store import Alert, AlertStore, RuleResult
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.sync.run_context import RunOptions
+from ondatra_dagster.sync.send_guards import pause_sync
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(ondatra: CommandLine, verb: str) -> None:
+    """It is all that most people read."""
+    said = ondatra(verb, "--help")
+    assert 0 == said.exit_code
+    assert f"Usage: ondatra {verb}" in said.stdout
+
+
+@pytest.mark.parametrize("words", [["nope"], ["run", "--nope"], ["dead"], ["replay", "x", "--limit", "0"]])
+def test_a_wrong_invocation_is_exit_code_two(ondatra: CommandLine, words: list[str]) -> None:
+    """A script can tell its own mistake from a failure."""
+    assert 2 == ondatra(*words).exit_code
+
+
+def test_outside_of_a_project_a_command_says_so(
+    ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how to get one."""
+    monkeypatch.chdir(tmp_path)
+    said = ondatra("status")
+    assert (1, f"{tmp_path} is in no project; stand in one, or make one: ondatra init DIR\n") == (
+        said.exit_code,
+        said.stderr,
+    )
+
+
+def test_commands_work_from_a_folder_of_the_project(
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People stand where they edit."""
+    monkeypatch.chdir(shop.root / "models" / "raw")
+    assert 0 == ondatra("validate").exit_code
+
+
+# --- init
+
+
+def test_init_lays_down_a_project_that_is_valid(
+    ondatra: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a space in its path, and nothing of Python's own litter."""
+    folder = tmp_path / "new project"
+    assert 0 == ondatra("init", str(folder)).exit_code
+    assert [] == list(folder.rglob("__pycache__"))
+    monkeypatch.chdir(folder)
+    assert 0 == ondatra("validate").exit_code
+
+
+def test_init_refuses_a_folder_that_has_something_in_it(ondatra: CommandLine, tmp_path: Path) -> None:
+    """It may be someone's work."""
+    (tmp_path / "mine.txt").write_text("mine")
+    said = ondatra("init", str(tmp_path))
+    assert (1, ["mine.txt"]) == (said.exit_code, [path.name for path in tmp_path.iterdir()])
+    assert "is not empty" in said.stderr
+
+
+# --- validate
+
+
+def test_validate_tells_every_problem_of_every_file(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Models and push functions together, with file and line."""
+    (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
+    (shop.root / "lib" / "crm_push.star").write_text('API = {"bas_url": ""}\ndef push(rows):\n    return {}\n')
+    said = ondatra("validate")
+    assert 1 == said.exit_code
+    assert "models/raw/bad.sql:1: @kind 'merg' is not a kind" in said.stderr
+    assert "lib/crm_push.star:1:" in said.stderr
+    levels = [(line["level"], line["file"]) for line in ondatra("validate", "--json").json_lines]
+    assert [("error", "lib/crm_push.star"), ("error", "models/raw/bad.sql")] == levels
+
+
+def test_a_variable_that_is_not_set_is_a_warning_and_strictly_an_error(
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In CI the secrets are elsewhere; where they should be, one wants to know."""
+    monkeypatch.delenv("DEMO_API_KEY", raising=False)
+    (shop.root / ".env").unlink()
+    loose, strict = ondatra("validate"), ondatra("validate", "--strict")
+    assert (0, 1) == (loose.exit_code, strict.exit_code)
+    assert "the variable DEMO_API_KEY is not set" in loose.stderr
+
+
+def test_a_helper_library_is_no_sink(shop: ShopProject, ondatra: CommandLine) -> None:
+    """What others load needs no push()."""
+    (shop.root / "lib" / "words.star").write_text("def twice(text):\n    return text + text\n")
+    assert 0 == ondatra("validate").exit_code
+    (shop.root / "models" / "raw" / "bad.sql").write_text("-- @kind: merg\nSELECT 1 AS a\n")
+    assert "words.star" not in ondatra("validate").stderr
+
+
+def test_settings_are_looked_at_too(shop: ShopProject, ondatra: CommandLine) -> None:
+    """With the nearest right name."""
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nwarehous = "x"\n')
+    said = ondatra("validate")
+    assert 1 == said.exit_code
+    assert "warehouse" in said.stderr
+
+
+# --- status, history, dead
+
+
+def test_status_shows_models_and_syncs_before_and_after(shop: ShopProject, ondatra: CommandLine) -> None:
+    """On one screen: what is there, what waits, what a run would do."""
+    before = ondatra("status").stdout
+    assert "it has no table yet" in before
+    ondatra.run_project(shop)
+    model, crm, sync = ondatra("status", "--json").json_lines
+    assert ("raw.contacts", 2, 0, False) == (model["model"], model["rows"], model["version"], model["will_run"])
+    assert ("sync.crm", "merge") == (crm["model"], crm["kind"])
+    assert ("sync.crm", 0, 0, "succeeded") == (sync["sync"], sync["waiting"], sync["dead"], sync["result"])
+
+
+def test_status_of_waiting_rows_says_when_they_go_again(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """That is why one looks."""
+    api.fail(status=400, times=1, path="/crm/*")
+    ondatra.run_project(shop)
+    *_, sync = ondatra("status", "--json").json_lines
+    assert 1 == sync["waiting"]
+    assert 40 <= int(str(sync["next_retry_seconds"])) <= 75
+    assert "next retry" in ondatra("status").stdout
+
+
+def test_what_came_just_now_is_not_due(shop: ShopProject, ondatra: CommandLine) -> None:
+    """That is said of retries; the oldest row has waited for no time."""
+    pause_sync(shop.workspace.syncs["sync.crm"])
+    ondatra.run_project(shop)
+    shown = ondatra("status").stdout
+    assert "2 pending" in shown
+    assert "due" not in shown
+
+
+def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """The plan looks at the queue before anybody makes it whole."""
+    queue = shop.root / ".ondatra" / "queue" / "sync.crm.sqlite"
+    queue.parent.mkdir(parents=True)
+    queue.touch()
+    assert [0, 0] == [ondatra("status").exit_code, ondatra("dead", "sync.crm").exit_code]
+    assert 0 == ondatra.run_project(shop).exit_code
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_history_has_each_run_the_newest_first(shop: ShopProject, ondatra: CommandLine) -> None:
+    """Who started it, over which versions, and what came of it."""
+    assert "no sync has run yet" in ondatra("history").stderr
+    ondatra.run_project(shop)
+    write_contacts(shop.root, a1="ada@example.org", b2="bob@example.com")
+    ondatra.run_project(shop)
+    newest, oldest = ondatra("history", "sync.crm", "--json").json_lines
+    assert (0, 1, None, 0) == (
+        newest["version_from"],
+        newest["version_to"],
+        oldest["version_from"],
+        oldest["version_to"],
+    )
+    assert {"insert": 0, "update": 1, "delete": 0} == newest["grid"]["succeeded"]  # type: ignore[index]
+    table = ondatra("history").stdout.splitlines()
+    assert "ondatra run incremental version 1 is new 0→1 1 0 0 0 succeeded" in " ".join(table[1].split())
+    assert "ondatra run full the first run sends the whole table -→0 2 0" in " ".join(table[2].split())
+    assert 3 == len(table)
+    assert [newest] == ondatra("history", "--limit", "1", "--json").json_lines
+
+
+def test_history_says_why_a_run_failed(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
+    """Without a look into a log."""
+    api.fail(status=403, times=None)
+    ondatra.run_project(shop)
+    assert "a fault that was asked for" in ondatra("history").stdout
+
+
+def test_a_run_that_was_killed_has_crashed_and_does_not_go_on(
+    shop: ShopProject, ondatra: CommandLine, api: DemoApi
+) -> None:
+    """Nobody was left to say so, and nobody has run since."""
+    run_id = run_killed_push(shop.root, api.url)
+    (run,) = ondatra("history", "--json").json_lines
+    assert (run_id, "crashed", None) == (run["run"], run["result"], run["ended_at"])
+    assert ondatra("history").stdout.splitlines()[1].split()[-2:] == ["-→0", "crashed"]  # no noughts
+    *_, sync = ondatra("status", "--json").json_lines
+    assert (run_id, "crashed") == (sync["last_run"], sync["result"])
+    assert "crashed" in ondatra("status").stdout
+    assert 'ondatra_sync_failed_runs_total{sync="sync.crm"} 1' in ondatra("status", "--metrics").stdout
+    with FileLock(shop.workspace.sync("sync.crm").lock_file, purpose="delivers"):
+        assert "running" in ondatra("history").stdout
+        assert "running" in ondatra("status").stdout
+
+
+def test_a_killed_run_has_its_counts_up_to_the_kill(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
+    """What it had planned and didn't send is known, too."""
+    run_killed_push(shop.root, api.url)
+    workspace = shop.workspace
+    with shop.open_engine(workspace) as engine:
+        engine.push(workspace.sync("sync.crm"), RunOptions(trigger="ondatra run"))
+    (run,) = ondatra("history", "--json").json_lines
+    assert {"planned": 2, "succeeded": 2, "not_sent": 0}.items() <= {
+        cell: counts["insert"]
+        for cell, counts in run["grid"].items()  # type: ignore[union-attr]
+    }.items()
+    assert ["-→0", "2", "0", "0", "0", "crashed"] == ondatra("history").stdout.splitlines()[1].split()[-6:]
+    told = ondatra("status", "--metrics").stdout
+    assert 'ondatra_sync_units_total{sync="sync.crm",outcome="delivered"} 2' in told
+
+
+@pytest.mark.parametrize("verb", ["history", "dead", "replay"])
+def test_an_unknown_sync_is_a_wrong_invocation_that_names_the_right_one(
+    shop: ShopProject, ondatra: CommandLine, verb: str
+) -> None:
+    """A letter too many is quickly typed."""
+    said = ondatra(verb, "sync.crmm")
+    assert 2 == said.exit_code
+    assert "did you mean 'sync.crm'?" in said.stderr
+
+
+@pytest.mark.parametrize("words", [["history", ""], ["records", "sync.crm", "--status", ""]])
+def test_an_empty_word_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
+    """A script whose variable isn't set means something, and not everything."""
+    ondatra.run_project(shop)
+    said = ondatra(*words)
+    assert (2, "") == (said.exit_code, said.stdout)
+
+
+def test_an_error_tells_a_terminal_nothing_to_do(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It may quote what came from a table, a file's name or an API."""
+    ondatra.run_project(shop)
+    said = ondatra("records", "sync.crm", "--download", "no\x1b[2J\x07/file.csv")
+    assert 0 != said.exit_code
+    assert "no·/file.csv" in said.stderr
+
+
+def test_dead_letters_have_key_payload_error_and_attempts(shop: ShopProject, ondatra: CommandLine) -> None:
+    """All that one needs to mend the row."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run_project(shop)
+    (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
+    assert ("b2", 1, True) == (letter["key"], letter["attempts"], letter["refused"])
+    assert "nonsense" in str(letter["error"])
+    assert [{"change_type": "insert", "row": {"id": "b2", "email": "nonsense"}}] == letter["sends"]
+    assert "refused at once" in ondatra("dead", "sync.crm").stdout
+
+
+@pytest.mark.parametrize("words", [["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]])
+def test_a_row_takes_one_line_of_a_terminal_and_is_whole_elsewhere(
+    shop: ShopProject, ondatra: CommandLine, words: list[str]
+) -> None:
+    """A row of two hundred columns would push the reason, and all other letters, off the screen."""
+    write_contacts(shop.root, b2="nonsense " * 40)
+    ondatra.run_project(shop)
+    shown = ondatra.run_on_terminal(*words, columns=60)
+    cut = '    insert  {"id":"b2","email":"nonsense nonsense nonsense …'
+    assert (60, cut) == (len(cut), next(line for line in shown if "insert" in line))
+    piped = ondatra(*words)
+    assert "nonsense " * 40 in next(line for line in piped.stdout.splitlines() if "insert" in line)
+    assert ("cut off" in "".join(shown), "cut off" in piped.stderr) == (True, False)
+
+
+def test_a_terminal_obeys_neither_a_key_nor_an_answer(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """It would clear the screen, or worse, for who only looks why a row was refused."""
+    write_contacts(shop.root, **{"a\x1b[2J1": "ada@example.com"})
+    api.fail(status=422, path="/crm/*", message="no \x1b]0;title\x07\nsecond line")
+    ran = ondatra.run_project(shop)
+    dead = ondatra("dead", "sync.crm")
+    for said in (ran.stderr, dead.stdout):
+        assert "a·[2J1" in said
+        assert [] == [letter for letter in said if not letter.isprintable() and letter != "\n"]
+
+
+def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It is one letter, and may have a million."""
+    write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
+    write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(1234)})
+    ondatra.run_project(shop)
+    for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
+        first, *rows = ondatra(*words).stdout.splitlines()[:12]
+        assert first.startswith("(the whole table)  ")
+        assert "after 1 attempt: " in first
+        assert ["insert"] * 10 == [line.split()[0] for line in rows[:10]]
+        assert "… and 1224 rows more, 1234 in all; --json has them" == rows[10].strip()
+        (letter,) = ondatra(*words, "--json").json_lines
+        assert (1234, 1234) == (letter["rows"], len(letter["sends"]))  # type: ignore[arg-type]
+        assert (1, False) == (letter["attempts"], letter["refused"])
+
+
+def test_a_letter_that_was_refused_later_tells_all_its_attempts(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """The tries that failed before it are tries, too."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    api.fail(status=400, times=2, path="/crm/*")
+    ondatra.run_project(shop)
+    ondatra("replay", "sync.crm")
+    (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
+    assert ("b2", 2, True) == (letter["key"], letter["attempts"], letter["refused"])
+    assert "refused at attempt 2: " in ondatra("dead", "sync.crm").stdout
+
+
+def test_of_many_dead_letters_people_see_the_oldest(shop: ShopProject, ondatra: CommandLine) -> None:
+    """After a bad day there may be a million; programs get all."""
+    write_contacts(shop.root, **{f"a{number}": "nonsense" for number in range(60)})
+    ondatra.run_project(shop)
+    for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
+        said = ondatra(*words)
+        assert 50 == said.stdout.count("refused at once")
+        assert "(the oldest 50; --limit shows more, --json all)" in said.stderr
+        assert 60 == len(ondatra(*words, "--json").json_lines)
+        for most in (3, 60):
+            said = ondatra(*words, "--limit", str(most))
+            assert (most, False) == (said.stdout.count("refused at once"), "the oldest" in said.stderr)
+            assert most == len(ondatra(*words, "--limit", str(most), "--json").json_lines)
+
+
+def test_of_an_empty_table_that_is_dead_a_replay_sends_that(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It has no rows, and is no nothing: what the API has would go."""
+    write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
+    write_contacts(shop.root)
+    ondatra.run_project(shop)
+    lines = ondatra("dead", "sync.crm").stdout.splitlines()
+    assert "its content, which has no rows" == lines[1].strip()
+
+
+def test_a_sync_without_dead_letters_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+    """An empty screen could mean anything."""
+    said = ondatra("dead", "sync.crm")
+    assert (0, "", "there are no dead letters\n") == (said.exit_code, said.stdout, said.stderr)
+
+
+# --- replay
+
+
+def a_shop_with_a_dead_letter(shop: ShopProject, ondatra: CommandLine) -> None:
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    ondatra.run_project(shop)
+
+
+def test_a_preview_sends_nothing_and_changes_nothing(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """It is what one looks at before."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    said = ondatra("replay", "sync.crm", "--preview", "--json")
+    assert ["b2"] == [letter["key"] for letter in said.json_lines]
+    assert calls == len(api.calls)
+    assert 1 == len(ondatra("dead", "sync.crm", "--json").json_lines)
+
+
+def test_a_preview_of_nothing_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
+    """An empty screen could mean anything."""
+    said = ondatra("replay", "sync.crm", "--preview")
+    assert (0, "", "there are no dead letters\n") == (said.exit_code, said.stdout, said.stderr)
+    a_shop_with_a_dead_letter(shop, ondatra)
+    said = ondatra("replay", "sync.crm", "--preview", "--since", "2999-01-01")
+    assert (0, "", "there are no such dead letters\n") == (said.exit_code, said.stdout, said.stderr)
+
+
+def test_a_replay_sends_dead_letters_at_once(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Without Spark: nothing has to be read, so this is the command itself, to its end."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    said = ondatra("replay", "sync.crm")
+    assert "1 dead letter and 0 waiting keys of sync.crm are retried" in said.stderr
+    assert calls + 1 == len(api.calls)
+    assert 1 == said.exit_code  # refused again, and nothing else was attempted
+
+
+def test_a_replay_tells_of_keys_that_go_beside(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """A resync was cut off, say, or the sync was paused: what was still to go isn't what comes back."""
+    ondatra.run_project(shop)
+    ondatra("pause", "sync.crm")
+    write_contacts(shop.root, a1="new@example.com", b2="new@example.com")
+    ondatra.run_project(shop)
+    ondatra("resume", "sync.crm")
+    said = ondatra("replay", "sync.crm")
+    told = "0 dead letters and 0 waiting keys of sync.crm are retried, next to 2 pending keys"
+    assert (0, told) == (said.exit_code, said.stderr.partition("\n")[0])
+    assert "delivered 2 updates" in said.stderr
+
+
+def test_a_replay_needs_no_model_to_be_fit_to_run(shop: ShopProject, ondatra: CommandLine) -> None:
+    """The table of one that its model reads may be gone: what is sent again is in the queue."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    shutil.rmtree(shop.root / ".ondatra" / "warehouse" / "raw")
+    said = ondatra("replay", "sync.crm")
+    assert (1, True) == (said.exit_code, "1 rejected" in said.stderr)  # as without that, and not 2
+
+
+def test_a_replay_of_what_died_since_then_leaves_older_ones(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """After a fault of the API one wants just its victims."""
+    a_shop_with_a_dead_letter(shop, ondatra)
+    calls = len(api.calls)
+    assert "0 dead letters" in ondatra("replay", "sync.crm", "--since", "2999-01-01").stderr
+    assert calls == len(api.calls)
+    assert "1 dead letter " in ondatra("replay", "sync.crm", "--since", "2020-01-01 08:30:00").stderr
+    assert calls + 1 == len(api.calls)
+
+
+def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """Ten thousand died; one tries it with the first."""
+    write_contacts(shop.root, b2="nonsense", c3="more of it", d4="and more")
+    ondatra.run_project(shop)
+    letters = [letter["key"] for letter in ondatra("dead", "sync.crm", "--json").json_lines]
+    few = ondatra("replay", "sync.crm", "--preview", "--limit", "2", "--json").json_lines
+    assert letters[:2] == [letter["key"] for letter in few]
+    calls = len(api.calls)
+    assert "2 dead letters and 0 waiting keys" in ondatra("replay", "sync.crm", "--limit", "2").stderr
+    sent = [call.body["customer_id"] for call in api.calls[calls:]]
+    assert letters[:2] == sent
+
+
+def test_a_replay_lets_waiting_rows_go_now(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """The API is back, and nobody wants to wait for the next try."""
+    api.fail(status=400, times=1, path="/crm/*")
+    ondatra.run_project(shop)
+    assert {"b2"} == set(api.contacts())
+    said = ondatra("replay", "sync.crm")
+    assert "0 dead letters and 1 waiting key" in said.stderr
+    assert 0 == said.exit_code
+    assert {"a1", "b2"} == set(api.contacts())
+
+
+def test_a_replay_of_dead_letters_in_another_form_is_refused(
+    shop: ShopProject, api: DemoApi, ondatra: CommandLine
+) -> None:
+    """They are rows; what the kind sends now are groups."""
+    write_contacts(shop.root, b2="nonsense")
+    ondatra.run_project(shop)
+    calls = len(api.calls)
+    model = shop.root / "models" / "sync" / "crm.sql"
+    model.write_text(model.read_text().replace("merge", "tracked").replace("unique_key", "group_key"))
+    said = ondatra("replay", "sync.crm")
+    assert (1, calls) == (said.exit_code, len(api.calls))
+    assert "1 key in its queue (1 dead letter among them) came in with kind merge" in said.stderr
+    assert "sync.crm has kind tracked now" in said.stderr
+    assert "insert" in ondatra("dead", "sync.crm").stdout
+
+
+def test_status_tells_of_disk_and_of_what_is_alerting(shop: ShopProject, ondatra: CommandLine) -> None:
+    """One screen for who looks in the morning."""
+    ondatra.run_project(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
+    AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
+        [RuleResult(subject="sync.crm", rule="failed", sentence="the API is down")],
+        lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
+    )
+    raw, crm, sync = ondatra("status", "--json").json_lines
+    assert 0 < raw["disk_bytes"]
+    assert ([], [], ["failed"]) == (raw["alerts"], crm["alerts"], sync["alerts"])
+    shown = ondatra("status").stdout
+    assert "last run" in shown
+    assert "on disk: tables " in shown
+    assert "alerting since " in shown
+    assert "sync.crm: the API is down" in shown
+
+
+def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
+    shop: ShopProject, ondatra: CommandLine
+) -> None:
+    """An alert quotes it, and stands there each morning until it is over."""
+    ondatra.run_project(shop)
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
+    AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
+        [RuleResult(subject="sync.crm", rule="failed", sentence="it says \x1b[2J\x1b]0;title\x07no\x9b31m\rOK")],
+        lambda reading, _: Alert("1", "2026-11-18T03:20:00+00:00", {}),
+    )
+    said = ondatra("status")
+    assert "sync.crm: it says ·[2J·]0;title·no·31m·OK" in said.stdout
+    assert [] == [letter for letter in said.stdout + said.stderr if not letter.isprintable() and letter != "\n"]
+
+
+def test_status_speaks_to_prometheus(shop: ShopProject, ondatra: CommandLine) -> None:
+    """For a node exporter's textfile; the client of Prometheus reads it."""
+    ondatra.run_project(shop)
+    said = ondatra("status", "--metrics")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(said.stdout)
+        for sample in family.samples
+    }
+    assert 0 == said.exit_code
+    assert 2 == samples["ondatra_sync_units_total", "delivered", "sync.crm"]
+    assert (0, 2) == (samples["ondatra_table_version", "sync.crm"], samples["ondatra_table_rows", "sync.crm"])
+    assert time.time() > samples["ondatra_sync_last_success_timestamp_seconds", "sync.crm"] > time.time() - 600
+
+
+def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
+    """It names the one to use; nobody is shown a trace."""
+    ondatra.run_project(shop)
+    for path in (shop.workspace.syncs["sync.crm"].queue_file, shop.workspace.settings.state / "history.sqlite"):
+        kept = path.read_bytes()
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            (name,) = connection.execute("select migration_set from _sqlite_migrations").fetchone()
+            connection.execute(
+                "insert into _sqlite_migrations (migration_set, name, applied_at) values (?, 'later', '')", (name,)
+            )
+            connection.execute("update _written_by set version = '9.1'")
+        said = ondatra("status")
+        assert 1 == said.exit_code
+        told = said.stdout + said.stderr  # of a queue in the line of its sync
+        assert "was written by ondatra 9.1 (it has later)" in told
+        assert "use ondatra 9.1 or a newer one" in told
+        assert "Traceback" not in told
+        path.write_bytes(kept)
+        for beside in path.parent.glob(f"{path.name}-*"):
+            beside.unlink()
+
+
+def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
+    """What made its rows can't be told, so nothing is computed over them."""
+    ondatra.run_project(shop)
+    table = shop.tables.table("raw.contacts")
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    commit.write_text(commit.read_text().replace('\\"ondatra\\":1', '\\"ondatra\\":2'))
+    said = ondatra("status")
+    assert 1 == said.exit_code
+    assert "the table of raw.contacts was made by a newer ondatra than this" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("left", ['{"commitInfo"', '{"add":{"path":', '{"metaData":'])
+def test_a_damaged_commit_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine, left: str) -> None:
+    """A machine that loses power may leave a part; who reads of it wants to know of which file."""
+    ondatra.run_project(shop)
+    table = shop.tables.table("raw.contacts")
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    commit.write_text(f"{commit.read_text()}\n{left}" if "add" not in left else left)
+    said = ondatra("status")
+    assert 1 == said.exit_code
+    assert "/raw/contacts/_delta_log" in said.stderr
+    assert "restore it, or remove" in said.stderr
+    assert "trace" not in said.stderr

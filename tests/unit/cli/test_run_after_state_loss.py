@@ -1,0 +1,54 @@
+"""A sync whose state is lost: what `ondatra run` sends, and what it waits for."""
+
+import shutil
+
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
+from support.spark.plain_sync_log_table import PlainSyncLogTable
+
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+
+def lose_state(shop: ShopProject) -> None:
+    """Remove queues, history and all of the tracking store: the tables are elsewhere."""
+    for path in ("queue", "tracking"):
+        shutil.rmtree(shop.root / ".ondatra" / path)
+    for path in (shop.root / ".ondatra").glob("history.sqlite*"):
+        path.unlink()
+
+
+def test_the_sync_log_shows_that_rows_were_delivered(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Nothing is sent until the user says how to go on; `--allow-new-state` sends all rows as new ones."""
+    ondatra.run_project(shop)
+    shop.workspace.sync_log.append(PlainSyncLogTable(shop.workspace.settings))
+    api.clear()
+    lose_state(shop)
+    said = ondatra.run_project(shop)
+    assert (1, ()) == (said.exit_code, api.calls)
+    assert "`ondatra resync sync.crm`" in said.stderr
+    assert "`ondatra run --allow-new-state sync.crm`" in said.stderr
+    said = ondatra("run", "--allow-new-state", "--dry-run", "sync.crm", shop=shop)
+    assert (0, ()) == (said.exit_code, api.calls)
+    assert "would create 2 rows" in said.stderr
+    said = ondatra("run", "--allow-new-state", "sync.crm", shop=shop)
+    assert (0, 2) == (said.exit_code, len(api.calls))
+    assert "sync.crm runs for the first time: 2 inserts to send to http://127.0.0.1:" in said.stderr
+
+
+def test_a_sync_that_was_never_logged_begins(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """Nothing shows a delivery, so it is a first run."""
+    ondatra.run_project(shop)
+    api.clear()
+    lose_state(shop)
+    said = ondatra.run_project(shop)
+    assert (0, 2) == (said.exit_code, len(api.calls))
+
+
+def test_a_lost_queue_is_said_in_the_run(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
+    """And nothing is sent again."""
+    ondatra.run_project(shop)
+    api.clear()
+    shutil.rmtree(shop.root / ".ondatra" / "queue")
+    said = ondatra.run_project(shop)
+    assert (0, ()) == (said.exit_code, api.calls)
+    assert "sync.crm: the queue is missing; it goes on from what was left in the tracking store" in said.stderr

@@ -1,0 +1,65 @@
+"""How wide a text is on a terminal."""
+
+import pytest
+
+from ondatra_dagster.cli.output import ColumnShrink, print_table, shrink_columns
+from ondatra_dagster.cli.text_width import cut_text, display_width, pad_left, pad_right, shorten_text
+
+COMBINED = "e\u0301"  # an e, and the accent that stands on it
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("", 0),
+        ("Ada", 3),
+        ("Zoë", 3),
+        (f"Zo{COMBINED}", 3),
+        ("日本", 4),
+        ("ｱ", 1),  # half as wide as others of its kind
+        ("\uff21", 2),  # a full-width A
+        ("한", 2),
+        ("\u1112\u1161\u11ab", 2),  # the same letter, in its parts
+        ("👍", 2),
+        ("🇩🇪", 2),
+        ("…→·", 3),
+    ],
+)
+def test_a_letter_takes_as_many_columns_as_a_terminal_gives_it(text: str, width: int) -> None:
+    """Python counts code points; the eye doesn't."""
+    assert width == display_width(text)
+    assert (f"{text}  |", f"  {text}|") == (pad_right(text, width + 2) + "|", pad_left(text, width + 2) + "|")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),  # half a letter has no place
+        ("Ada Lovelace", 4, "Ada…"),
+        (f"Zo{COMBINED} Ray", 4, f"Zo{COMBINED}…"),
+        ("👍👍👍", 5, "👍👍…"),
+    ],
+)
+def test_what_is_cut_off_fits(text: str, width: int, expected: str) -> None:
+    """A line that is one column too wide breaks the table below it."""
+    assert expected == shorten_text(text, width)
+    assert display_width(expected) <= width
+
+
+def test_as_much_of_a_line_is_shown_as_has_room() -> None:
+    """Of a line that is drawn anew, one column too many would stay on the screen."""
+    assert ("日本", "日", "ab") == (cut_text("日本語", 5), cut_text("日本語", 3), cut_text("abc", 2))
+
+
+def test_columns_stand_under_each_other_beside_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name in Japanese would push the rest of its line to the right."""
+    print_table(("name", "n", "city"), [("山田", "1", "京都"), (f"Zo{COMBINED}", "12", "Ulm")])
+    assert ["name   n  city", "山田   1  京都", f"Zo{COMBINED}   12  Ulm"] == capsys.readouterr().out.splitlines()
+
+
+def test_a_table_with_wide_letters_is_as_narrow_as_the_terminal() -> None:
+    """It is the letters' width that has to go, and not their number."""
+    (row,) = shrink_columns(("id", "said"), [("1", "山" * 20)], width=20, shrinks=[ColumnShrink("said", 12)])
+    assert ("1", "山" * 7 + "…") == tuple(row)

@@ -1,0 +1,73 @@
+"""The trace of an error that nobody foresaw: a trace on the screen helps nobody who didn't write the code."""
+
+import contextlib
+import errno
+import re
+import sqlite3
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject
+
+from ondatra_dagster.app.error_traces import store_trace
+from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun, UnchangedRunCache
+
+UNCHANGED = UnchangedRun(definition="d", inputs={}, table_version="t@1", checks="", warned={}, at=1.0)
+
+
+def test_it_is_kept_in_the_project_and_its_user_gets_a_sentence(
+    shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for who stands in a folder below."""
+    ondatra.run_project(shop)
+    cache = shop.root / ".ondatra" / "cache.sqlite"
+    UnchangedRunCache(cache).store_run("raw.contacts", UNCHANGED)
+    with contextlib.closing(sqlite3.connect(cache)) as connection, connection:
+        connection.execute("update unchanged set inputs = 'damaged'")
+    monkeypatch.chdir(shop.root / "models")
+    said = ondatra("status")
+    log = shop.root / ".ondatra" / "logs" / "errors.log"
+    assert (1, "", 1) == (said.exit_code, said.stdout, len(said.stderr.splitlines()))
+    assert said.stderr.rstrip().endswith(f"; the whole trace is in {log}")
+    assert log.read_text().startswith("Traceback")
+
+
+def test_without_a_project_it_goes_to_a_file_that_only_its_owner_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may tell of rows."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said = store_trace(ValueError("unforeseen"), None)
+    (left,) = tmp_path.iterdir()
+    assert f"ValueError: unforeseen; the whole trace is in {left}" == said
+    assert ("ValueError: unforeseen\n", 0o600) == (left.read_text(), stat.S_IMODE(left.stat().st_mode))
+
+
+def test_on_a_full_disk_it_goes_to_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong there is just what one wants to know of."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    state = tmp_path / ".ondatra"
+    (state / "logs").mkdir(parents=True)
+    (state / "logs" / "errors.log").symlink_to("/dev/full")
+    said = store_trace(ValueError("unforeseen"), state)
+    (left,) = tmp_path.glob("ondatra-*.log")
+    assert f"ValueError: unforeseen; the whole trace is in {left}" == said
+    assert left.read_text().startswith("ValueError: unforeseen")
+
+
+def test_without_any_room_the_sentence_is_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "errors.log").symlink_to("/dev/full")
+    said = store_trace(ValueError("unforeseen"), tmp_path)
+    assert re.fullmatch(r"ValueError: unforeseen; its trace couldn't be kept \(.*No such file.*\)", said)
+
+
+def test_the_fault_of_a_disk_needs_no_trace(tmp_path: Path) -> None:
+    """Whoever raised it."""
+    said = store_trace(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+    assert re.fullmatch(rf"{tmp_path} can't be written: the disk at /\S* is full; make room there.*", said)
+    assert [] == list(tmp_path.iterdir())

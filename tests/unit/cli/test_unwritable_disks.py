@@ -1,0 +1,75 @@
+"""A disk that is full or read-only: each command ends with a sentence that names it, and nothing is lost."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import pytest
+from support.files.unwritable_disks import UNWRITABLE_MESSAGE, fill_disk, make_read_only, mount_small_disk
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+Spoil = Callable[..., AbstractContextManager[None]]
+BOTH = pytest.mark.parametrize("spoil", [fill_disk, make_read_only])
+
+
+class ShopDisk(NamedTuple):
+    shop: ShopProject
+    is_mounted: bool
+
+    def make_unwritable(self, spoil: Spoil) -> AbstractContextManager[None]:
+        return spoil(self.shop.root / ".ondatra", is_mounted=self.is_mounted)
+
+
+@pytest.fixture
+def disk(shop: ShopProject, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShopDisk]:
+    """The shop with all that it keeps, Dagster's history too, on one disk; it has run once and has news."""
+    monkeypatch.delenv("DAGSTER_HOME")
+    with mount_small_disk(shop.root / ".ondatra") as is_mounted:
+        assert 0 == ondatra.run_project(shop).exit_code
+        write_contacts(shop.root, a1="ann@example.com", b2="bob@example.com")
+        yield ShopDisk(shop, is_mounted)
+
+
+@BOTH
+def test_a_run_ends_with_a_sentence_and_goes_on_later(
+    disk: ShopDisk, ondatra: CommandLine, api: DemoApi, spoil: Spoil
+) -> None:
+    """Dagster's own database is the first that can't be written."""
+    with disk.make_unwritable(spoil):
+        said = ondatra("run", shop=disk.shop)
+    assert 1 == said.exit_code
+    assert "Traceback" not in said.stdout + said.stderr
+    assert re.search(UNWRITABLE_MESSAGE, said.stderr)
+    assert 0 == ondatra.run_project(disk.shop).exit_code
+    assert {"ann@example.com", "bob@example.com"} == {row["email"] for row in api.contacts().values()}
+
+
+@BOTH
+def test_maintain_has_each_duty_end_with_a_sentence(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
+    """What can't be written is told of by the duty that would write it, and the others have their turn."""
+    with disk.make_unwritable(spoil):
+        said = ondatra("maintain", "--json", shop=disk.shop)
+    assert (1, 9) == (said.exit_code, len(said.json_lines))
+    assert "Traceback" not in said.stderr
+    assert re.search(UNWRITABLE_MESSAGE, said.stderr)
+    assert {"logs", "tracking_retention"} <= {str(line["duty"]) for line in said.json_lines if line["ok"]}
+
+
+@BOTH
+def test_commands_that_read_go_on(disk: ShopDisk, ondatra: CommandLine, spoil: Spoil) -> None:
+    """Who looks for what is wrong needs them just then."""
+    words = [["status"], ["history"], ["dead", "sync.crm"], ["records", "sync.crm"]]
+    with disk.make_unwritable(spoil):
+        assert [0, 0, 0, 0] == [ondatra(*each, shop=disk.shop).exit_code for each in words]
+
+
+def test_a_command_that_writes_ends_with_a_sentence(disk: ShopDisk, ondatra: CommandLine) -> None:
+    with disk.make_unwritable(make_read_only):
+        ends = [ondatra(word, "sync.crm") for word in ("replay", "resync")]
+    assert [1, 1] == [said.exit_code for said in ends]
+    assert all(re.search(UNWRITABLE_MESSAGE, said.stderr) for said in ends)
+    assert [1, 1] == [len(said.stderr.splitlines()) for said in ends]

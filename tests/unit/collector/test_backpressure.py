@@ -1,0 +1,19 @@
+"""When nothing is taken for a while, by a clock of the test's own."""
+
+from pathlib import Path
+
+from ondatra_dagster.collector.backpressure import Backpressure
+from ondatra_dagster.project.settings.settings import EventSettings
+
+
+def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:
+    """After a batch of a hundred seconds' worth, one second would only bring the next refusal."""
+    now = 0.0
+    limits = Backpressure(EventSettings(per_second=10), tmp_path, waiting=lambda: 0, clock=lambda: now)
+    for events, seconds in ((10, 1), (1010, 101), (1, None), (19, 2)):
+        limits.consume_allowance(events)
+        refusal = limits.check_limits()
+        assert (refusal and dict(refusal.headers)[b"retry-after"]) == (seconds and str(seconds).encode())
+        if seconds:
+            now += seconds
+            assert limits.check_limits() is None

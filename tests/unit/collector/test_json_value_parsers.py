@@ -1,0 +1,139 @@
+"""What each type takes of JSON, as what, and what it refuses: a table that holds the whole of it."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+
+from ondatra_dagster.collector.event_parser import EventParser, ParseNotes
+from ondatra_dagster.project.sql.event_schema import read_event_columns
+
+UTC = datetime.UTC
+
+
+def read(of: str, text: str) -> tuple[Any, list[tuple[str, str]], Any]:
+    """The value, the problems, and what is kept aside."""
+    reader, reading = EventParser(read_event_columns(f"x {of}")), ParseNotes()
+    value, extra = reader.parse_event({"x": orjson.loads(text)}, reading)
+    return value, [(each.field, each.problem) for each in reading.problems], extra
+
+
+@pytest.mark.parametrize(
+    ("of", "text", "value"),
+    [
+        ("STRING", '"é😀\\u0000"', "é😀\0"),
+        ("VARCHAR(3)", '"longer"', "longer"),
+        ("BOOLEAN", "true", True),
+        ("TINYINT", "-128", -128),
+        ("SMALLINT", "32767", 32767),
+        ("INT", "2147483647", 2147483647),
+        ("INT", "5.0", 5),
+        ("BIGINT", "-9223372036854775808", -(2**63)),
+        ("BIGINT", "1e3", 1000),
+        ("FLOAT", "1.5", 1.5),
+        ("DOUBLE", "3", 3.0),
+        ("DECIMAL(10, 2)", "1.5", Decimal("1.50")),
+        ("DECIMAL(10, 2)", "-7", Decimal("-7.00")),
+        ("DECIMAL(10, 2)", '"12345678.900"', Decimal("12345678.90")),
+        ("DECIMAL(38, 0)", '"99999999999999999999999999999999999999"', Decimal("9" * 38)),
+        ("DECIMAL(38, 0)", "9223372036854775807", Decimal(2**63 - 1)),
+        ("DECIMAL(38, 0)", "999999999999999.0", Decimal(10**15 - 1)),
+        ("DECIMAL", "12", Decimal(12)),
+        ("DATE", '"0001-01-01"', datetime.date(1, 1, 1)),
+        ("TIMESTAMP", '"2026-11-18T12:00:00Z"', datetime.datetime(2026, 11, 18, 12, tzinfo=UTC)),
+        ("TIMESTAMP", '"2026-11-18T12:00:00+02:00"', datetime.datetime(2026, 11, 18, 10, tzinfo=UTC)),
+        ("TIMESTAMP", '"2026-11-18 12:00"', datetime.datetime(2026, 11, 18, 12, tzinfo=UTC)),
+        (
+            "TIMESTAMP",
+            '"2026-11-18T12:00:00.123456789Z"',
+            datetime.datetime(2026, 11, 18, 12, 0, 0, 123456, tzinfo=UTC),
+        ),
+        ("TIMESTAMP_NTZ", '"1969-12-31T23:59:59"', datetime.datetime(1969, 12, 31, 23, 59, 59)),  # noqa: DTZ001
+        ("BINARY", '"aGk="', b"hi"),
+        ("ARRAY<INT>", "[1, null, 2]", [1, None, 2]),
+        ("MAP<STRING, INT>", '{"a": 1, "b": null}', [("a", 1), ("b", None)]),
+        ("MAP<INT, STRING>", '{"-5": "a"}', [(-5, "a")]),
+        ("MAP<DATE, BOOLEAN>", '{"2026-01-01": true}', [(datetime.date(2026, 1, 1), True)]),
+        ("STRUCT<a: INT, b: STRING>", '{"A": 1}', {"a": 1, "b": None}),
+        ("ARRAY<STRUCT<a: ARRAY<DATE>>>", '[{"a": ["2026-01-01"]}]', [{"a": [datetime.date(2026, 1, 1)]}]),
+        ("INT", "null", None),
+    ],
+)
+def test_a_type_takes(of: str, text: str, value: Any) -> None:
+    """As what the table holds it: nothing is rounded, cut or guessed."""
+    assert (value, [], None) == read(of, text)
+
+
+@pytest.mark.parametrize(
+    ("of", "text", "problem"),
+    [
+        ("STRING", "1", "is a number; expected STRING"),
+        ("STRING", "{}", "is an object; expected STRING"),
+        ("BOOLEAN", '"true"', "is a text; expected BOOLEAN"),
+        ("BOOLEAN", "1", "is a number; expected BOOLEAN"),
+        ("INT", "true", "is true or false; expected INT"),
+        ("INT", '"1"', "is a text; expected INT"),
+        ("INT", "1.5", "is no whole number; expected INT"),
+        ("TINYINT", "128", "is out of range; TINYINT is -128 to 127"),
+        ("BIGINT", "9223372036854775808", f"is out of range; BIGINT is {-(2**63)} to {2**63 - 1}"),
+        ("BIGINT", "1e30", f"is out of range; BIGINT is {-(2**63)} to {2**63 - 1}"),
+        ("FLOAT", "1e39", "is out of range; FLOAT is up to 3.40282e+38"),
+        ("DOUBLE", '"NaN"', "is a text; expected DOUBLE"),
+        ("DECIMAL(4, 2)", "100", "doesn't fit DECIMAL(4, 2): 4 digits, 2 behind the point"),
+        ("DECIMAL(4, 2)", "1.005", "doesn't fit DECIMAL(4, 2): 4 digits, 2 behind the point"),
+        ("DECIMAL(4, 2)", '"1e9999"', "doesn't fit DECIMAL(4, 2): 4 digits, 2 behind the point"),
+        ("DECIMAL(4, 2)", '" 1"', "is a text; expected DECIMAL(4, 2)"),
+        ("DECIMAL(4, 2)", '"NaN"', "is a text; expected DECIMAL(4, 2)"),
+        ("DECIMAL(38, 10)", "1234567890.1234567", "has more than 15 digits, which only a text keeps; write it as one"),
+        (
+            "DECIMAL(38, 0)",
+            "100000000000000000001",  # which JSON's readers take for one of a single digit
+            "has more than 15 digits, which only a text keeps; write it as one",
+        ),
+        (
+            "DECIMAL(38, 0)",
+            "1000000000000000000.1",
+            "has more than 15 digits, which only a text keeps; write it as one",
+        ),
+        ("BIGINT", "9007199254740993.0", f"is out of range; BIGINT is {-(2**63)} to {2**63 - 1}"),
+        ("DATE", '"20260101"', "is no date; write it as 2026-11-18"),
+        ("DATE", '"2026-02-30"', "is no date; write it as 2026-11-18"),
+        ("DATE", '"2026-W01-1"', "is no date; write it as 2026-11-18"),
+        ("DATE", "1", "is a number; expected DATE"),
+        ("TIMESTAMP", '"2026-11-18"', "is no time; write it as 2026-11-18T12:00:00Z"),
+        ("TIMESTAMP", '"0001-01-01T00:00:00+10:00"', "is no time; write it as 2026-11-18T12:00:00Z"),
+        ("TIMESTAMP", "1700000000", "is a number; expected TIMESTAMP"),
+        ("TIMESTAMP_NTZ", '"2026-11-18T12:00:00Z"', "has a zone, and TIMESTAMP_NTZ has none; leave it out"),
+        ("BINARY", '"a"', "is no base64"),
+        ("BINARY", '"é"', "is no base64"),
+        ("ARRAY<INT>", "1", "is a number; expected ARRAY<INT>"),
+        ("MAP<STRING, INT>", "[]", "is a list; expected MAP<STRING, INT>"),
+        ("STRUCT<a: INT>", "[]", "is a list; expected STRUCT<a: INT>"),
+    ],
+)
+def test_a_type_refuses(of: str, text: str, problem: str) -> None:
+    """With what to write instead."""
+    assert [("x", problem)] == read(of, text)[1]
+
+
+@pytest.mark.parametrize(
+    ("of", "text", "paths"),
+    [
+        ("ARRAY<INT>", '[1, "a", 2, "b"]', ["x[1]", "x[3]"]),
+        ("MAP<INT, INT>", '{"a": 1, "2": "b"}', ["x.a", "x.2"]),
+        ("STRUCT<a: INT, b: ARRAY<DATE>>", '{"a": "", "b": [1]}', ["x.a", "x.b[0]"]),
+        ("STRUCT<a: INT>", '{"a": 1, "A": 2}', ["x.A"]),
+        ("MAP<INT, INT>", '{"1": 1, "01": 2}', ["x.01"]),
+    ],
+)
+def test_every_wrong_part_is_told_with_its_path(of: str, text: str, paths: list[str]) -> None:
+    """Who sends a large event shouldn't have to look for it, nor to try again for the next one."""
+    assert paths == [path for path, _ in read(of, text)[1]]
+
+
+def test_an_unknown_field_of_a_struct_is_kept_aside_with_its_path() -> None:
+    """A sender that is ahead of the model loses nothing."""
+    value, problems, extra = read("ARRAY<STRUCT<a: INT>>", '[{"a": 1, "new": {"b": [2]}}]')
+    assert ([{"a": 1}], [], '{"x[0].new":{"b":[2]}}') == (value, problems, extra)

@@ -1,0 +1,57 @@
+"""What is read from a token server's answer, however odd its numbers and texts are."""
+
+import math
+
+import pytest
+
+from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, parse_token_response
+
+TOKEN = '{"access_token": "abc", "expires_in": %s}'
+
+
+@pytest.mark.parametrize(
+    "expires_in",
+    [
+        *("NaN", '"NaN"', '"Infinity"', "-1", "0", "-1e300", '"-5"', "true", "null", "[]", '"soon"', '""'),
+        f'"{"9" * 5_000}"',
+    ],
+)
+def test_a_lifetime_that_is_none_is_no_end(expires_in: str) -> None:
+    """The token is used until the API refuses it."""
+    try:
+        tokens = parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
+    except NoTokenError:
+        assert "NaN" == expires_in  # no JSON
+    else:
+        assert ("abc", None) == (tokens.access, tokens.expires_at)
+
+
+@pytest.mark.parametrize("expires_in", ["1" + "0" * 400, "9" * 5_000, "1e400", "-1e400", "Infinity"])
+def test_a_number_without_an_end_is_no_token(expires_in: str) -> None:
+    """Such an answer isn't JSON that anybody can read."""
+    with pytest.raises(NoTokenError, match="its answer has no access_token that could be sent"):
+        parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "expires_at"),
+    [("600", 1_540.0), ('"600"', 1_540.0), ("100.5", 1_090.45), ("1" + "0" * 30, 1e30), ("1e300", 1e300)],
+)
+def test_a_lifetime_ends_a_little_earlier(expires_in: str, expires_at: float) -> None:
+    """So that the token is good for as long as a request takes."""
+    tokens = parse_token_response(HttpResponse(200, TOKEN % expires_in), now=1_000.0)
+
+    assert tokens.expires_at is not None
+    assert math.isclose(expires_at, tokens.expires_at)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"error": "\\ud800"}', '{"error": %s}' % ("9" * 5_000), "[" * 100_000, '{"error": 1e400}', "", "\0", "[]"]
+)
+def test_the_reason_of_a_refusal_is_a_text(text: str) -> None:
+    """Half a character would raise where it is stored or handed to push()."""
+    with pytest.raises(NoTokenError) as error:
+        parse_token_response(HttpResponse(400, text), now=1_000.0)
+
+    assert "it answered 400" == str(error.value).encode().decode()

@@ -1,0 +1,82 @@
+"""Which addresses may be called."""
+
+import pytest
+
+from ondatra_dagster.delivery.http.url_policy import (
+    UrlOrigin,
+    has_dot_segments,
+    is_absolute_url,
+    is_allowed_host,
+    join_url,
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a/../b",
+        "..",
+        "/a/./b",
+        "/a/%2e%2e/b",
+        "/a/%2E./b",
+        "/a/%252e%252e/b",
+        "/a%2f..%2fb",
+        "/a/..%5cb",
+        "/a\\..\\b",
+        "/a/..;x=1/b",
+        "/a/%2e%2e%3fx",
+        *("/a/..%00/b", "/a/..%00.jpg", "/a/..%20/b", "/a/.. /b", "/a/..%09/b", "/a/.%0d./b", "/a/..%7f"),
+        *("/a/%c0%ae%c0%ae/b", "/a%c0%af..%c0%afb", "/a%C1%9c..%c1%9Cb", "/a/%e0%80%ae./b"),
+        *("/a/%25c0%25ae%25c0%25ae/b", "/a/%f0%80%80%ae%f0%80%80%ae", "/a/%c0%2e%c0%2e/b"),
+        *("/a/%u002e%u002e/b", "/a%u002f..%u002fb", "/a/%uff0e%uff0e/b", "/a/%25u002e./b"),
+        *("/a/\uff0e\uff0e/b", "/a/%ef%bc%8e%ef%bc%8e/b", "/a/\u2025/b", "/a/\uff052e\uff052e/b"),
+        *("/a\uff0f..\uff0fb", "/a\u2215..\u2044b", "/a\uff3c..\u2216b", "/a/.%e2%80%8b./b", "/a/..%c2%a0/b"),
+    ],
+)
+def test_a_path_can_not_climb(path: str) -> None:
+    """A row's value in a path must not reach another part of the API, whatever the server decodes."""
+    assert has_dot_segments(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/a/b.c", "/a/...", "/a/...//b", "/a/..b", "/a?x=../y", "/v1.0/.well-known", "/a%20b", ""),
+        *("/a/\u2026/b", "/a/. .b", "/\xc0\xae\xc0\xae", "/a/%00/b", "/a/ /b", "/a/%c0%ae%c0%aeb"),
+    ],
+)
+def test_other_dots_are_fine(path: str) -> None:
+    """Names and queries may hold them."""
+    assert not has_dot_segments(path)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "path", "expected"),
+    [
+        ("https://x.test", "/a", "https://x.test/a"),
+        ("https://x.test/v1", "/a", "https://x.test/v1/a"),
+        ("https://x.test/v1/", "a", "https://x.test/v1/a"),
+        ("https://x.test/v1", "", "https://x.test/v1"),
+        ("https://x.test/v1", "?q=1", "https://x.test/v1?q=1"),
+    ],
+)
+def test_a_path_stands_below_base_url(base_url: str, path: str, expected: str) -> None:
+    """base_url's own path stays in front."""
+    assert expected == join_url(base_url, path)
+
+
+@pytest.mark.parametrize("url", ["https://x.test/a", "//x.test/a", "HTTP://x", "file:/etc", "\\\\x.test"])
+def test_an_address_with_a_host_is_absolute(url: str) -> None:
+    """Joining it to base_url would hide where it leads."""
+    assert is_absolute_url(url)
+
+
+def test_allow_hosts_names_hosts_on_their_usual_port_or_with_one() -> None:
+    """Another port of an allowed host is another service."""
+    allowed = {"files.test", "x.test:8080"}
+
+    assert is_allowed_host(UrlOrigin("https", "files.test", 443), allowed)
+    assert is_allowed_host(UrlOrigin("http", "x.test", 8080), allowed)
+    assert not is_allowed_host(UrlOrigin("https", "files.test", 8443), allowed)
+    assert not is_allowed_host(UrlOrigin("http", "x.test", 80), allowed)
+    assert not is_allowed_host(UrlOrigin("https", "evil-files.test", 443), allowed)

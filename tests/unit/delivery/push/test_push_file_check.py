@@ -1,0 +1,136 @@
+"""What load and validate say of a library and its use, without running it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
+from ondatra_dagster.delivery.push.push_file_check import check_push_file, check_sink_line
+from ondatra_dagster.project.model import Model, ModelSink
+from ondatra_dagster.project.model_kinds import KINDS
+
+Lib = Callable[..., Path]
+
+
+def a_model(*arguments: str, kind: str = "merge") -> Model:
+    sink = ModelSink(name="crm", arguments=arguments, sync_id="sync.crm", line=4)
+    path = Path("models/sync/crm.sql")
+    return Model(
+        name="sync.crm", path=path, file=str(path), kind=KINDS[kind], sql="", sql_line=6, definition="", sink=sink
+    )
+
+
+def a_config(**push: object) -> PushConfig:
+    settings = PushSettings(**push)  # type: ignore[arg-type]
+    return PushConfig(name="crm", file="lib/crm.star", destination="x", object="x", push=settings)
+
+
+def test_a_check_does_not_run_the_file(write_library: Lib) -> None:
+    """Loading definitions has no side effects and costs little."""
+    check = check_push_file(write_library(crm="x = 1 // 0\ndef push(rows):\n    pass"), secrets={}.get)
+
+    assert check.config is not None
+    assert [] == [*check.problems, *check.warnings]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"crm": "def push(rows):\n    while True:\n        pass"},
+        {"crm": "load('b.star', 'f')\ndef push(rows):\n    pass", "b": "try:\n    pass\nexcept:\n    pass"},
+    ],
+)
+def test_a_check_knows_what_starlark_lacks(write_library: Lib, files: dict[str, str]) -> None:
+    """The file is Python grammar, but not all of it; files that it loads count too."""
+    check = check_push_file(write_library(**files), secrets={}.get)
+
+    assert (None, 1) == (check.config, len(check.problems))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        (r'"..\\out.star"', "there is no '..\\\\out.star' in lib/"),
+        (r'"\x2e./out.star"', "'../out.star' can't be loaded"),
+        (r"'\u002e./out.star'", "'../out.star' can't be loaded"),
+        ('"""../out.star"""', "'../out.star' can't be loaded"),
+        (r'"a\x00.star"', r"'a\x00.star' can't be loaded"),
+        ('"%s.star"' % ("a" * 5_000), "can't be loaded"),
+        (r'"cr\x6d.star"', "loading 'crm.star' leads back here"),
+    ],
+)
+def test_a_load_that_can_not_be_is_told_with_its_line(write_library: Lib, wanted: str, what: str) -> None:
+    """However the name is written."""
+    text = f'load("b.star", "g")\nload(\n    {wanted},\n    "f")\ndef push(rows):\n    pass'
+    (problem,) = check_push_file(write_library(crm=text, b="def g():\n    pass"), secrets={}.get).problems
+
+    assert ("lib/crm.star", 3) == (problem.file, problem.line)
+    assert what in problem.description
+
+
+def test_a_variable_that_is_not_set_is_a_warning(write_library: Lib) -> None:
+    """It may be set where the sync runs."""
+    api = """API = {
+    "base_url": "https://x.test",
+    "auth": {"env": "KEY"},
+    "env": ["SET"],
+}"""
+    check = check_push_file(write_library(crm=f"{api}\ndef push(rows):\n    pass"), secrets={"SET": "x", "KEY": ""}.get)
+
+    (warning,) = check.warnings
+    remedy = "set it in .env or the environment before the sync runs"
+    assert f"lib/crm.star:3: the variable KEY is not set; {remedy}" == str(warning)
+    assert check.config is not None
+
+
+def test_a_token_of_a_provider_is_a_variable_too(write_library: Lib) -> None:
+    """Its name stands nowhere in the file."""
+    text = 'API = {"base_url": "https://x.test", "auth": {"provider": "crm"}}\ndef push(rows):\n    pass'
+    (warning,) = check_push_file(write_library(crm=text), secrets={}.get).warnings
+
+    assert "lib/crm.star:1: the variable ONDATRA_OAUTH_TOKEN_CRM is not set" in str(warning)
+
+
+def test_credentials_for_no_host_are_a_warning(write_library: Lib) -> None:
+    """They would be sent with no call at all."""
+    text = 'API = {\n"auth": {"env": "KEY"},\n"headers": {"X": "y"},\n}\ndef push(rows):\n    pass'
+    check = check_push_file(write_library(crm=text), secrets={"KEY": "x"}.get)
+
+    assert [
+        'lib/crm.star:2: "auth" holds for the host of base_url, and there is none; give API a base_url',
+        'lib/crm.star:3: "headers" holds for the host of base_url, and there is none; give API a base_url',
+    ] == [str(warning) for warning in check.warnings]
+
+
+def test_a_use_that_fits_has_no_problems() -> None:
+    """No kind named means all kinds."""
+    assert () == tuple(check_sink_line(a_config(args=("team",)), a_model("red")))
+    assert () == tuple(check_sink_line(a_config(supported_kinds=("merge",)), a_model()))
+
+
+def test_a_use_with_other_arguments_is_refused() -> None:
+    """In the model's file, with the form that fits."""
+    (problem,) = check_sink_line(a_config(args=("team", "list_id")), a_model("red"))
+
+    what = "models/sync/crm.sql:4: @sink gives crm 1 arguments, but it takes 2"
+    assert f"{what}; write @sink: crm('team', 'list_id')" == str(problem)
+
+
+def test_a_kind_that_the_library_does_not_take_is_refused() -> None:
+    """It would meet change types that it wasn't written for."""
+    (problem,) = check_sink_line(a_config(supported_kinds=("tracked",)), a_model())
+
+    assert "models/sync/crm.sql:4: crm doesn't take models of kind merge; it takes tracked" == str(problem)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.has_query])
+def test_only_kinds_with_a_whole_content_go_out_whole(kind: str) -> None:
+    """A merge that is handed over whole would never tell what has gone."""
+    problems = [str(problem) for problem in check_sink_line(a_config(batch_size=0), a_model(kind=kind))]
+
+    refused = (
+        'models/sync/crm.sql:4: crm takes whole contents ("batch_size": 0), which only table and partition'
+        " have; give lib/crm.star a batch_size, or the model another kind"
+    )
+    assert ([] if kind in {"table", "partition"} else [refused]) == problems

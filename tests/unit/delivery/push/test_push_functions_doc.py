@@ -1,0 +1,150 @@
+"""docs/push-functions.md says all there is to a push function, and what it shows works."""
+
+import collections
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ondatra_dagster.delivery.push.api_dict_parser import (
+    API_KEYS,
+    AUTH_KEYS,
+    FUNCTION_PARAMETERS,
+    OAUTH2_KEYS,
+    PUSH_KEYS,
+    parse_api_text,
+)
+from ondatra_dagster.delivery.push.starlark.push_functions import load_library
+from ondatra_dagster.delivery.push.starlark.starlark_interpreter import BUILTIN_NAMES
+from ondatra_dagster.delivery.row_outcome import Verdict
+from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
+from ondatra_dagster.testing.fake_api import AnswerFunction
+
+PAGE = Path(__file__).parents[4].joinpath("docs/push-functions.md").read_text(encoding="utf-8")
+GIVEN = sorted({name for names in FUNCTION_PARAMETERS.values() for name in names})
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+KEYS_WITH_DEFAULTS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (`[^|]+`) \|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("word", [*API_KEYS, *PUSH_KEYS, *AUTH_KEYS, *OAUTH2_KEYS, *GIVEN, *BUILTIN_NAMES, *Verdict])
+def test_every_word_is_on_the_page(word: str) -> None:
+    """A key that isn't written down doesn't exist for its users."""
+    assert re.search(rf"[`\"]{word}\b", PAGE)
+
+
+def written_defaults() -> dict[str, str]:
+    """Each key that has a value on the page, and that value as one would write it."""
+    return {
+        key: value
+        for keys, values in KEYS_WITH_DEFAULTS.findall(PAGE)
+        for key, value in zip(re.findall(r"`(\w+)`", keys), re.findall(r"`([^`]+)`", values), strict=True)
+        if key in (*API_KEYS, *PUSH_KEYS)
+    }
+
+
+def test_the_defaults_of_the_page_are_those_of_a_file_that_says_nothing() -> None:
+    """They are numbers that people plan with: how often, how long, how many."""
+    written = written_defaults()
+    own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # nothing, or the file's name
+    assert {*API_KEYS, *PUSH_KEYS} - own == set(written)
+    others, for_push = (
+        ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_KEYS, PUSH_KEYS)
+    )
+    said, problems = parse_api_text(f'API = {{{others}, "push": {{{for_push}}}}}', "lib/crm.star")
+    assert [] == list(problems)
+    assert parse_api_text("", "lib/crm.star")[0] == said
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_can_be_loaded(example: str, write_library: Callable[..., Path]) -> None:
+    """People copy them."""
+    assert load_library(write_library(example=example)).config.name == "example"
+
+
+def test_the_example_of_a_test_is_one(write_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's push function passes the page's test; and fails it as the page says."""
+    of_the_test, of_the_api = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
+    library = write_library(contacts=EXAMPLES[0])
+    monkeypatch.chdir(library.parents[1])
+    names: dict[str, Any] = {}
+    exec(of_the_test, names)
+    names["test_contacts"]()
+    exec(of_the_api, names)
+    monkeypatch.setitem(names, "PushCase", functools.partial(names["PushCase"], answer=names["api"]))
+    names["test_contacts"]()
+    forgetful = re.sub(r"        if answer.status_code == 409.*?json=contact\)\n", "", EXAMPLES[0], flags=re.DOTALL)
+    library.write_text(forgetful)
+    said = re.search(r"it would be told: `(.*?)…`", PAGE)
+    assert said
+    told: list[str] = []
+    monkeypatch.setitem(names, "problems_of", lambda case: told.extend(problems_of(case)) or told)
+    with pytest.raises(AssertionError):
+        names["test_contacts"]()
+    assert told[0].startswith(said[1])
+
+
+def bulk_api() -> AnswerFunction:
+    """Takes batches and jobs of contacts; a job is done when it is asked about a second time."""
+    asked: collections.Counter[str] = collections.Counter()
+
+    def answer(request: Request, state: State) -> Answer | None:
+        if request.method == "GET":
+            asked[request.path] += 1
+            return Answer(200, {"status": "running" if asked[request.path] < 2 else "complete"})
+        if not isinstance(request.body, list):
+            return None
+        for contact in request.body:
+            assert isinstance(contact, dict)
+            path = f"/contacts/{contact['id']}"
+            if contact.get("action") == "delete":
+                state.pop(path, None)
+            else:
+                state[path] = contact
+        return Answer(200, {"id": f"J-{len(asked) + 1}"})
+
+    return answer
+
+
+@pytest.mark.parametrize("mode", ["atomic", "async"])
+def test_the_examples_of_modes_keep_their_contract(write_library: Callable[..., Path], mode: str) -> None:
+    """Whole batches and jobs, through the same faults as single rows."""
+    (example,) = [text for text in EXAMPLES if f'"batch_mode": "{mode}"' in text]
+    ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
+    case = PushCase(
+        library=write_library(example=example),
+        kind="tracked" if mode == "atomic" else "merge",
+        key=["contact_id"],
+        versions=[[ada, ben], [{**ada, "name": "Ada"}, cyn]],
+        answer=bulk_api(),
+    )
+    assert [] == problems_of(case)
+
+
+def batches_of_contacts(request: Request, state: State) -> Answer | None:
+    """Upserts and archives contacts in batches."""
+    if not request.path.startswith("/v3/contacts/batch/"):
+        return None
+    assert isinstance(request.body, dict)
+    for each in request.body["inputs"]:
+        if request.path.endswith("/archive"):
+            state.pop(f"/contacts/{each}", None)
+        else:
+            state[f"/contacts/{each['contact_id']}"] = each
+    return Answer(200, {})
+
+
+def test_the_example_of_a_mirror_in_batches_keeps_its_contract(write_library: Callable[..., Path]) -> None:
+    """Contacts come, change and go, in one batch."""
+    (example,) = [text for text in EXAMPLES if "/contacts/batch/archive" in text]
+    ada, ben, cyn = ({"contact_id": f"c{number}", "name": f"n{number}"} for number in range(3))
+    case = PushCase(
+        library=write_library(example=example),
+        kind="tracked",
+        key=["contact_id"],
+        versions=[[ada, ben], [{**ada, "name": "Ada"}, cyn]],
+        answer=batches_of_contacts,
+    )
+    assert [] == problems_of(case)

@@ -1,0 +1,98 @@
+"""What push() returned, as an outcome for each row."""
+
+import pytest
+
+from ondatra_dagster.delivery.http.redaction import Redactor
+from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.push.push_return_values import PARSERS_BY_BATCH_MODE, parse_error
+from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
+from ondatra_dagster.errors import PushContractError
+
+KEYS = ["1:insert", "2:update_preimage", "2:update_postimage"]
+
+
+def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> PushResult:
+    return PARSERS_BY_BATCH_MODE["sync"](returned, KEYS, redact=Redactor(secrets).redact)
+
+
+def test_every_row_of_the_batch_gets_its_outcome() -> None:
+    """An update's two images have statuses of their own."""
+    result = result_of({"1:insert": "ok", "2:update_preimage": "ok", "2:update_postimage": "reject: no"})
+
+    expected = {
+        "1:insert": RowOutcome(Verdict.OK),
+        "2:update_preimage": RowOutcome(Verdict.OK),
+        "2:update_postimage": RowOutcome(Verdict.REJECT, "no"),
+    }
+    assert PushResult(outcomes=expected) == result
+
+
+def test_a_row_without_status_takes_no_other_with_it() -> None:
+    """The rows with a status keep it."""
+    outcomes = result_of({"1:insert": "ok"}).outcomes
+
+    assert RowOutcome(Verdict.OK) == outcomes["1:insert"]
+    assert RowOutcome.for_missing_status("2:update_preimage") == outcomes["2:update_preimage"]
+
+
+def test_a_key_that_is_not_in_the_batch_is_a_warning() -> None:
+    """It changes nothing, but its row is probably missing a status."""
+    result = result_of({**dict.fromkeys(KEYS, "ok"), "9:insert": "error: x", 4: "ok"})
+
+    assert dict.fromkeys(KEYS, RowOutcome(Verdict.OK)) == result.outcomes
+    (warning,) = result.warnings
+    assert "2 rows" in warning
+    assert "'9:insert', 4" in warning
+
+
+def test_keys_of_another_form_are_shown_once_for_the_whole_batch() -> None:
+    """The message shows what was returned, and how a key looks."""
+    outcomes = result_of({20420: "ok", 20421: "ok"}).outcomes
+    (message,) = {outcome.message for outcome in outcomes.values()}
+
+    assert message == (
+        "push() returned 20420 and 1 more key, which are no rows of this batch; a key is the text"
+        " \"rowid:change_type\", such as '1:insert'"
+    )
+
+
+def test_a_single_key_of_another_form_is_no_row() -> None:
+    """The other rows keep their status."""
+    outcomes = result_of({"1:insert": "ok", 2: "ok"}).outcomes
+
+    assert RowOutcome(Verdict.OK) == outcomes["1:insert"]
+    assert outcomes["2:update_preimage"].message.startswith(
+        "push() returned 2, which is no row of this batch; a key is the text"
+    )
+    assert outcomes["2:update_preimage"].message.endswith("such as '2:update_preimage'")
+
+
+@pytest.mark.parametrize("returned", [None, [], "ok", 3])
+def test_anything_but_a_dict_is_an_error_for_all(returned: object) -> None:
+    """What was meant can't be told."""
+    result = result_of(returned)
+
+    assert set(KEYS) == set(result.outcomes)
+    assert {(Verdict.ERROR, False)} == {(each.verdict, each.is_from_push) for each in result.outcomes.values()}
+
+
+def test_a_raise_is_an_error_for_the_whole_batch() -> None:
+    """The cause stands in every row's message."""
+    result = parse_error(PushContractError("lib/crm.star:4: no"), KEYS)
+
+    assert result.has_raised
+    assert dict.fromkeys(KEYS, RowOutcome(Verdict.ERROR, "lib/crm.star:4: no", is_from_push=False)) == result.outcomes
+
+
+def test_no_secret_gets_into_a_message() -> None:
+    """APIs echo what they were sent, and push() puts answers into statuses and even keys."""
+    result = result_of({"1:insert": "error: bad token s3cr3t-key", "s3cr3t-key": "ok"}, secrets=("s3cr3t-key",))
+
+    assert RowOutcome(Verdict.ERROR, "bad token ***") == result.outcomes["1:insert"]
+    assert "s3cr3t-key" not in str(result)
+
+
+def test_every_mode_that_can_be_configured_can_be_run() -> None:
+    """A mode without its function would fail only at run time."""
+    assert set(CONFIGURABLE) == set(PARSERS_BY_BATCH_MODE)

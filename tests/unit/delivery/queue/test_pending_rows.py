@@ -1,0 +1,187 @@
+"""What waits in a queue, row by row, as those see it who only look."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.delivery.queue.async_jobs import store_job
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job, claim_batch
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.pending_rows import PendingRow, PendingRowReader
+from ondatra_dagster.delivery.queue.queue_database import Queue, open_for_reading, open_queue
+from ondatra_dagster.delivery.queue.settle_batch import settle_batch
+from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.delivery.rows_to_send import StoredRow, UnitKind
+from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
+
+LAYOUT = Layout((Column("name", "string"),))
+INSERT, DELETE = ChangeType.INSERT, ChangeType.DELETE
+BEFORE, AFTER = ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "crm.sqlite"
+
+
+@pytest.fixture
+def queue(path: Path) -> Iterator[Queue]:
+    with open_queue(path, shape=UnitKind.ROW) as queue:
+        yield queue
+
+
+def a_change(key: str, change_type: ChangeType = INSERT, *, name: str = "Ada", **fields: object) -> RowChange:
+    change = RowChange(key, ord(key[:1] or "x"), change_type, 1, orjson.dumps([name]).decode())
+    return change._replace(**fields)
+
+
+def write(queue: Queue, *changes: RowChange, version: int = 1) -> None:
+    dated = [change._replace(version=version) for change in changes]
+    enqueue_segment(queue, FeedSegment(version - 1, version, [FeedPage(LAYOUT, dated)]), now=1.0)
+
+
+def send(queue: Queue, word: str, *, size: int = 100) -> None:
+    """One batch, of which push says that of every row."""
+    batch = taken(queue, size=size)
+    outcomes = dict.fromkeys(batch.result_keys, RowOutcome.parse_status(word))
+    attempt = PushAttempt(run_id="r", started_at=1.0, ended_at=2.0, max_attempts=8)
+    settle_batch(queue, batch, outcomes, attempt, wait=lambda _: 60.0)
+
+
+def taken(queue: Queue, *, size: int = 100) -> Batch:
+    batch = claim_batch(queue, size=size, number=1)
+    assert batch
+    return batch
+
+
+def unsettled(
+    path: Path, *, shape: UnitKind = UnitKind.ROW, whole: bool = False, makes_room: bool = False, **asked: str
+) -> list[PendingRow]:
+    with open_for_reading(path) as store:
+        assert store
+        look = PendingRowReader(store=store, unit_kind=shape, replaces_rows=makes_room, is_whole_table=whole)
+        return list(look.read_rows(**asked))
+
+
+def keys(rows: list[PendingRow]) -> list[tuple[str, str, str]]:
+    return [(row.stage, row.key, str(row.change_type)) for row in rows]
+
+
+def test_rows_that_came_last_are_told_first(queue: Queue, path: Path) -> None:
+    """Just as the records of those that ended."""
+    write(queue, a_change("a"), a_change("b"))
+    write(queue, a_change("c", name="Cy"), version=2)
+    assert [
+        PendingRow("pending", "c", INSERT, StoredRow(99, 1, '["Cy"]'), 2, 0, None, None),
+        PendingRow("pending", "b", INSERT, StoredRow(98, 1, '["Ada"]'), 1, 0, None, None),
+        PendingRow("pending", "a", INSERT, StoredRow(97, 1, '["Ada"]'), 1, 0, None, None),
+    ] == unsettled(path)
+
+
+def test_a_row_that_failed_waits_and_says_why(queue: Queue, path: Path) -> None:
+    """With how often it was tried, and when it goes again."""
+    write(queue, a_change("a"))
+    send(queue, "error: busy")
+    assert [PendingRow("waiting", "a", INSERT, StoredRow(97, 1, '["Ada"]'), 1, 1, 62.0, "busy")] == unsettled(path)
+
+
+def test_ended_rows_and_dead_letters_are_not_told(queue: Queue, path: Path) -> None:
+    """They have their records."""
+    write(queue, a_change("a"))
+    send(queue, "reject: no")
+    write(queue, a_change("b"), version=2)
+    send(queue, "ok")
+    assert [] == unsettled(path)
+
+
+def test_what_is_on_its_way_is_pending_as_it_was_sent(queue: Queue, path: Path) -> None:
+    """A newer value of the key waits beside, and will have a record of its own."""
+    write(queue, a_change("a", name="old"))
+    taken(queue)
+    write(queue, a_change("a", BEFORE, name="old"), a_change("a", AFTER, name="new"), version=2)
+    assert [PendingRow("pending", "a", INSERT, StoredRow(97, 1, '["old"]'), 1, 0, None, None)] == unsettled(path)
+
+
+def test_rows_in_a_job_wait_for_it(queue: Queue, path: Path) -> None:
+    """Until it is asked about; nothing is wrong with them."""
+    write(queue, a_change("a"), a_change("b"))
+    batch = taken(queue, size=1)
+    store_job(queue, batch, Job('{"id":1}', 10.0, 40.0))
+    assert [
+        PendingRow("waiting", "a", INSERT, StoredRow(97, 1, '["Ada"]'), 1, 0, 40.0, "the API works on it"),
+        PendingRow("pending", "b", INSERT, StoredRow(98, 1, '["Ada"]'), 1, 0, None, None),
+    ] == unsettled(path)
+    assert [("pending", "b", "insert")] == keys(unsettled(path, stage="pending"))
+    assert [("waiting", "a", "insert")] == keys(unsettled(path, stage="waiting"))
+
+
+def test_an_update_is_told_once(queue: Queue, path: Path) -> None:
+    """Its image before only tells push what was there, and will have no record."""
+    write(queue, a_change("a", BEFORE, name="old"), a_change("a", AFTER, name="new"))
+    assert [PendingRow("pending", "a", AFTER, StoredRow(97, 1, '["new"]'), 1, 0, None, None)] == unsettled(path)
+
+
+def test_keys_are_found_by_how_they_begin(queue: Queue, path: Path) -> None:
+    """Letter by letter: what LIKE takes for a pattern is a letter as any other."""
+    write(queue, *(a_change(key) for key in ("a%", "a_b", "ab", "A", "é😀x")))
+    assert ["ab", "a_b", "a%"] == [row.key for row in unsettled(path, prefix="a")]
+    assert ["a_b"] == [row.key for row in unsettled(path, prefix="a_")]
+    assert ["a%"] == [row.key for row in unsettled(path, prefix="a%")]
+    assert ["é😀x"] == [row.key for row in unsettled(path, prefix="é😀")]
+
+
+def test_rows_above_the_watermark_are_not_there_yet(queue: Queue, path: Path) -> None:
+    """They come in by small transactions, and all count at once."""
+    write(queue, a_change("a"))
+    queue.store.execute("update unit set version = 2")
+    assert [] == unsettled(path)
+
+
+def test_a_group_is_told_by_the_rows_that_it_has_now(path: Path) -> None:
+    """What it had is told to push only; where it is gone, that is what goes out."""
+    with open_queue(path, shape=UnitKind.GROUP) as queue:
+        gone, new = a_change("g", DELETE, name="old"), a_change("g", name="new")
+        write(queue, gone, new, new._replace(rowid=2), a_change("h", DELETE))
+        assert [("pending", "h", "delete"), ("pending", "g", "insert"), ("pending", "g", "insert")] == keys(
+            unsettled(path, shape=UnitKind.GROUP)
+        )
+
+
+def test_a_version_is_known_by_its_key(path: Path) -> None:
+    """Its rowid means nothing to anybody."""
+    with open_queue(path, shape=UnitKind.VERSION) as queue:
+        write(queue, a_change("1", belongs_to="ada"))
+        assert [("pending", "ada", "insert")] == keys(unsettled(path, shape=UnitKind.VERSION))
+        assert [] == unsettled(path, shape=UnitKind.VERSION, prefix="1")
+        assert 1 == len(unsettled(path, shape=UnitKind.VERSION, prefix="a"))
+
+
+def test_the_rows_of_a_whole_table_are_known_by_their_rowids(path: Path) -> None:
+    """As their records will be."""
+    with open_queue(path, shape=UnitKind.MIRROR, is_whole_table=True) as queue:
+        write(queue, a_change("", rowid=17), a_change("", rowid=2))
+        asked = {"shape": UnitKind.MIRROR, "whole": True}
+        assert ["17", "2"] == [row.key for row in unsettled(path, **asked)]
+        assert ["17"] == [row.key for row in unsettled(path, **asked, prefix="1")]
+
+
+def test_a_row_that_goes_out_anew_is_told_once(path: Path) -> None:
+    """What the API has of it, nobody knows: a delete goes before it, which will have no record."""
+    with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
+        page = FeedPage(LAYOUT, [a_change("1")])
+        enqueue_segment(queue, FeedSegment(0, 1, [page]), now=1.0, is_held=lambda key: True)
+        assert ["delete", "insert"] == [str(row.change_type) for row in taken(queue).rows()]
+        assert [("pending", "1", "insert")] == keys(unsettled(path, makes_room=True))
+
+
+def test_deletes_that_make_room_are_told_when_they_fail(path: Path) -> None:
+    """Delivered they leave no record; but while the API refuses them, no insert goes out."""
+    with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
+        old, new = a_change("1", DELETE, belongs_to="p"), a_change("2", belongs_to="p")
+        write(queue, old, new)
+        assert [("pending", "2", "insert")] == keys(unsettled(path, makes_room=True))
+        send(queue, "error: busy")
+        assert [("pending", "2", "insert"), ("waiting", "1", "delete")] == keys(unsettled(path, makes_room=True))

@@ -1,0 +1,319 @@
+"""Batches that an API makes jobs of: handed over once, asked about over runs, settled at their end."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.syncs.contact_sync import ASYNC_PUSH, ATOMIC_PUSH, JOB_PUSH, ContactSync, build_emails
+
+from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
+from ondatra_dagster.delivery.queue.queue_database import open_queue
+from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
+
+PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
+
+
+@pytest.fixture
+def sync(api: DemoApi, tmp_path: Path) -> ContactSync:
+    return ContactSync(tmp_path, api, ASYNC_PUSH, dict(PUSH))
+
+
+def leave_open(sync: ContactSync, *, count: int = 10) -> None:
+    """Hand over so many contacts to jobs that don't end."""
+    sync.api.delay_jobs(99)
+    sync.write(**build_emails(count=count))
+    sync.run()
+
+
+def submitted(api: DemoApi) -> int:
+    return sum(call.method == "POST" for call in api.calls)
+
+
+def polled(api: DemoApi) -> int:
+    return sum(call.method == "GET" for call in api.calls)
+
+
+def test_a_job_that_ends_within_the_run_is_settled_in_it(sync, api):
+    """Each row gets what the job says of it."""
+    sync.write(**build_emails(7, count=25))
+    sync.run()
+    assert (24, {"C-7"}) == (len(sync.delivered_emails()), set(sync.dead_letter_errors()))
+    assert (3, 6) == (submitted(api), polled(api))  # each is asked about twice
+    assert [30.0] * 6 == sync.sleep_seconds
+    assert 0 == sync.read_queue_status().depth
+
+
+def test_a_run_waits_two_minutes_and_leaves_the_job_open_for_later_ones(sync, api):
+    """It holds a place that other runs want."""
+    api.delay_jobs(7)
+    sync.write(**build_emails(count=10))
+    sync.run()
+    assert (1, 4, 120.0) == (submitted(api), polled(api), sum(sync.sleep_seconds))
+    standing = sync.read_queue_status()
+    assert (0, 1, 10, 10, False) == (
+        standing.pending_units,
+        standing.open_jobs,
+        standing.units_in_jobs,
+        standing.depth,
+        standing.can_send,
+    )
+    sync.now = standing.next_due_at
+    assert sync.read_queue_status().can_send
+    sync.run()
+    assert (1, 8, 0) == (submitted(api), polled(api), sync.read_queue_status().depth)
+
+
+def test_a_run_waits_a_quarter_of_an_hour_in_all(sync, api):
+    """With news each minute it would go on for as long as there are rows."""
+    sync.push |= {"batch_size": 1, "poll_interval": "1m"}
+    api.delay_jobs(0)
+    sync.write(**build_emails(count=20))
+    sync.run()
+    assert (900.0, 16, 1) == (sum(sync.sleep_seconds), submitted(api), sync.read_queue_status().open_jobs)
+    sync.run_later(60)
+    assert (20, 20, 0) == (submitted(api), len(sync.delivered_emails()), sync.read_queue_status().depth)
+
+
+def test_a_poll_that_is_not_due_within_two_minutes_is_left_to_a_later_run(sync, api):
+    """An hour between two polls is no reason to hold a run for an hour."""
+    sync.push["poll_interval"] = "5m"
+    sync.write(**build_emails(count=10))
+    sync.run()
+    assert ([], 1, 0) == (sync.sleep_seconds, submitted(api), polled(api))
+
+
+def test_as_many_jobs_as_allowed_are_open_at_once(sync, api):
+    """Bulk APIs count them."""
+    sync.push["max_concurrent"] = 3
+    leave_open(sync, count=50)
+    assert (3, 20) == (submitted(api), sync.read_queue_status().pending_units)
+
+
+def test_newer_changes_wait_beside_a_job_and_go_when_it_has_ended(sync, api):
+    """Two jobs with one key might be worked on in any order."""
+    leave_open(sync)
+    sync.write(c3="new@example.com")
+    sync.run()
+    assert 1 == submitted(api)
+    api.delay_jobs(0)
+    sync.run_later(600)
+    assert (2, "new@example.com", 0) == (submitted(api), sync.delivered_emails()["C-3"], sync.read_queue_status().depth)
+
+
+def test_a_job_that_takes_too_long_is_handed_over_anew_when_it_is_due(sync, api):
+    """The time counts from its submission, over runs; and it is asked once more before it is given up."""
+    sync.push["poll_timeout"] = "10m"
+    api.delay_jobs(999)
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert 1 == sync.read_queue_status().open_jobs
+    sync.run_later(500)
+    assert (0, 1, 1) == (sync.read_queue_status().open_jobs, sync.read_queue_status().waiting_units, submitted(api))
+    assert {"job timed out"} == sync.settled_batches[-1].errors
+    api.delay_jobs(0)
+    sync.run_later(3600)
+    assert (2, 0) == (submitted(api), sync.read_queue_status().depth)
+
+
+def test_a_job_that_ended_while_nobody_looked_is_no_time_out(sync, api):
+    """A machine that was off over the week-end asks before it gives up."""
+    api.delay_jobs(4)
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert 1 == sync.read_queue_status().open_jobs
+    sync.run_later(100_000)
+    assert (1, 0) == (submitted(api), sync.read_queue_status().depth)
+
+
+@pytest.mark.parametrize(
+    ("poll", "settled"),
+    [
+        ("return None", 0),
+        ("pass", 0),
+        ('return {"done": False}', 0),
+        ('return {k: "ok" for k in ["1:insert", "2:insert"]}', 2),
+        ('return {"done": True, "per_row": {"1:insert": "ok", "2:insert": "reject: no"}}', 2),
+    ],
+)
+def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
+    """The documents show one, and newer ones the other."""
+    sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
+    sync.write(c1="1@example.com", c2="2@example.com")
+    sync.run()
+    ended = sum(sum((*each.succeeded_counts.values(), *each.rejected_counts.values())) for each in sync.settled_batches)
+    assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
+
+
+def test_poll_gets_what_it_declares(sync, api):
+    """Its job, and all that push may have."""
+    sync.functions = (
+        JOB_PUSH
+        + """
+def poll(job_ref, rows, batch_number, kind, key_columns, columns):
+    said = [job_ref["job_id"], rows[0]["email"], str(batch_number), kind, key_columns[0], columns[0]["name"]]
+    return {"1:insert": "reject: " + " ".join(said)}
+"""
+    )
+    sync.write(c1="1@example.com")
+    sync.run()
+    assert {"C-1": "J-1 1@example.com 1 merge customer_id customer_id"} == sync.dead_letter_errors()
+
+
+def test_a_failed_job_fails_its_batch(sync, api):
+    """With place and reason; it goes out again as a new job when it is due."""
+    sync.functions = JOB_PUSH + 'def poll(job_ref):\n    fail("job failed: " + job_ref["job_id"])\n'
+    sync.write(**build_emails(count=3))
+    sync.run()
+    assert {"lib/contacts.star:21: job failed: J-1"} == sync.settled_batches[-1].errors
+    assert (3, 1) == (sync.read_queue_status().waiting_units, submitted(api))
+
+
+def test_a_job_is_not_lost_to_an_api_that_is_down_while_it_is_asked_about(sync, api):
+    """poll() fails over an answer that isn't there; the job may well be done."""
+    sync.write(**build_emails(count=3))
+    api.fail(method="GET", status=503, times=2)
+    delivery = sync.run()
+    assert (1, 0, False) == (submitted(api), sync.read_queue_status().depth, delivery.is_outage)
+
+
+def test_three_polls_without_an_answer_end_the_run_and_keep_the_job(sync, api):
+    """An API that is down is left alone."""
+    sync.write(**build_emails(count=3))
+    api.fail(method="GET", status=503, times=3)
+    delivery = sync.run()
+    assert (True, 1, 3) == (delivery.is_outage, sync.read_queue_status().open_jobs, polled(api))
+    sync.run_later(600)
+    assert (1, 0) == (submitted(api), sync.read_queue_status().depth)
+
+
+def test_polls_that_are_answered_do_not_hide_that_nothing_can_be_submitted(sync, api):
+    """A server for jobs that is up beside one for batches that is down: the whole table would be tried."""
+    sync.push |= {"max_concurrent": 2, "batch_size": 1}
+    api.delay_jobs(99)
+    sync.write(c1="1@example.com")
+    sync.run()
+    sync.now += 60
+    sync.write(**{f"c{n}": f"{n}@example.com" for n in range(2, 9)})
+    api.fail(method="POST", status=503, times=7)
+    delivery = sync.run()
+    assert (True, 3, 4) == (delivery.is_outage, submitted(api) - 1, sync.read_queue_status().pending_units)
+
+
+def test_a_run_that_is_let_no_further_asks_about_no_job(sync, api):
+    """Whoever holds a run that goes on wants it to end."""
+    leave_open(sync)
+    asked = polled(api)
+    sync.now += 600
+    sync.run(may_continue=lambda: False)
+    assert (asked, 1) == (polled(api), sync.read_queue_status().open_jobs)
+
+
+def test_a_run_that_only_asks_hands_nothing_over(sync, api):
+    """Neither what is pending, nor what a dead owner left frozen."""
+    leave_open(sync, count=25)
+    with open_queue(sync.queue, shape=UnitKind.ROW) as queue:
+        assert claim_batch(queue, size=10, number=2)
+    api.delay_jobs(0)
+    sync.now += 600
+    sync.run(only_polls=True)
+    assert (1, 10, 15) == (submitted(api), len(sync.delivered_emails()), sync.read_queue_status().pending_units)
+    sync.run()
+    assert (25, 0) == (len(sync.delivered_emails()), sync.read_queue_status().depth)
+
+
+def test_jobs_that_nobody_can_ask_about_end_and_their_rows_go_anew(sync, api):
+    """Else they hang for ever, and with them all that is to come of their keys."""
+    leave_open(sync)
+    sync.write(c3="new@example.com")
+    sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH
+    sync.run_later(60)
+    (told,) = sync.settled_batches[-2].errors
+    assert told.startswith("the push function has no poll() any more")
+    assert "new@example.com" == sync.delivered_emails()["C-3"]  # what is newer doesn't wait
+    standing = sync.read_queue_status()
+    assert (0, 9) == (standing.open_jobs, standing.waiting_units)
+    assert [(9,)] == sync.query_queue("select count(maybe_sent) from unit")  # nobody knows what was taken
+    sync.run_later(3600)
+    assert (10, "new@example.com", 0) == (
+        len(sync.delivered_emails()),
+        sync.delivered_emails()["C-3"],
+        sync.read_queue_status().depth,
+    )
+
+
+def test_a_file_that_makes_no_jobs_any_more_asks_on_about_those_that_it_made(sync, api):
+    """As long as it has a poll(), nothing has to be sent twice."""
+    leave_open(sync)
+    sync.push["batch_mode"], sync.functions = "atomic", ATOMIC_PUSH + ASYNC_PUSH.removeprefix(JOB_PUSH)
+    api.delay_jobs(0)
+    sync.run_later(60)
+    assert (1, 10, 0) == (submitted(api), len(sync.delivered_emails()), sync.read_queue_status().depth)
+
+
+@pytest.mark.parametrize("returned", ["None", '"J-1"', "[1]"])
+def test_what_is_no_job_reference_is_an_error(sync, api, returned):
+    """It couldn't be asked about."""
+    sync.functions = f"def push(rows):\n    return {returned}\ndef poll(job_ref):\n    pass\n"
+    sync.write(c1="1@example.com")
+    sync.run()
+    (error,) = sync.settled_batches[0].errors
+    assert error.endswith('in batch_mode "async" it returns a job reference, which is a dict')
+    assert 1 == sync.read_queue_status().waiting_units
+
+
+def test_an_end_of_a_job_that_tells_nothing_of_its_rows_is_an_error(sync, api):
+    """{"done": True} alone might mean anything."""
+    sync.functions = JOB_PUSH + 'def poll(job_ref):\n    return {"done": True}\n'
+    sync.write(c1="1@example.com")
+    sync.run()
+    (error,) = sync.settled_batches[0].errors
+    assert error.startswith("poll() ended the job with nothing; it ends it with")
+
+
+def test_a_job_reference_is_handed_to_poll_just_as_push_gave_it(sync, api):
+    """A user's or an account's name in it is no reason to look for another job; elsewhere it is masked."""
+    account = f'"/accounts/{DEMO_KEY}/jobs"'
+    sync.functions = JOB_PUSH.replace('"job_id": ', f'"in": {account}, "job_id": ') + ASYNC_PUSH.removeprefix(
+        JOB_PUSH
+    ).replace("    answer =", f'    if job_ref["in"] != {account}:\n        fail("no such job")\n    answer =')
+    leave_open(sync)
+    sync.save_snapshot()
+    kept = "".join(unit.job_ref or "" for unit in sync.snapshot.units)
+    assert ("J-1" in kept, DEMO_KEY in kept) == (True, False)
+    api.delay_jobs(0)
+    sync.run_later(60)
+    assert (1, 10, 0) == (submitted(api), len(sync.delivered_emails()), sync.read_queue_status().depth)
+
+
+class StopError(BaseException):
+    """The process ends here."""
+
+
+def test_a_process_that_ends_between_two_polls_goes_on_with_the_same_job(sync, api):
+    """A job whose reference is held is never submitted twice."""
+
+    def stop(_seconds: float) -> None:
+        raise StopError
+
+    sync.write(**build_emails(count=10))
+    with pytest.raises(StopError):
+        sync.run(sleep=stop)
+    assert 1 == sync.read_queue_status().open_jobs
+    sync.run_later(60)
+    assert (1, 0) == (submitted(api), sync.read_queue_status().depth)
+
+
+def test_a_queue_that_was_lost_goes_on_with_the_job_of_its_frontier(sync, api):
+    """And with the change that waits beside it."""
+    leave_open(sync, count=25)
+    sync.write(c3="new@example.com")
+    sync.save_snapshot()
+    shutil.rmtree(sync.queue.parent)
+    sync.restore_snapshot()
+    standing = sync.read_queue_status()
+    assert (15, 1, 10) == (standing.pending_units, standing.open_jobs, standing.units_in_jobs)
+    api.delay_jobs(0)
+    sync.run_later(60)
+    assert (3, 25, "new@example.com") == (submitted(api), len(sync.delivered_emails()), sync.delivered_emails()["C-3"])
+    assert 0 == sync.read_queue_status().depth

@@ -1,0 +1,44 @@
+"""While rows pass by, Python's collector stays out of their way, and is as it was afterwards."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from ondatra_dagster.delivery.gc_tuning import GC_THRESHOLD, raise_gc_threshold
+
+
+@pytest.fixture(autouse=True)
+def default_gc_threshold() -> Iterator[tuple[int, int, int]]:
+    before = gc.get_threshold()
+    yield before
+    gc.set_threshold(*before)
+
+
+def collections_of(objects: int) -> int:
+    """How often the collector runs while so many objects come to live."""
+    before = gc.get_stats()[0]["collections"]
+    held = [[number] for number in range(objects)]
+    assert len(held) == objects
+    return gc.get_stats()[0]["collections"] - before
+
+
+def test_rows_have_it_run_seldom():
+    gc.collect()
+    with raise_gc_threshold():
+        seldom = collections_of(20_000)
+    assert (0, True) == (seldom, collections_of(20_000) > 0)
+
+
+def test_it_is_as_before_also_after_an_error(default_gc_threshold):
+    with pytest.raises(ZeroDivisionError), raise_gc_threshold():
+        _ = 1 / 0
+    assert default_gc_threshold == gc.get_threshold()
+
+
+@pytest.mark.parametrize("own", [0, GC_THRESHOLD * 2])
+def test_somebody_s_own_measure_stays(own):
+    gc.set_threshold(own, 10, 10)
+    with raise_gc_threshold():
+        assert (own, 10, 10) == gc.get_threshold()
+    assert (own, 10, 10) == gc.get_threshold()

@@ -1,0 +1,118 @@
+"""Who still needs a table's past: its sync, by queue and by frontier, and models that count from then."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.cli.commands.run import execute_plan
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
+from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersions
+from ondatra_dagster.planning.input_versions import table_state_lookup
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+ALL = -1  # somebody needs everything
+APPEND = "-- @kind: append\nSELECT id, email FROM raw.contacts\n"
+
+
+def a_table(version: int, *, table_id: str = "t", note: CommitMetadata | None = None, **properties: str) -> TableState:
+    return TableState(
+        table_id=table_id,
+        version=version,
+        log_version=version,
+        commit_metadata=note,
+        columns=(),
+        properties=properties,
+        metrics={},
+    )
+
+
+def a_queue(watermark: int, *, invalid: int = -1, table_id: str = "t") -> QueueStatus:
+    return QueueStatus(table_id=table_id, base_url="", watermark=watermark, invalid_watermark=invalid)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, api: DemoApi) -> ShopProject:
+    """Contacts, with one model more that adds what is new."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url, files={"models/mart/seen.sql": APPEND})
+    write_contacts(shop.root, a1="ada@example.com")
+    return shop
+
+
+def needs(shop: ShopProject, queue: QueueStatus | None = None, **tables: TableState) -> OldestNeededVersions:
+    workspace = shop.workspace
+    known = {name.replace("__", "."): table for name, table in tables.items()}
+    return OldestNeededVersions(workspace.project, workspace.syncs, workspace.tracking, lambda _: queue, known.get)
+
+
+def test_a_sync_needs_what_comes_after_its_watermark(shop: ShopProject) -> None:
+    """One that has never run begins with the newest version."""
+    model = shop.workspace.project.model("sync.crm")
+    assert 9 == needs(shop).oldest_for_model(model, a_table(9))
+    assert 4 == needs(shop, a_queue(4)).oldest_for_model(model, a_table(9))
+    assert ALL == needs(shop, a_queue(-1)).oldest_for_model(model, a_table(9))
+    assert 9 == needs(shop, a_queue(4, table_id="another")).oldest_for_model(model, a_table(9))
+
+
+def test_a_frontier_counts_as_much_as_the_queue(shop: ShopProject) -> None:
+    """When the queue is lost, delivery goes on from there."""
+    workspace = shop.workspace
+    frontier = QueueSnapshot(
+        sync_id="sync.crm",
+        run_id="20261118T120102Z-kqzwtm",
+        table_id="t",
+        watermark=2,
+        invalid_watermark=1,
+        base_url="",
+        written_at=datetime.now(UTC),
+        units=(),
+        layouts={},
+    )
+    workspace.tracking.write_snapshot(frontier)
+    model = workspace.project.model("sync.crm")
+    assert 2 == needs(shop, a_queue(4, invalid=4)).oldest_for_model(model, a_table(9))
+    assert 1 == needs(shop, a_queue(4, invalid=4)).oldest_for_invalid_rows(model, a_table(9))
+    assert 2 == needs(shop).oldest_for_model(model, a_table(9))
+
+
+def test_rows_that_were_set_aside_are_needed_until_a_sync_has_looked(shop: ShopProject) -> None:
+    """A first look, also of a sync that is still to come, begins with what is left by then."""
+    project = shop.workspace.project
+    assert 9 == needs(shop).oldest_for_invalid_rows(project.model("raw.contacts"), a_table(9))
+    assert 9 == needs(shop).oldest_for_invalid_rows(project.model("sync.crm"), a_table(9))
+    assert ALL == needs(shop, a_queue(4, invalid=-1)).oldest_for_invalid_rows(project.model("sync.crm"), a_table(9))
+    assert 3 == needs(shop, a_queue(4, invalid=3)).oldest_for_invalid_rows(project.model("sync.crm"), a_table(9))
+
+
+def test_an_append_needs_its_inputs_as_they_were_at_its_last_commit(shop: ShopProject) -> None:
+    """What its query gave then decides what is new. Other kinds compare with their own table."""
+    raw = shop.workspace.project.model("raw.contacts")
+    note = CommitMetadata(definition="d", inputs={"raw.contacts": "t@3"}, run_id="r")
+    assert 3 == needs(shop, mart__seen=a_table(1, note=note)).oldest_for_model(raw, a_table(9))
+    assert 9 == needs(shop, sync__crm=a_table(1, note=note)).oldest_for_model(raw, a_table(9))
+    elsewhere = dataclasses.replace(note, inputs={"raw.contacts": "another@3"})
+    assert 9 == needs(shop, mart__seen=a_table(1, note=elsewhere)).oldest_for_model(raw, a_table(9))
+
+
+def test_an_input_that_a_changed_definition_brought_counts_from_then(shop: ShopProject) -> None:
+    """No commit has noted it yet."""
+    raw = shop.workspace.project.model("raw.contacts")
+    brought = a_table(1, **{INPUT_BASELINE_PROPERTY: '{"definition": "d", "inputs": {"raw.contacts": "t@2"}}'})
+    assert 2 == needs(shop, mart__seen=brought).oldest_for_model(raw, a_table(9))
+
+
+def test_of_a_project_that_is_up_to_date_only_the_newest_is_needed(shop: ShopProject) -> None:
+    """By its real files."""
+    workspace = shop.workspace
+    assert 0 == execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+    tables = table_state_lookup(workspace.settings)
+    needed = OldestNeededVersions(workspace.project, workspace.syncs, workspace.tracking, workspace.queue, tables)
+    for model in workspace.project.models.values():
+        table = tables(model.id)
+        assert table is not None
+        assert table.version == needed.oldest_for_model(model, table)

@@ -1,0 +1,109 @@
+"""What the checks of a sink say after a turn that did nothing: what is known by then, and of when it is."""
+
+import dataclasses
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.sync_checks import Severity
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+PUSH = dg.AssetKey(["push", "sync", "crm"])
+LOST = "its queue is lost: the next run rebuilds it"
+
+Materialize = Callable[..., dg.ExecuteInProcessResult]
+
+
+@pytest.fixture
+def shop_with_rejected_row(materialize: Materialize, shop: ShopProject, api: DemoApi) -> ShopProject:
+    """One of two rows was refused."""
+    write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
+    assert materialize(shop).success
+    return shop
+
+
+def told(result: dg.ExecuteInProcessResult, check: str) -> tuple[bool, str]:
+    (found,) = [
+        each for each in result.get_asset_check_evaluations() if (each.asset_key, each.check_name) == (PUSH, check)
+    ]
+    return found.passed, found.description or ""
+
+
+def counted(result: dg.ExecuteInProcessResult, check: str) -> set[str]:
+    (found,) = [each for each in result.get_asset_check_evaluations() if each.check_name == check]
+    return set(found.metadata)
+
+
+def going_on(past: PastRun) -> PastRun:
+    """A run after that one, as it begins."""
+    return dataclasses.replace(past, run_id=f"{past.run_id}z", counts={}, result=RunResult.RUNNING)
+
+
+def test_rejects_of_an_earlier_run_are_not_told_as_of_now(
+    shop_with_rejected_row: ShopProject, materialize: Materialize
+) -> None:
+    """Somebody would look for what went wrong in a turn that attempted nothing."""
+    passed, description = told(materialize(shop_with_rejected_row, PUSH), "rejects")
+    assert not passed
+    assert "1 row rejected by the newest run; 1 dead letter: see `ondatra dead sync.crm`" == description
+
+
+def test_a_run_that_another_keeps_out_leaves_what_the_queue_tells(
+    shop_with_rejected_row: ShopProject, materialize: Materialize
+) -> None:
+    """It reads what the other one writes, and fails for nothing of it."""
+    with FileLock(shop_with_rejected_row.workspace.sync("sync.crm").lock_file, purpose="delivers"):
+        result = materialize(shop_with_rejected_row, PUSH)
+    assert result.success
+    kept_out = shop_with_rejected_row.progress.sync_results[-1]
+    assert "is held by process" in kept_out.summary.message
+    assert Severity.ERROR not in [verdict.severity for verdict in kept_out.verdicts]
+    passed, description = told(result, "rejects")
+    assert (False, True) == (passed, "1 dead letter" in description)
+
+
+def test_a_run_that_another_keeps_out_does_not_vouch_for_a_lost_queue(
+    shop_with_rejected_row: ShopProject, materialize: Materialize
+) -> None:
+    """Its dead letters are nobody's knowledge until it is rebuilt."""
+    workspace = shop_with_rejected_row.workspace
+    (past,) = workspace.history.list_runs("sync.crm")
+    with FileLock(workspace.sync("sync.crm").lock_file, purpose="delivers"):
+        workspace.history.begin_run(going_on(past))
+        workspace.sync("sync.crm").queue_file.unlink()
+        result = materialize(shop_with_rejected_row, PUSH)
+    for check in ("rejects", "undelivered"):
+        passed, description = told(result, check)
+        assert (False, True) == (passed, description.startswith(LOST))
+    assert "dead_letters" not in counted(result, "rejects")
+    assert not {"waiting", "in_jobs", "oldest_seconds"} & counted(result, "undelivered")
+
+
+def test_while_a_run_goes_on_the_check_says_just_what_the_queue_tells(
+    materialize: Materialize, shop: ShopProject, api: DemoApi
+) -> None:
+    """Nobody has counted its rows yet."""
+    materialize(shop)
+    workspace = shop.workspace
+    (past,) = workspace.history.list_runs("sync.crm")
+    with FileLock(workspace.sync("sync.crm").lock_file, purpose="delivers"):
+        workspace.history.begin_run(going_on(past))
+        result = materialize(shop, PUSH)
+    assert (True, "there are no dead letters") == told(result, "rejects")
+
+
+def test_a_run_that_is_refused_for_a_lost_queue_says_so_in_both(
+    shop_with_rejected_row: ShopProject, materialize: Materialize
+) -> None:
+    """That no row was rejected would be read as all being well but for one thing."""
+    for frontier in (shop_with_rejected_row.root / ".ondatra" / "tracking" / "frontiers").rglob("*.parquet"):
+        frontier.unlink()
+    shop_with_rejected_row.workspace.sync("sync.crm").queue_file.unlink()
+    result = materialize(shop_with_rejected_row, PUSH)
+    assert not result.success
+    for check in ("rejects", "undelivered"):
+        assert "run `ondatra resync sync.crm`" in told(result, check)[1]

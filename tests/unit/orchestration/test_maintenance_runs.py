@@ -1,0 +1,232 @@
+"""What is done from time to time: through Dagster's jobs, by the command, and at the end of a run."""
+
+import dataclasses
+import logging
+import shutil
+import time
+from pathlib import Path
+
+import dagster as dg
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.cli.commands.maintain import run_maintenance
+from ondatra_dagster.cli.commands.run import execute_plan
+from ondatra_dagster.deltalog.removable_history import FREED_UPTO_PROPERTY
+from ondatra_dagster.errors import BusyError, WarehouseError
+from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+DUTIES = [
+    *("feeds", "sync_log", "tracking_retention", "fact_tables"),
+    *("tables", "dead_letters", "state_files", "logs", "alerts"),
+]
+
+
+def send(shop: ShopProject) -> int:
+    """`ondatra run`."""
+    workspace = shop.workspace
+    return execute_plan(workspace, workspace.plan(None), opened=shop.open_engine)
+
+
+def job(shop: ShopProject, dagster_instance: dg.DagsterInstance, name: str) -> dg.ExecuteInProcessResult:
+    definitions = definitions_of(shop.workspace, opened=shop.open_engine)
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    return definitions.resolve_job_def(name).execute_in_process(
+        instance=dagster_instance, raise_on_error=False, run_config=quiet
+    )
+
+
+def refuse() -> None:
+    raise WarehouseError("no room")
+
+
+def be_busy() -> None:
+    raise BusyError("ondatra.sync_log is held by process 7")
+
+
+def test_maintain_does_each_duty_and_tells_of_it(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """One object a duty for programs, a line for people."""
+    send(shop)
+    capfd.readouterr()
+    assert 0 == run_maintenance(shop.workspace, as_json=True, opened=shop.open_engine)
+    said = capfd.readouterr()
+    lines = {line["duty"]: line for line in map(orjson.loads, said.out.splitlines())}
+    assert [(duty, True) for duty in DUTIES] == [(name, line["ok"]) for name, line in lines.items()]
+    assert (2, 0, 1) == (
+        lines["sync_log"]["records"],
+        lines["tracking_retention"]["runs"],
+        lines["fact_tables"]["destinations"],
+    )
+    assert "✓ sync_log: 2 records appended to ondatra.sync_log" in said.err
+    assert 2 == len(shop.tables.log.read_rows())
+
+
+def test_a_duty_that_fails_leaves_the_others_to_be_done(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """And its run isn't a good one."""
+    send(shop)
+    shop.tables.log.on_commit = lambda _: refuse()
+    assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    said = capfd.readouterr().err
+    assert "✗ sync_log: no room" in said
+    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+
+
+def test_a_duty_that_meets_what_nobody_foresaw_leaves_the_others_to_be_done(
+    shop: ShopProject, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its trace is for the developer."""
+    send(shop)
+    shop.tables.log.on_commit = None
+    assert 1 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    said = capfd.readouterr().err
+    assert "✗ sync_log: TypeError: " in said
+    assert f"; the whole trace is in {shop.root}/.ondatra/logs/errors.log" in said
+    assert "✓ fact_tables: the fact tables tell of 1 sync" in said
+
+
+def test_dagster_does_the_same_each_day(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """Through the same code."""
+    send(shop)
+    result = job(shop, dagster_instance, "ondatra_maintain_job")
+    assert result.success
+    assert 2 == len(shop.tables.log.read_rows())
+    (output,) = [event for event in result.all_events if event.is_successful_output]
+    shown = output.step_output_data.metadata
+    assert {"sync_log/records": 2, "tracking_retention/runs": 0} == {
+        name: shown[name].value for name in ("sync_log/records", "tracking_retention/runs")
+    }
+
+
+def test_a_duty_that_fails_fails_dagsters_run(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """With its sentence."""
+    send(shop)
+    shop.tables.log.on_commit = lambda _: refuse()
+    result = job(shop, dagster_instance, "ondatra_maintain_job")
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "no room" in str(failure.step_failure_data.user_failure_data)
+
+
+def test_the_fact_tables_have_a_job_of_their_own(shop: ShopProject, dagster_instance: dg.DagsterInstance) -> None:
+    """A sync is in them before it has sent anything."""
+    assert job(shop, dagster_instance, "ondatra_fact_tables_job").success
+    facts = Path(shop.workspace.settings.tracking) / "metadata" / "1"
+    assert ["Demo"] == pq.read_table(facts / "destinations.parquet")["name"].to_pylist()
+
+
+def test_a_run_with_spark_up_keeps_the_log(shop: ShopProject) -> None:
+    """Others leave it alone, and start nothing for it."""
+    send(shop)
+    assert [] == shop.tables.log.read_rows()
+    shop.tables.is_open = True
+    (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")
+    assert 0 == send(shop)
+    assert 3 == len(shop.tables.log.read_rows())
+
+
+@pytest.mark.parametrize("trouble", [refuse, be_busy])
+def test_a_run_is_none_the_worse_for_a_log_that_cannot_be_kept(
+    shop: ShopProject, caplog: pytest.LogCaptureFixture, trouble: object
+) -> None:
+    """The rows have arrived; the next run appends what is missing."""
+    caplog.set_level(logging.WARNING)
+    shop.tables.is_open = True
+    shop.tables.log.on_commit = lambda _: trouble()
+    assert 0 == send(shop)
+    told = [record.getMessage() for record in caplog.records if "sync log" in record.getMessage()]
+    assert (["the sync log is left as it is: no room"] if trouble is refuse else []) == told
+    assert [] == shop.tables.log.read_rows()
+    shop.tables.log.on_commit = lambda _: None
+    (shop.root / "data" / "contacts.csv").write_text("id,email\na1,ada@example.net\n")
+    send(shop)
+    assert 3 == len(shop.tables.log.read_rows())
+
+
+def test_a_queue_of_before_what_was_freed_is_not_gone_on_from(
+    shop: ShopProject, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody has put an older state back: to read on would leave changes out."""
+    send(shop)
+    table = shop.tables.table("sync.crm")
+    for name in ("ann", "amy"):
+        write_contacts(shop.root, a1=f"{name}@example.com", b2="bob@example.com")
+        workspace = shop.workspace
+        execute_plan(workspace, workspace.plan({"raw.contacts"}), opened=shop.open_engine)
+    pause_sync(shop.workspace.syncs["sync.crm"])
+    shutil.copytree(shop.workspace.settings.state / "queue", shop.root / "backup")
+    send(shop)
+    log = table.path / "_delta_log"
+    newest = orjson.loads((log / f"{table.version:020}.json").read_bytes().splitlines()[1])
+    newest["metaData"]["configuration"] = {FREED_UPTO_PROPERTY: str(table.version)}
+    (log / f"{table.version + 1:020}.json").write_bytes(orjson.dumps(newest))
+    for folder in ("queue", "tracking"):
+        shutil.rmtree(shop.workspace.settings.state / folder)
+    shutil.copytree(shop.root / "backup", shop.workspace.settings.state / "queue")
+    resume_sync(shop.workspace.syncs["sync.crm"])
+    capfd.readouterr()
+    assert 1 == send(shop)
+    assert "was freed, which a newer state of sync.crm had seen" in capfd.readouterr().err
+
+
+def test_maintain_takes_in_what_a_sync_has_not_seen_and_sends_nothing(
+    shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """So that what it hasn't seen holds no space back; a lost queue goes on from there."""
+    send(shop)
+    write_contacts(shop.root, a1="ann@example.com", b2="bob@example.com")
+    workspace = shop.workspace
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
+    send(shop)
+    (shop.root / "pyproject.toml").write_text("[tool.ondatra]\n")
+    before = api.contacts()
+    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert "✓ feeds: 1 sync took in new versions" in capfd.readouterr().err
+    assert before == api.contacts()
+    queue = workspace.queue("sync.crm")
+    frontier = workspace.tracking.read_newest_snapshot("sync.crm")
+    assert queue is not None
+    assert frontier is not None
+    assert (1, 1, 1) == (queue.watermark, frontier.watermark, queue.pending_units)
+    assert [] == [step.model.name for step in workspace.plan().models if step.will_run]
+    workspace.syncs["sync.crm"].queue_file.unlink()
+    assert 0 == send(shop)
+    assert {"ann@example.com", "bob@example.com"} == {row["email"] for row in api.contacts().values()}
+
+
+def test_sinks_that_are_off_are_left_alone(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing of them runs; their watermark keeps what they need."""
+    send(shop)
+    write_contacts(shop.root, a1="ann@example.com")
+    (shop.root / "pyproject.toml").write_text('[tool.ondatra]\nsinks = "off"\n')
+    send(shop)
+    capfd.readouterr()
+    assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert "✓ feeds: every sync has seen its table as it is" in capfd.readouterr().err
+    queue = shop.workspace.queue("sync.crm")
+    assert queue is not None
+    assert 0 == queue.watermark
+
+
+def test_dead_letters_are_reported_with_their_age(
+    shop: ShopProject, api: DemoApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody else comes back to old ones."""
+    api.fail(status=422, times=10, path="/crm/*")
+    send(shop)
+    workspace = dataclasses.replace(shop.workspace, clock=lambda: time.time() + 3 * 86_400)
+    capfd.readouterr()
+    assert 0 == run_maintenance(workspace, as_json=False, opened=shop.open_engine)
+    assert "dead_letters: 2 dead letters of sync.crm, the oldest of 3 days" in capfd.readouterr().err
+
+
+def test_a_file_that_is_at_work_is_told_of_by_maintain(shop: ShopProject, capfd: pytest.CaptureFixture[str]) -> None:
+    """And it isn't touched."""
+    send(shop)
+    capfd.readouterr()
+    sync = shop.workspace.syncs["sync.crm"]
+    with sync.open_queue():
+        assert 0 == run_maintenance(shop.workspace, as_json=False, opened=shop.open_engine)
+    assert "at work, and left for the next time: sync.crm" in capfd.readouterr().err

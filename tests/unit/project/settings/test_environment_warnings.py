@@ -1,0 +1,56 @@
+"""A variable that begins with ONDATRA_ and that nothing reads is reported."""
+
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
+from ondatra_dagster.project.settings.settings import read_settings
+
+
+def warnings(root: Path, *names: str) -> list[str]:
+    settings = read_settings(root, dict.fromkeys(names, "x"))
+    return [str(problem) for problem in unknown_variable_warnings(root, settings.secrets.names)]
+
+
+def test_an_unknown_variable_is_named_with_the_nearest_setting(tmp_path: Path) -> None:
+    """It was set for a reason, and does nothing."""
+    assert [
+        "ONDATRA_STATE: no setting has this variable; `ondatra docs models` lists the settings;"
+        " a variable of your own needs another name",
+        "ONDATRA_WAREHOUSE_PATH: no setting has this variable; did you mean ONDATRA_WAREHOUSE?"
+        " `ondatra docs models` lists the settings; a variable of your own needs another name",
+    ] == warnings(tmp_path, "ONDATRA_WAREHOUSE_PATH", "ONDATRA_STATE", "OTHER")
+
+
+def test_one_in_dot_env_counts_too(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("ONDATRA_STATE=/elsewhere\n")
+    assert warnings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["ONDATRA_WAREHOUSE", "ONDATRA_EVENTS_TOKEN", "ONDATRA_OAUTH_TOKEN_CRM", "ONDATRA_TEST_KILLS", "STATE"]
+)
+def test_what_is_read_is_no_warning(tmp_path: Path, name: str) -> None:
+    assert [] == warnings(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("lib/crm.star", 'API = {"auth": {"env": "ONDATRA_X"}, "env": []}\n'),
+        ("pyproject.toml", '[tool.ondatra.alerts]\nwebhook = "${ONDATRA_X}"\n'),
+        ("dagster.yaml", "storage: {postgres: {url: {env: ONDATRA_X}}}\n"),
+        ("ondatra_project/definitions.py", 'import os\nx = os.environ["ONDATRA_X"]\n'),
+    ],
+)
+def test_what_a_file_of_the_project_names_is_no_warning(tmp_path: Path, file: str, text: str) -> None:
+    """Nobody has to call his secrets otherwise."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    assert [] == warnings(tmp_path, "ONDATRA_X")
+
+
+def test_a_variable_that_is_set_to_nothing_counts_as_not_set(tmp_path: Path) -> None:
+    settings = read_settings(tmp_path, {"ONDATRA_STATE": ""})
+    assert [] == list(unknown_variable_warnings(tmp_path, settings.secrets.names))

@@ -1,0 +1,412 @@
+"""Where a query names its inputs, and what Spark is given in their place."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ondatra_dagster.project.inputs.input_resolution import InputNames
+from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
+from ondatra_dagster.project.sql.input_references import InputReferences, find_references, replace_names
+from ondatra_dagster.project.sql.query_parser import parse_query
+
+MODELS = ("mart.customers", "mart.orders", "sync.customers", "mart.order", "raw.a", "raw.b")
+NAMES = InputNames(models={name: name for name in MODELS}, sources={"crm": "main.crm", "old": "data/old"})
+
+
+def found_in(sql: str) -> InputReferences:
+    return find_references(parse_query(sql), NAMES)
+
+
+def rewritten(sql: str) -> str:
+    """The query as Spark gets it, each input's view called by its name in brackets."""
+    found = found_in(sql)
+    assert () == found.unreadable_inputs
+    views = {each.name: f"[{each.name}]" for each in found.inputs}
+    return replace_names(parse_query(sql).sql, found.references, views, ()).replace("`[", "[").replace("]`", "]")
+
+
+def inputs_of(sql: str) -> list[str]:
+    return [each.name for each in found_in(sql).inputs]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select id from mart.orders", "select id from [mart.orders] AS `orders`"),
+        ("select o.id from mart.orders o", "select o.id from [mart.orders] o"),
+        ("select o.id from mart.orders as o", "select o.id from [mart.orders] as o"),
+        ("select * from MART.Orders", "select * from [mart.orders] AS `Orders`"),
+        ("select * from `mart`.`orders` `o`", "select * from [mart.orders] `o`"),
+        ("select * from `mart` . orders", "select * from [mart.orders] AS `orders`"),
+        ("select * from mart.order", "select * from [mart.order] AS `order`"),
+        ("select * from mart.orders as o(a, b)", "select * from [mart.orders] as o(a, b)"),
+        ("select * from mart.customers c, mart.orders o", "select * from [mart.customers] c, [mart.orders] o"),
+        (
+            "select * from mart.orders left anti join mart.order using (id)",
+            "select * from [mart.orders] AS `orders` left anti join [mart.order] AS `order` using (id)",
+        ),
+        (
+            "select * from (mart.orders o join mart.customers c on true)",
+            "select * from ([mart.orders] o join [mart.customers] c on true)",
+        ),
+        ("from mart.orders select id", "from [mart.orders] AS `orders` select id"),
+        ("from mart.orders |> where id > 1", "from [mart.orders] AS `orders` |> where id > 1"),
+        ("(select id from mart.orders o)", "(select id from [mart.orders] o)"),
+        (
+            "select * from mart.orders pivot (sum(x) for q in ('a', 'b'))",
+            "select * from [mart.orders] AS `orders` pivot (sum(x) for q in ('a', 'b'))",
+        ),
+        (
+            "select * from mart.orders lateral view explode(xs) t as x",
+            "select * from [mart.orders] AS `orders` lateral view explode(xs) t as x",
+        ),
+    ],
+)
+def test_a_table_is_replaced_and_keeps_its_name(sql, expected):
+    """Columns may be qualified with it, and a view has no name of its own."""
+    assert expected == rewritten(sql)
+
+
+def test_everything_else_of_the_users_text_stays():
+    sql = """select -- the ids of mart.orders
+  'from mart.orders' as a, "mart.orders" AS b, /* mart.orders */ id
+from   mart.orders  -- mart.orders
+where x = 'é😀'  and y in (select id from mart.customers)"""
+    expected = """select -- the ids of mart.orders
+  'from mart.orders' as a, "mart.orders" AS b, /* mart.orders */ id
+from   [mart.orders] AS `orders`  -- mart.orders
+where x = 'é😀'  and y in (select id from [mart.customers] AS `customers`)"""
+    assert expected == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select id from mart.orders union all select id from raw.a", ["mart.orders", "raw.a"]),
+        ("select id from mart.orders minus select id from raw.a", ["mart.orders", "raw.a"]),
+        ("select id from mart.orders except all (select id from raw.a)", ["mart.orders", "raw.a"]),
+        ("select 1 from mart.orders where exists (select 1 from raw.a)", ["mart.orders", "raw.a"]),
+        ("select (select max(id) from raw.a) from mart.orders", ["raw.a", "mart.orders"]),
+        ("select * from mart.orders where id in (select id from raw.a)", ["mart.orders", "raw.a"]),
+        ("select * from mart.orders group by x having sum(y) > (select 1 from raw.a)", ["mart.orders", "raw.a"]),
+        ("select case when exists (select 1 from raw.a) then 1 end from mart.orders", ["raw.a", "mart.orders"]),
+        ("select * from mart.orders join raw.a on raw.a.x = (select 1 from raw.b)", ["mart.orders", "raw.a", "raw.b"]),
+        ("select * from mart.orders o, lateral (select * from raw.a where raw.a.x = o.x)", ["mart.orders", "raw.a"]),
+        ("with x as (select * from raw.a) select * from x", ["raw.a"]),
+        ("with x as (with y as (select * from raw.a) select * from y) select * from x, raw.b", ["raw.a", "raw.b"]),
+        ("select * from raw.a join raw.a a2 on true", ["raw.a"]),
+        ("select * from range(10) join raw.a on true", ["raw.a"]),
+        ("select * from explode(array(1)) as t(x), raw.a", ["raw.a"]),
+        ("select * from values (1), (2) as v(x)", []),
+        ("values (1)", []),
+        ("select 1", []),
+    ],
+)
+def test_inputs_are_found_wherever_they_stand(sql, expected):
+    assert expected == inputs_of(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "with customers as (select 1 as id) select * from customers",
+        "with Customers as (select 1 as id) select * from CUSTOMERS",
+        "with a as (select 1), b as (select * from a) select * from b union select * from a",
+        "with a as (select 1) select * from (select * from (select * from a))",
+        "with recursive r(n) as (select 1 union all select n + 1 from r where n < 9) select * from r",
+        "with a as (select 1) select (select max(x) from a)",
+    ],
+)
+def test_a_cte_is_no_input(sql):
+    assert sql == rewritten(sql)
+
+
+def test_a_cte_does_not_hide_a_schema():
+    """mart.orders has two parts, and a CTE's name only one."""
+    sql = "with mart as (select 1) select * from mart, mart.orders"
+    assert "with mart as (select 1) select * from mart, [mart.orders] AS `orders`" == rewritten(sql)
+
+
+def test_a_cte_is_known_only_within_its_own_query():
+    found = found_in("select * from (with a as (select 1) select * from a) x, a")
+    assert ["'a' is not an input"] == [missing.description for missing in found.unreadable_inputs]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select mart.orders.id from mart.orders", "select `orders`.id from [mart.orders] AS `orders`"),
+        ("select MART.`Orders`.id from mart.orders", "select `orders`.id from [mart.orders] AS `orders`"),
+        ("select mart.orders.* from mart.orders", "select `orders`.* from [mart.orders] AS `orders`"),
+        (
+            "select mart.orders.* except (id) from mart.orders",
+            "select `orders`.* except (id) from [mart.orders] AS `orders`",
+        ),
+        (
+            "select mart.orders.addr.city.name from mart.orders",
+            "select `orders`.addr.city.name from [mart.orders] AS `orders`",
+        ),
+        (
+            "select sum(x) over (partition by mart.orders.x) from mart.orders order by mart.orders.y",
+            "select sum(x) over (partition by `orders`.x) from [mart.orders] AS `orders` order by `orders`.y",
+        ),
+        (
+            "select 1 from mart.orders where exists (select 1 from raw.a where raw.a.id = mart.orders.id)",
+            "select 1 from [mart.orders] AS `orders` where exists "
+            "(select 1 from [raw.a] AS `a` where `a`.id = `orders`.id)",
+        ),
+        (
+            "select * from mart.orders join lateral (select * from raw.a x where x.id = mart.orders.id) y",
+            "select * from [mart.orders] AS `orders` join lateral (select * from [raw.a] x where x.id = `orders`.id) y",
+        ),
+        (
+            "select mart.orders.id from mart.orders join mart.orders o on o.id = mart.orders.id",
+            "select `orders`.id from [mart.orders] AS `orders` join [mart.orders] o on o.id = `orders`.id",
+        ),
+    ],
+)
+def test_columns_may_say_the_full_name_of_their_table(sql, expected):
+    assert expected == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select mart.orders from raw.a mart",  # the field orders of a column, of the alias mart
+        "select mart.orders.id from raw.a mart",
+        "select o.mart.orders from raw.a o",
+        "select mart.orders(id) from raw.a x",
+    ],
+)
+def test_what_only_looks_like_a_qualifier_stays(sql):
+    assert sql.replace("raw.a", "[raw.a]") == rewritten(sql)
+
+
+def test_two_inputs_of_one_table_name_stay_apart():
+    """Both views would be called customers, and every column of either would be ambiguous."""
+    sql = "select mart.customers.id from mart.customers join sync.customers on mart.customers.id = sync.customers.id"
+    expected = (
+        "select `mart.customers`.id from [mart.customers] AS `mart.customers` "
+        "join [sync.customers] AS `sync.customers` on `mart.customers`.id = `sync.customers`.id"
+    )
+    assert expected == rewritten(sql)
+
+
+def test_an_inner_table_does_not_take_the_outer_ones_columns():
+    """mart.customers.id within would become a column of sync.customers: always true, and never seen."""
+    sql = (
+        "select customers.x from mart.customers where exists "
+        "(select 1 from sync.customers where sync.customers.id = mart.customers.id and customers.z = 1)"
+    )
+    expected = (
+        "select `mart.customers`.x from [mart.customers] AS `mart.customers` where exists "
+        "(select 1 from [sync.customers] AS `sync.customers` "
+        "where `sync.customers`.id = `mart.customers`.id and `sync.customers`.z = 1)"
+    )
+    assert expected == rewritten(sql)
+
+
+def test_a_short_name_behind_a_semi_join_is_the_left_sides():
+    """The right side has no column there, so Spark takes customers.x for the left one's."""
+    sql = (
+        "select customers.x from mart.customers left anti join sync.customers "
+        "on mart.customers.id = sync.customers.id where customers.x > 1"
+    )
+    expected = (
+        "select `mart.customers`.x from [mart.customers] AS `mart.customers` "
+        "left anti join [sync.customers] AS `sync.customers` "
+        "on `mart.customers`.id = `sync.customers`.id where `mart.customers`.x > 1"
+    )
+    assert expected == rewritten(sql)
+
+
+def test_selects_beside_each_other_do_not_disturb_each_other():
+    sql = "select customers.id from mart.customers union select customers.id from sync.customers"
+    expected = (
+        "select customers.id from [mart.customers] AS `customers` "
+        "union select customers.id from [sync.customers] AS `customers`"
+    )
+    assert expected == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (
+            "with orders as (select 1 a) select 1 from mart.orders join orders on mart.orders.a = orders.a",
+            "with orders as (select 1 a) select 1 "
+            "from [mart.orders] AS `mart.orders` join orders on `mart.orders`.a = orders.a",
+        ),
+        (
+            "select * from mart.orders join (select 1 as id) orders on mart.orders.id = orders.id",
+            "select * from [mart.orders] AS `mart.orders` join (select 1 as id) orders on `mart.orders`.id = orders.id",
+        ),
+        (
+            "select * from mart.orders join raw.a orders on mart.orders.id = orders.id",
+            "select * from [mart.orders] AS `mart.orders` join [raw.a] orders on `mart.orders`.id = orders.id",
+        ),
+        (
+            "with orders as (select orders.id from mart.orders) select orders.id from orders",
+            "with orders as (select `mart.orders`.id from [mart.orders] AS `mart.orders`) select orders.id from orders",
+        ),
+    ],
+)
+def test_an_alias_makes_way_for_what_the_user_named(sql, expected):
+    assert expected == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (
+            "select * from mart.orders tablesample (10 percent) where id > 1",
+            "select * from [mart.orders] tablesample (10 percent) AS `orders` where id > 1",
+        ),
+        (
+            "select * from raw.a tablesample (5 rows) repeatable (7) where raw.a.id > 1",
+            "select * from [raw.a] tablesample (5 rows) repeatable (7) AS `a` where `a`.id > 1",
+        ),
+        (
+            "select * from mart.orders tablesample (bucket 4 out of 10) o",
+            "select * from [mart.orders] tablesample (bucket 4 out of 10) o",
+        ),
+    ],
+)
+def test_an_alias_stands_behind_a_sample(sql, expected):
+    """Spark takes it nowhere else."""
+    assert expected == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("table mart.orders", "table [mart.orders]"),
+        ("(table mart.orders) union all table raw.a", "(table [mart.orders]) union all table [raw.a]"),
+        ("with x as (table raw.a) table x", "with x as (table [raw.a]) table x"),
+        ("select * from raw.b where exists (table raw.a)", "select * from [raw.b] AS `b` where exists (table [raw.a])"),
+    ],
+)
+def test_a_table_query_is_a_query(sql, expected):
+    """It can't have an alias."""
+    assert expected == rewritten(sql)
+
+
+def test_a_hint_is_no_table():
+    sql = "select /*+ broadcast(b), merge(mart.orders) */ * from raw.b b"
+    assert "select /*+ broadcast(b), merge(mart.orders) */ * from [raw.b] b" == rewritten(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("csv.`data/x.csv`", FileInput(format="csv", path="data/x.csv")),
+        ("JSON.`d/*.json`", FileInput(format="json", path="d/*.json")),
+        ("parquet.`s3a://b/a b.parquet`", FileInput(format="parquet", path="s3a://b/a b.parquet")),
+        ("csv.`x` WITH ('header' = 'true')", FileInput(format="csv", path="x", options=(("header", "true"),))),
+        (
+            "csv.`x` with ('header'='true', sep ';', a.b = 1, 'escape' '(')",
+            FileInput(
+                format="csv", path="x", options=(("header", "true"), ("sep", ";"), ("a.b", "1"), ("escape", "("))
+            ),
+        ),
+    ],
+)
+def test_a_file_is_an_input_with_its_options(sql, expected):
+    assert (expected,) == found_in(f"select * from {sql}").inputs
+    for after in (" where 1 = 1", " as f", ""):
+        text = f"select * from {sql}{after}"
+        assert f"select * from `v`{after}" == replace_names(text, found_in(text).references, {expected.name: "v"}, ())
+
+
+def test_one_file_with_other_options_is_another_input():
+    """Each has a view of its own."""
+    sql = "select * from csv.`x` with ('sep' = ';') a, csv.`x` b"
+    assert ["csv.`x` WITH ('sep' = ';')", "csv.`x`"] == inputs_of(sql)
+
+
+def test_a_source_is_an_input():
+    found = found_in("select * from CRM.`Deals 2024` d join old.t on true")
+    expected: tuple[Input, ...] = (
+        SourceInput(source="crm", table="Deals 2024", location="main.crm"),
+        SourceInput(source="old", table="t", location="data/old"),
+    )
+    assert expected == found.inputs
+
+
+def test_each_input_has_the_line_that_names_it_first():
+    found = found_in("select *\nfrom mart.orders o\njoin raw.a on true\njoin mart.orders p on true")
+    assert ((ModelInput(model="mart.orders"), 2), (ModelInput(model="raw.a"), 3)) == found.lines
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select *\nfrom mart.custmers", (2, "nothing makes mart.custmers", "did you mean mart.customers?")),
+        ("select * from order", (1, "'order' is not an input", "did you mean mart.order?")),
+        ("select * from zzzz", (1, "'zzzz' is not an input", "write schema.table")),
+        (
+            "select * from main.crm.deals",
+            (
+                1,
+                "'main.crm.deals' is not an input",
+                "give its schema a name in [tool.ondatra.sources] and read it as name.table",
+            ),
+        ),
+        (
+            "select * from shop.zzzz",
+            (1, "nothing makes shop.zzzz", "add models/shop/zzzz.sql, or shop to [tool.ondatra.sources]"),
+        ),
+        (
+            "select * from mart.orders with ('a' = 'b')",
+            (1, "mart.orders can't have options", "remove WITH (…): it is for files"),
+        ),
+        (
+            "select * from mart.orders version as of 3",
+            (1, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"),
+        ),
+        (
+            "select * from identifier('mart.orders')",
+            (1, "IDENTIFIER() hides what is read", "write the table's name as it is"),
+        ),
+    ],
+)
+def test_what_nothing_makes_is_said_with_its_line(sql, expected):
+    (missing,) = found_in(sql).unreadable_inputs
+    assert expected == missing
+
+
+def test_a_view_may_have_any_name():
+    query = parse_query("select * from raw.a")
+    assert "select * from `a``b` AS `a`" == replace_names(
+        query.sql, found_in(query.sql).references, {"raw.a": "a`b"}, ()
+    )
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "select {t}.id from {t}",
+                "select x.id from {t} x",
+                "select * from {t} where id in (select {t}.id from {t})",
+                "(table {t})",
+                "select 'mart.orders' as a /* raw.a */ from {t} -- raw.b\n",
+                "select * from {t} tablesample (1 rows)",
+            ]
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(MODELS),
+    st.sampled_from([" union all ", "\nunion\n", " minus ", " intersect "]),
+)
+def test_the_rewritten_text_reads_only_views(parts, table, between):
+    """Whatever is put together: no input is left, and what is given to Spark parses."""
+    sql = between.join(part.format(t=table) for part in parts)
+    query = parse_query(sql)
+    found = find_references(query, NAMES)
+    text = replace_names(query.sql, found.references, {each.name: "v" for each in found.inputs}, ())
+    again = find_references(parse_query(text), NAMES)
+    assert {"'v' is not an input"} == {missing.description for missing in again.unreadable_inputs}
+    assert () == again.references

@@ -1,0 +1,48 @@
+"""{{ last_value }} in a query."""
+
+import pytest
+
+from ondatra_dagster.project.model import TextEdit
+from ondatra_dagster.project.sql.input_references import replace_names
+from ondatra_dagster.project.sql.query_parser import parse_query
+from ondatra_dagster.project.sql.tokenizer import QueryError
+
+
+def test_a_value_stands_where_the_braces_were():
+    """The rest of the text stays as the user wrote it, braces in comments too."""
+    query = parse_query("select at from a.b -- {{ last_value }}\nwhere at >= {{ last_value }} and x = '{}'")
+    edits = [TextEdit(start, end, "DATE'2024-01-01'") for start, end in query.last_values]
+    expected = "select at from a.b -- {{ last_value }}\nwhere at >= DATE'2024-01-01' and x = '{}'"
+    assert expected == replace_names(query.sql, (), {}, edits)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'Hello {{ first_name }}!'",
+        "'{{ first_name }}'",
+        "'it''s {{ x }}'",
+        r"'a\' {{ x }}'",
+        r"r'a\' || '{{ x }}'",
+        '"Dear {{ name }},"',
+        """'{"a":{{"b":1}}}'""",
+        "/* {{ x }} */ 1",
+    ],
+)
+def test_braces_in_a_text_are_the_users_own(text: str):
+    """Letters are written so, and the tools that they go to fill them in."""
+    sql = f"select {text} as body, at from a.b where at >= {{{{ last_value }}}}"
+    query = parse_query(sql)
+    assert (sql, ["{{ last_value }}"]) == (query.sql, [sql[start:end] for start, end in query.last_values])
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("select at from a.b where at >= '{{ last_value }}'", "stands in quotes"),
+        ("select at from a.b where at >= {{ lastvalue }}", "{{ lastvalue }} means nothing in a query"),
+    ],
+)
+def test_other_braces_are_refused(sql: str, what: str):
+    with pytest.raises(QueryError, match=what):
+        parse_query(sql)

@@ -1,0 +1,84 @@
+"""The columns that a query's text shows."""
+
+import pytest
+
+from ondatra_dagster.project.sql.output_columns import is_reserved_name, read_output_columns
+from ondatra_dagster.project.sql.query_parser import parse_query
+
+
+def columns_of(sql: str) -> tuple[list[str], bool]:
+    found = read_output_columns(parse_query(sql).tree)
+    return [column.name for column in found.columns], found.is_complete
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select a, b from x.y", ["a", "b"]),
+        ("select t.a, x.y.b, `C d` from x.y t", ["a", "b", "C d"]),
+        ("select a as b, count(*) as `n o`, 1 c from x.y", ["b", "n o", "c"]),
+        ("select s.f, s.t.g.h.i from x.y", ["f", "i"]),
+        ("select explode(m) as (k, v) from x.y", ["k", "v"]),
+        ("select a from x.y union all select b from x.y", ["a"]),
+        ("(select a from x.y) union (select b from x.y) order by 1", ["a"]),
+        ("with c as (select z from x.y) select a from c", ["a"]),
+        ("select distinct a from x.y", ["a"]),
+        ("from x.y select a", ["a"]),
+    ],
+)
+def test_names_that_are_sure_are_seen(sql, expected):
+    assert (expected, True) == columns_of(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("select * from x.y", []),
+        ("select t.*, a from x.y t", ["a"]),
+        ("select x.y.* from x.y", []),
+        ("select a, count(*) from x.y", ["a"]),
+        ("select a, f(b).c, d[0].c from x.y", ["a"]),  # Spark calls them f(b).c and d[0].c
+        ("select a, explode(b) from x.y", ["a"]),
+        ("select a, v:b from x.y", ["a"]),
+        ("table x.y", []),
+        ("from x.y", []),
+        ("values (1)", []),
+        ("select transform(a) using 'cat' as (b) from x.y", []),
+    ],
+)
+def test_what_spark_will_name_is_not_guessed(sql, expected):
+    """A wrong guess would refuse a query that is right."""
+    assert (expected, False) == columns_of(sql)
+
+
+def test_a_column_is_found_as_the_query_spells_it():
+    found = read_output_columns(parse_query("select Customer_ID from x.y").tree)
+    assert ("Customer_ID", None) == (found.find_column("customer_id"), found.find_column("id"))
+
+
+def test_columns_know_their_lines():
+    found = read_output_columns(parse_query("select\n  a,\n  b + 1 as c\nfrom x.y").tree)
+    assert [("a", 2), ("c", 3)] == [tuple(column) for column in found.columns]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("_change_type", True),
+        ("_Commit_Version", True),
+        ("_commit_timestamp", True),
+        ("_content_hash", True),
+        ("__ondatra_rowid", True),
+        ("__ONDATRA_x", True),
+        ("change_type", False),
+        ("_id", False),
+    ],
+)
+def test_some_names_are_taken(name, expected):
+    assert expected == is_reserved_name(name)
+
+
+def test_a_field_that_is_called_like_a_literal_has_its_tables_line() -> None:
+    """`t.null` and `t.true` are columns of t, and the parser gives their names no place."""
+    found = read_output_columns(parse_query("select\n  t.null,\n  a.t.true\nfrom a.t").tree)
+    assert [("null", 2), ("true", 3)] == list(found.columns)

@@ -1,0 +1,79 @@
+"""Which times a schedule may say: all that is taken here, Dagster takes, too."""
+
+import pytest
+from dagster._utils.schedules import is_valid_cron_string, schedule_execution_time_iterator
+
+from ondatra_dagster.project.header_value_parsers import (
+    CRON_NICKNAMES,
+    ON_CHANGE,
+    HeaderValueError,
+    read_cron,
+    read_schedule,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0 6 * * *", "*/15 8-18 * * mon-fri", "0 0 1,15 * *", "5 4 * jan,JUL 0", "0 0 * * 7", "0-30/5 * * * *"),
+        *("0  6 * *  sat", "59 23 31 12 *", "0 0 29 2 *", "0 0 31 */5 *", "0 0 30,31 1,2 *"),
+        *sorted(CRON_NICKNAMES),
+    ],
+)
+def test_a_time_that_comes_again_is_taken(text: str) -> None:
+    """White space and case don't matter; Dagster has a next time for it."""
+    cron = read_schedule(text)
+    assert is_valid_cron_string(cron)
+    assert next(schedule_execution_time_iterator(0.0, cron, "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("daily", "'daily' is no time"),
+        ("@dayly", "'@dayly' is no time"),
+        ("0 6 * *", "'0 6 * *' is no time"),
+        ("0 6 * * * *", "'0 6 * * * *' is no time"),
+        ("60 6 * * *", "a schedule has no minute '60'"),
+        ("0 24 * * *", "a schedule has no hour '24'"),
+        ("0 6 0 * *", "a schedule has no day '0'"),
+        ("0 6 * foo *", "a schedule has no month 'foo'"),
+        ("0 6 * * fri-mon", "a schedule has no weekday 'fri-mon'"),
+        ("*/0 * * * *", "a schedule has no minute '*/0'"),
+        (", * * * *", "a schedule has no minute ','"),
+        ("0 0 30 2 *", "'0 0 30 2 *' never comes"),
+        ("0 0 30,31 2 *", "'0 0 30,31 2 *' never comes"),
+        ("0 0 31 4-6/2 *", "'0 0 31 4-6/2 *' never comes"),
+        ("0 0 31 2 mon", "'0 0 31 2 mon' never comes"),
+        ("0 0 31 feb,apr *", "'0 0 31 feb,apr *' never comes"),
+        ("0 0 1 2/12 *", "a schedule has no month '2/12'"),
+    ],
+)
+def test_a_time_that_never_comes_is_refused(text: str, what: str) -> None:
+    """At load: Dagster would say it of all definitions at once."""
+    with pytest.raises(HeaderValueError) as caught:
+        read_schedule(text)
+    assert what == caught.value.description
+
+
+@pytest.mark.parametrize("text", ["on changes", "on  Chang", "onchange", "on_change", "on-change", "change"])
+def test_what_is_nearly_on_change_is_told_so(text: str) -> None:
+    """Who means it isn't helped by how times are written."""
+    with pytest.raises(HeaderValueError) as caught:
+        read_schedule(text)
+    assert "did you mean 'on change'?" == caught.value.remedy
+
+
+def test_what_is_like_neither_is_told_of_both() -> None:
+    """But for a setting that is a time, and nothing else."""
+    for read, is_told in ((read_schedule, True), (read_cron, False)):
+        with pytest.raises(HeaderValueError) as caught:
+            read("now and then")
+        assert is_told is ("on change" in caught.value.remedy)
+
+
+def test_a_model_may_run_when_what_it_reads_changes() -> None:
+    """Which is no time, and nothing that comes again."""
+    assert ON_CHANGE == read_schedule("On  Change")
+    with pytest.raises(HeaderValueError, match="is no time"):
+        read_cron("on change")

@@ -1,0 +1,43 @@
+"""How far the sync log has come."""
+
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.sync_log_feed import RecordRowGroup, SyncLogPosition
+
+FIRST, SECOND, THIRD = "20261118T120102Z-aaaaaa", "20261118T120202Z-aaaaaa", "20261118T120302Z-aaaaaa"
+
+
+def a_piece(run_id: str = FIRST, **fields: object) -> RecordRowGroup:
+    piece = RecordRowGroup(
+        "sync.crm", run_id, RecordFileType.UPDATED, file_number=0, row_group=0, first_row=0, row_count=1, byte_size=1
+    )
+    return piece._replace(**fields)
+
+
+def test_it_has_what_was_taken_and_all_runs_before() -> None:
+    """Of the newest run only so much: it may be going on."""
+    taken = [a_piece(SECOND, row_group=group) for group in (0, 1)]
+    position = SyncLogPosition().advance(taken)
+    assert all(map(position.contains, [*taken, a_piece(FIRST, file_number=9)]))
+    missing = [
+        a_piece(SECOND, row_group=2),
+        a_piece(SECOND, file_number=1),
+        a_piece(SECOND, batch_type=RecordFileType.DELETED),
+        a_piece(THIRD),
+        a_piece(FIRST, sync_id="sync.erp"),
+    ]
+    assert [] == list(filter(position.contains, missing))
+
+
+def test_it_counts_its_commits_and_comes_back_as_it_was_written() -> None:
+    """Delta knows a commit by that number."""
+    position = SyncLogPosition().advance([a_piece()]).advance([a_piece(sync_id="sync.erp"), a_piece(SECOND)])
+    assert 2 == position.commit_count
+    assert position.dump() == SyncLogPosition.load(position.dump()).dump()
+    assert all(
+        map(SyncLogPosition.load(position.dump()).contains, [a_piece(), a_piece(SECOND), a_piece(sync_id="sync.erp")])
+    )
+
+
+def test_what_others_write_into_a_commit_is_no_position() -> None:
+    """A model's note, a remark, a number."""
+    assert [None] * 4 == [SyncLogPosition.load(text) for text in ("", "gdpr", "7", '{"ondatra": 1}')]

@@ -1,0 +1,111 @@
+"""A name that one process holds."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ondatra_dagster.errors import BusyError
+from ondatra_dagster.storage.file_lock import FileLock, is_locked
+
+HOLD = """
+import sys
+from pathlib import Path
+from ondatra_dagster.storage.file_lock import FileLock
+with FileLock(Path(sys.argv[1]), purpose="delivers"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def lock_process(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "crm.lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "held\n" == process.stdout.readline()
+    yield process
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
+
+
+def test_who_holds_the_lock_is_named(tmp_path, lock_process):
+    """The user wants to know which process to end, or to wait for."""
+    with pytest.raises(BusyError, match=rf"crm is held by process {lock_process.pid} \(delivers\)"):
+        FileLock(tmp_path / "crm.lock", purpose="test").acquire()
+
+
+def test_a_killed_holder_s_lock_is_free_at_once(tmp_path, lock_process):
+    """Ten minutes of waiting for a dead process is what users of others complain of."""
+    lock_process.send_signal(signal.SIGKILL)
+    lock_process.wait()
+    with FileLock(tmp_path / "crm.lock", purpose="test"):
+        assert f"process {os.getpid()} (test)" == (tmp_path / "crm.lock").read_text()
+
+
+def test_a_waiter_says_so_once_and_gives_up_in_time(tmp_path, lock_process):
+    """A silent wait looks like a hang."""
+    told, slept, now = [], [], [0.0]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    lock = FileLock(
+        tmp_path / "crm.lock", purpose="test", wait_seconds=1, clock=lambda: now[0], sleep=sleep, on_wait=told.append
+    )
+    with pytest.raises(BusyError):
+        lock.acquire()
+    assert 1 == len(told)
+    assert 1 <= sum(slept) < 1.5
+
+
+def test_whether_the_lock_is_held_is_told(tmp_path, lock_process):
+    """By whom is in the file, also when it is let go of."""
+    path = tmp_path / "crm.lock"
+    assert is_locked(path)
+    lock_process.kill()
+    lock_process.wait()
+    assert not is_locked(path)
+    with FileLock(path, purpose="looks"):
+        assert is_locked(path)
+    assert not is_locked(path)
+
+
+def test_a_number_that_another_process_has_by_now_holds_nothing(tmp_path):
+    """Numbers come again: after a restart of the machine that one may be anybody's."""
+    path = tmp_path / "crm.lock"
+    path.write_text(f"process {os.getppid()} (delivers)")
+    assert not is_locked(path)
+
+
+def test_who_wants_the_lock_is_not_turned_away_because_somebody_looks(tmp_path):
+    """A page looks every two seconds, and a run doesn't wait for a lock that another one has."""
+    path = tmp_path / "crm.lock"
+    path.touch()
+    looks = [os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)]
+    for descriptor in looks:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with FileLock(path, purpose="delivers", sleep=lambda _: os.close(looks.pop())):
+        assert [] == looks
+        assert is_locked(path)
+
+
+def test_who_looks_does_not_hide_who_holds(tmp_path, lock_process):
+    looked = [is_locked(tmp_path / "crm.lock") for _ in range(3)]
+    with pytest.raises(BusyError, match=f"process {lock_process.pid}"):
+        FileLock(tmp_path / "crm.lock", purpose="test").acquire()
+    assert [True] * 3 == looked
+
+
+def test_a_lock_that_nobody_ever_took_is_not_held(tmp_path):
+    assert not is_locked(tmp_path / "none.lock")
+    (tmp_path / "empty.lock").touch()
+    assert not is_locked(tmp_path / "empty.lock")

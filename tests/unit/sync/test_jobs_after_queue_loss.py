@@ -1,0 +1,137 @@
+"""Jobs of a queue that is lost: each row goes on with its own until that has ended, and no longer."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from support.syncs.kind_sync_harness import InMemoryKindApi, KindSyncCrash, KindSyncHarness, ReceivedRow, change_values
+
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.queue.async_jobs import store_job
+from ondatra_dagster.delivery.queue.claimed_batches import Job, claim_batch, load_batches
+from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.sync.run_context import Ports, RunOptions
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.sync.sync_run import run_sync
+
+DAYS = 90 * 24 * 3600.0
+OPEN = "open"
+
+
+class JobApi(InMemoryKindApi):
+    """Says of each row of a job what became of it; all of it, or that it works on it."""
+
+    def __init__(self, answer=lambda row: "ok", says=lambda key: "ok") -> None:
+        super().__init__(answer)
+        self.says = says
+        self.polled_keys: list[list[str]] = []
+
+    def poll(self, parcel: PushBatch, reference: str) -> PushResult:
+        keys = [unit.key for unit in parcel.units]
+        self.polled_keys.append(keys)
+        said = {result: self.says(unit.key) for unit in parcel.units for result in unit.result_keys}
+        if OPEN in said.values():
+            return PushResult({}, calls=1, is_open=True)
+        return PushResult({result: RowOutcome.parse_status(told) for result, told in said.items()}, calls=1)
+
+
+class LostJobHarness(KindSyncHarness):
+    @property
+    def sync(self) -> Sync:
+        sync = super().sync
+        push = dataclasses.replace(sync.push_config.push, poll_timeout_seconds=DAYS)
+        config = dataclasses.replace(sync.push_config, push=push, functions=frozenset({"push", "poll"}))
+        return dataclasses.replace(sync, push_config=config)
+
+    def build_ports(self) -> Ports:
+        return dataclasses.replace(super().build_ports(), sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def begin_job(self, **values: list[int]) -> None:
+        """Let the API work on these, which nobody has sent yet."""
+        self.hold_reason = "paused"
+        self.write(**values)
+        self.run()
+        with self.sync.open_queue() as queue:
+            batch = claim_batch(queue, size=10, number=1)
+            assert batch
+            store_job(queue, batch, Job('"J-1"', self.now, self.now))
+        self.hold_reason = None
+
+    def wait(self, **values: list[int]) -> None:
+        """Let changes wait beside it, and a frontier tell of both."""
+        self.api = JobApi(says=lambda key: OPEN)
+        self.hold_reason = "paused"
+        self.write(**values)
+        self.run()
+        self.hold_reason = None
+
+    def jobs(self) -> list[list[str]]:
+        with self.sync.open_queue() as queue:
+            return [[unit.key for unit in batch.units] for batch in load_batches(queue) if batch.job]
+
+
+def die(row: ReceivedRow) -> str:
+    raise KindSyncCrash
+
+
+def end_and_die(harness: LostJobHarness, says) -> None:
+    """A run that hears of the job's end and is killed with what comes next; what it heard is recorded."""
+    harness.api = JobApi(die, says)
+    for _ in range(2):
+        with pytest.raises(KindSyncCrash):
+            harness.run()
+    harness.lose_queue()
+    harness.api = JobApi()
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [("ok", [("update_preimage", 1), ("update_postimage", 2)]), ("reject: no", [("insert", 2)])]
+)
+def test_a_row_whose_job_has_ended_goes_on_without_it(tmp_path: Path, said: str, sent: list[object]) -> None:
+    """A newer change of it waited beside the job, which the API may long have forgotten."""
+    desk = LostJobHarness(tmp_path, "merge")
+    desk.begin_job(a=[1])
+    desk.wait(a=[2])
+    end_and_die(desk, lambda key: said)
+    assert (sent, []) == (change_values(desk.run_and_pop_received()), desk.api.polled_keys)
+
+
+def test_only_the_rows_that_have_no_end_are_asked_about(tmp_path: Path) -> None:
+    """Of the others one has its newest values, one was refused, and one goes on with a newer change."""
+    desk = LostJobHarness(tmp_path, "merge")
+    desk.begin_job(a=[1], b=[5], c=[7], d=[9])
+    desk.wait(c=[8])
+    said = {"a": "ok", "b": "reject: no", "c": "ok", "d": "error: later"}
+    end_and_die(desk, lambda key: said[key])
+    summary = desk.run()
+    assert [["d"]] == desk.api.polled_keys
+    assert [("update_preimage", 7), ("update_postimage", 8)] == change_values(desk.api.pop_received())
+    assert (1, 0) == (summary.queue.dead_units, summary.queue.depth)
+
+
+class DyingStore(RecordStore):
+    def write_snapshot(self, frontier: QueueSnapshot) -> None:
+        raise KindSyncCrash
+
+
+def test_a_job_keeps_to_its_rows_though_others_take_their_places(tmp_path: Path) -> None:
+    """The queue gives the number of a row that is gone to the next one: its end must not be that one's."""
+    desk = LostJobHarness(tmp_path, "merge")
+    desk.begin_job(a=[1], b=[5])
+    desk.wait()
+    desk.api = JobApi(says={"a": "error: later", "b": "ok"}.__getitem__)
+    desk.now += 10_000
+    dying = dataclasses.replace(desk.build_ports(), record_store=DyingStore(str(desk.state / "tracking")))
+    with pytest.raises(KindSyncCrash):
+        run_sync(desk.sync, dying, RunOptions(trigger="test"))
+    desk.lose_queue()
+    desk.api = JobApi(die, says=lambda key: OPEN)
+    desk.write(e=[9])
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    assert [["a"]] == desk.jobs()

@@ -1,0 +1,559 @@
+"""A queue that is lost at a bad moment, or more than once, or comes back old: what others say is all used."""
+
+import dataclasses
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from support.syncs.kind_sync_harness import (
+    InMemoryKindApi,
+    KindSyncCrash,
+    KindSyncHarness,
+    change_values,
+    crash_at_value,
+)
+
+from ondatra_dagster.delivery.queue.async_jobs import store_job
+from ondatra_dagster.delivery.queue.claimed_batches import Job, claim_batch, load_batches, split_batch
+from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters
+from ondatra_dagster.delivery.queue.recovery_from_records import KeyOutcome, recorded_content_sizes
+from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot, restore_snapshot
+from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
+from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.project.model import RowLimit
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.recovery.queue_reset import forget_sync
+from ondatra_dagster.sync.run_context import RunOptions
+from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.sync_run import run_sync
+
+
+def kill_twice(harness) -> None:
+    """The second run publishes what the first had settled."""
+    for _ in range(2):
+        with pytest.raises(KindSyncCrash):
+            harness.run()
+
+
+def test_what_was_refused_later_goes_on_from_what_was_taken_before(harness):
+    """The API has the row: sent as new it would be there twice."""
+    harness.batch_size = 1
+    harness.contacts.write(a9="Zed")
+    harness.run()
+    dies_at, refuses = 2, None
+
+    def answer(row):
+        if row["id"] == dies_at:
+            raise KindSyncCrash
+        return RowOutcome.parse_status("reject: no" if row["name"] == refuses else "ok")
+
+    harness.api.choose_outcome = answer
+    harness.contacts.write(a1="Ada", a2="Ben")
+    with pytest.raises(KindSyncCrash):
+        harness.run()
+    dies_at, refuses = 3, "Ann"
+    harness.contacts.write(a1="Ann", a3="Cyn")
+    kill_twice(harness)
+    shutil.rmtree(harness.state / "queue")
+    harness.contacts.write(a1="Amy")
+    dies_at, _ = 0, harness.api.pop_received()
+    harness.run()
+    assert [("insert", 3, "Cyn"), ("update_postimage", 1, "Amy"), ("update_preimage", 1, "Ada")] == sorted(
+        harness.api.pop_received()
+    )
+
+
+def test_what_was_taken_after_it_was_refused_is_no_dead_letter(harness):
+    """Somebody has replayed it; to be told of it again he would send it once more."""
+    harness.batch_size = 1
+    harness.contacts.write(a9="Zed")
+    harness.run()
+    dies_at, refuses = 2, "Ada"
+
+    def answer(row):
+        if row["id"] == dies_at:
+            raise KindSyncCrash
+        return RowOutcome.parse_status("reject: no" if row["name"] == refuses else "ok")
+
+    harness.api.choose_outcome = answer
+    harness.contacts.write(a1="Ada", a2="Ben")
+    with pytest.raises(KindSyncCrash):
+        harness.run()
+    with harness.sync.open_queue() as queue:
+        assert 1 == replay_dead_letters(queue, now=harness.now)
+    dies_at, refuses = 3, None
+    harness.contacts.write(a3="Cyn")
+    kill_twice(harness)
+    shutil.rmtree(harness.state / "queue")
+    dies_at, _ = 0, harness.api.pop_received()
+    summary = harness.run()
+    assert ([("insert", 3, "Cyn")], 0) == (harness.api.pop_received(), summary.queue.dead_units)
+
+
+def test_a_dead_delete_stays_owed_when_its_queue_is_lost_after_later_rows_arrived(tmp_path: Path) -> None:
+    """Those had waited for their next try; of the delete they say nothing."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=1)
+    desk.deliver_values(a=[1])
+    desk.api.choose_status = lambda row: (
+        "reject: locked" if row[0] == "delete" else "error: later" if row[2] in {5, 7} else "ok"
+    )
+    desk.write(a=[2], b=[5], c=[7])
+    assert 1 == desk.run().queue.dead_units
+    desk.api = InMemoryKindApi(crash_at_value(7))
+    kill_twice(desk)
+    assert ("insert", 5) in change_values(desk.api.pop_received())
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    desk.write(d=[9])
+    assert ("delete", 1) in change_values(desk.run_and_pop_received())
+
+
+def test_a_resync_after_all_was_forgotten_outlives_its_queue(tmp_path: Path) -> None:
+    """What was recorded before it is no reason to leave its rows out."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    forget_sync(desk.sync, desk.tracking)
+    desk.resync()
+    desk.lose_queue()
+    assert [("update_preimage", 1), ("update_postimage", 1)] == change_values(desk.run_and_pop_received())
+
+
+@pytest.mark.parametrize("is_refused_first", [False, True])
+def test_another_api_gets_all_as_new_though_the_queue_was_lost_before_it_was_named(
+    tmp_path: Path, *, is_refused_first: bool
+) -> None:
+    """The frontier tells of the API before, whose records would be taken for this one's."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    desk.lose_queue()
+    desk.base_url = "https://other.example.com"
+    if is_refused_first:
+        with pytest.raises(ResyncNeededError, match="now sends to"):
+            desk.run()
+    desk.resync()
+    assert [("insert", 1)] == change_values(desk.run_and_pop_received())
+
+
+def test_what_a_killed_run_sent_to_another_api_is_sent_to_this_one(tmp_path: Path) -> None:
+    """Its records came after the frontier of the queue that was lost, and before the resync."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+    desk.deliver_values(z=[9])
+    desk.write(a=[1], c=[7])
+    desk.api = InMemoryKindApi(crash_at_value(7))
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.base_url = "https://other.example.com"
+    desk.resync()
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    assert [("insert", 1), ("insert", 7), ("insert", 9)] == sorted(change_values(desk.run_and_pop_received()))
+
+
+def test_a_takeover_that_is_cut_off_while_it_reads_has_not_begun(tmp_path: Path) -> None:
+    """With its watermark and without its rows a queue would have nothing to do until the table changes."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.write(a=[1])
+    desk.hold_reason = "paused"
+    desk.run()
+    frontier = desk.tracking.read_newest_snapshot(desk.sync.id)
+    assert frontier
+
+    def units():
+        yield from frontier.units
+        raise KindSyncCrash
+
+    desk.lose_queue()
+    with desk.sync.open_queue() as queue:
+        with pytest.raises(KindSyncCrash):
+            restore_snapshot(queue, dataclasses.replace(frontier, units=units()), now=desk.now)
+        assert (None, NOTHING_ENQUEUED) == (queue.read_meta("table_id"), queue.watermark)
+
+
+def test_jobs_of_a_batch_that_was_split_stay_apart_when_its_queue_is_lost(tmp_path: Path) -> None:
+    """Rows that stand under another one's job are never heard of, and are handed over once more."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    desk.hold_reason = "paused"
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        batch = claim_batch(queue, size=10, number=1)
+        assert batch
+        for part, reference in zip(split_batch(queue, batch), ('"J-1"', '"J-2"'), strict=True):
+            store_job(queue, part, Job(reference, desk.now, desk.now + 1_000_000))
+        left = make_snapshot(
+            queue, sync_id=desk.sync.id, run_id="29990101T000000Z-abcdef", written_at=desk.build_ports().now()
+        )
+        desk.tracking.write_snapshot(left)
+    desk.lose_queue()
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        jobs = {batch.job.reference: [unit.key for unit in batch.units] for batch in load_batches(queue) if batch.job}
+    assert {'"J-1"': ["a"], '"J-2"': ["b"]} == jobs
+
+
+def test_a_resync_knows_what_a_killed_run_had_settled(tmp_path: Path) -> None:
+    """It may be the first that comes after the kill: an insert of what is there is a conflict."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+    desk.write(a=[1], c=[7])
+    desk.api = InMemoryKindApi(crash_at_value(7))
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    desk.make_table("another")
+    desk.write(a=[1], c=[7])
+    desk.api = InMemoryKindApi()
+    desk.resync()
+    assert [("insert", 7), ("update_postimage", 1), ("update_preimage", 1)] == sorted(
+        change_values(desk.run_and_pop_received())
+    )
+
+
+def bring_back(harness: KindSyncHarness) -> None:
+    harness.lose_queue()
+    shutil.copytree(harness.state / "backup", harness.state / "queue")
+
+
+def test_a_copy_of_the_queue_from_the_middle_of_a_run_gives_way_to_its_frontier(tmp_path: Path) -> None:
+    """It knows nothing of the end: what was on its way has arrived, and what had ended is published."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+
+    def answer(row):
+        if row[2] == 5:
+            shutil.copytree(desk.state / "queue", desk.state / "backup")
+        return "ok"
+
+    desk.api = InMemoryKindApi(answer)
+    desk.deliver_values(a=[1], b=[5], c=[7])
+    records = desk.delivered_records()
+    bring_back(desk)
+    desk.api = InMemoryKindApi()
+    assert ([], records) == (desk.run_and_pop_received(), desk.delivered_records())
+    assert 3 == len(records)
+
+
+def wait_for_a_record_of(harness: KindSyncHarness, key: str) -> None:
+    """The run's other thread settles and publishes while a call is under way."""
+    give_up_at = time.monotonic() + 60
+    while key not in [record[0] for record in harness.delivered_records()]:
+        assert time.monotonic() < give_up_at
+        harness.now += 100  # no record waits longer than a minute for its file
+        time.sleep(0.01)
+
+
+def test_a_copy_from_the_middle_of_a_run_that_was_killed_gives_way_to_its_records(tmp_path: Path) -> None:
+    """It would publish its part of them again, in the place of the whole."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+
+    def answer(row):
+        if row[2] == 5:
+            shutil.copytree(desk.state / "queue", desk.state / "backup")
+        desk.now += 100 if row[2] > 1 else 0  # what has settled gets into a file
+        if row[2] == 9:
+            wait_for_a_record_of(desk, "b")
+            raise KindSyncCrash
+        return "ok"
+
+    desk.api = InMemoryKindApi(answer)
+    desk.write(a=[1], b=[5], c=[7], d=[7], e=[7], f=[7], g=[9])
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    recorded = [record[0] for record in desk.delivered_records()]
+    bring_back(desk)
+    desk.api = InMemoryKindApi()
+    assert len("abcdefg") == len(recorded) + len(desk.run_and_pop_received())
+    assert [*"abcdefg"] == [record[0] for record in desk.delivered_records()]
+
+
+class DyingHistory(RunHistory):
+    def finish_run(self, run):
+        raise KindSyncCrash
+
+
+def test_a_run_that_is_killed_after_its_frontier_leaves_a_queue_to_go_on_from(tmp_path: Path) -> None:
+    """It is no older copy: what only the queue has, such as a job's whole reference, is still there."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.write(a=[1])
+    desk.hold_reason = "paused"
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        reference = Job('"J s3cret"', desk.now, desk.now + 1_000_000, '"J ***"')
+        store_job(queue, claim_batch(queue, size=10, number=1), reference)
+    desk.write(b=[5])
+    dying = dataclasses.replace(desk.build_ports(), history=DyingHistory(desk.state / "history.sqlite"))
+    with pytest.raises(KindSyncCrash):
+        run_sync(desk.sync, dying, RunOptions(trigger="test"))
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        assert ['"J s3cret"'] == [batch.job.reference for batch in load_batches(queue) if batch.job]
+
+
+class CountingStore(RecordStore):
+    looked = 0
+
+    def list_runs(self, sync_id):
+        self.looked += 1
+        return super().list_runs(sync_id)
+
+
+def test_a_run_looks_once_at_the_folders_of_all_runs(tmp_path: Path) -> None:
+    """In a bucket that nobody prunes they are a hundred thousand."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    store = CountingStore(str(desk.state / "tracking"))
+    desk.write(a=[2])
+    run_sync(desk.sync, dataclasses.replace(desk.build_ports(), record_store=store), RunOptions(trigger="test"))
+    assert 1 == store.looked
+
+
+def test_a_copy_of_the_queue_gives_way_to_the_records_of_a_killed_run_too(tmp_path: Path) -> None:
+    """It left no frontier, but what it had recorded has arrived."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+    desk.deliver_values(z=[9])
+    shutil.copytree(desk.state / "queue", desk.state / "backup")
+    desk.write(a=[1], c=[7])
+    desk.api = InMemoryKindApi(crash_at_value(7))
+    kill_twice(desk)
+    bring_back(desk)
+    desk.api = InMemoryKindApi()
+    assert [("insert", 7)] == change_values(desk.run_and_pop_received())
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_lost_queue_knows_how_much_a_killed_run_had_given_of_whole_contents(tmp_path: Path, kind: str) -> None:
+    """By the frontier before it nothing shrinks: @max_deletes would let all of it go."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=0, max_deletes=RowLimit(2))
+    desk.deliver_values(a=[1])
+    desk.deliver_values(a=[1, 2, 3, 4, 5, 6])
+    # as if it had been killed when all was published
+    desk.tracking.remove_snapshot(desk.sync.id, desk.tracking.list_snapshot_runs(desk.sync.id)[-1])
+    desk.lose_queue()
+    desk.write(a=[9])
+    assert [] == desk.run_and_pop_received()
+
+
+@pytest.mark.parametrize("kind", ["table", "partition"])
+def test_a_content_that_may_be_half_published_counts_as_no_smaller_than_the_frontier_has_it(
+    tmp_path: Path, kind: str
+) -> None:
+    """A run that is cut off between two files has told of the first only: better to ask once too often."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=0, max_deletes=RowLimit(2))
+    desk.deliver_values(a=[1, 2, 3, 4, 5, 6])
+    desk.write(a=[1, 2])
+    desk.run(allows_deletes=True)
+    desk.api.pop_received()
+    # as if it had been killed when these two were published
+    desk.tracking.remove_snapshot(desk.sync.id, desk.tracking.list_snapshot_runs(desk.sync.id)[-1])
+    desk.lose_queue()
+    desk.write(a=[9])
+    assert [] == desk.run_and_pop_received()
+
+
+def test_a_content_counts_as_large_as_any_run_since_the_frontier_has_told() -> None:
+    """The newest may have told of a part of what it gave, or have been cut off before the API took it."""
+    rows = [("run-1", 2), ("run-1", 2), ("run-1", 2), ("run-2", 3)]
+    ends = [KeyOutcome("a", version, STATUS_SUCCEEDED, None, ChangeType.INSERT, run) for run, version in rows]
+    assert {"a": 3, "b": 1} == recorded_content_sizes(ends, {"a": 2, "b": 1})
+
+
+def test_a_run_whose_queue_folder_is_deleted_meanwhile_keeps_others_out(tmp_path: Path) -> None:
+    """It goes on to its end: a second one beside it would send each row again, or an older one after it."""
+    desk, other = KindSyncHarness(tmp_path, "merge"), KindSyncHarness(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    other.table = desk.table
+    told = []
+
+    def answer(row):
+        if row[2] == 1:
+            (desk.state / "queue").rename(desk.state / "deleted")
+            told.append(other.run().message)
+        return "ok"
+
+    desk.api = InMemoryKindApi(answer)
+    assert [("insert", 1), ("insert", 5)] == change_values(desk.run_and_pop_received())
+    assert "sync.things is held by process" in told[0]
+    desk.write(b=[6])
+    assert [("update_preimage", 5), ("update_postimage", 6)] == change_values(desk.run_and_pop_received())
+    assert [] == other.api.pop_received()
+
+
+def test_a_table_put_back_behind_a_killed_run_is_refused_though_the_frontier_is_older(tmp_path: Path) -> None:
+    """Else the next changes up to that run's version would pass for what it had sent."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+    desk.deliver_values(z=[9])
+    desk.write(b=[5], a=[1], c=[7])
+    desk.api = InMemoryKindApi(crash_at_value(7))
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.make_table()
+    desk.write(z=[9], b=[5])
+    desk.api = InMemoryKindApi()
+    with pytest.raises(ResyncNeededError, match=r"is at version 2, but sync.things has sent up to version 4"):
+        desk.run()
+    desk.resync(removes=True)
+    assert ("delete", 1) in change_values(desk.run_and_pop_received())
+
+
+def test_a_newer_version_takes_along_a_delete_that_the_records_refuse(tmp_path: Path) -> None:
+    """As it does where the queue is there: what it stands in the way of must not go before it."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=1)
+    desk.deliver_values(a=[1])
+    dies = crash_at_value(7)
+    desk.api = InMemoryKindApi(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2], c=[7])
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    desk.write(d=[9])
+    assert ("delete", 1) in change_values(desk.run_and_pop_received())
+
+
+def test_a_delete_that_is_owed_again_outlives_rows_that_were_frozen_before(tmp_path: Path) -> None:
+    """They had their turn when it was dead, so their arrival doesn't say that it has gone."""
+    desk = KindSyncHarness(tmp_path, "partition", batch_size=1)
+    desk.deliver_values(a=[1])
+    dies = crash_at_value(2)
+    desk.api = InMemoryKindApi(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2])
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    desk.hold_reason = "paused"
+    desk.write(d=[9])
+    desk.run()
+    desk.hold_reason, desk.api = None, InMemoryKindApi(crash_at_value(1))
+    kill_twice(desk)
+    assert [("insert", 2), ("delete", 1), ("delete", 1)] == change_values(desk.api.pop_received())
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    assert [("delete", 1), ("insert", 9)] == change_values(desk.run_and_pop_received())
+
+
+FROM_ONE_TO_TWO = {
+    "merge": [("update_preimage", 1), ("update_postimage", 2)],
+    # the second one may have arrived, too
+    "tracked": [("delete", 1), ("delete", 2), ("insert", 2)],
+}
+
+
+@pytest.mark.parametrize("kind", FROM_ONE_TO_TWO)
+def test_what_was_frozen_and_has_arrived_is_gone_on_from(tmp_path: Path, kind: str) -> None:
+    """A newer change waited beside it, so the frontier has both; to insert the row again would double it."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=1)
+    desk.deliver_values(z=[9])
+    desk.write(a=[1])
+    desk.api = InMemoryKindApi(crash_at_value(1))
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    desk.hold_reason = "paused"
+    desk.write(a=[2])
+    desk.run()
+    desk.hold_reason, desk.api = None, InMemoryKindApi(crash_at_value(2))
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    assert FROM_ONE_TO_TWO[kind] == change_values(desk.run_and_pop_received())
+
+
+def test_a_refused_delete_goes_before_rows_that_a_killed_run_had_taken_in(tmp_path: Path) -> None:
+    """That run owed it again, whose newer rows must not go without it: the old row would stay beside them."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=1)
+    desk.deliver_values(a=[1])
+    dies = crash_at_value(7)
+    desk.api = InMemoryKindApi(lambda row: "reject: locked" if row[0] == "delete" else dies(row))
+    desk.write(a=[2], c=[7])
+    kill_twice(desk)
+    desk.write(d=[9])
+    desk.api = InMemoryKindApi(crash_at_value(1))
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    assert ("delete", 1) in change_values(desk.run_and_pop_received())
+
+
+def test_deletes_that_the_newest_run_refused_stay_dead(tmp_path: Path) -> None:
+    """With nothing new there is nothing to owe them for: they wait for somebody who looks at them."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=1)
+    desk.deliver_values(a=[1])
+    for changes in ({"a": [2], "c": [7]}, {"d": [9]}):
+        desk.write(**changes)
+        dies = crash_at_value(max(changes.values())[0])
+        desk.api = InMemoryKindApi(lambda row, dies=dies: "reject: locked" if row[0] == "delete" else dies(row))
+        kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    dead, sent = desk.run().queue.dead_units, desk.api.pop_received()
+    assert (3, set()) == (dead, {row for row in sent if row[0] == "delete"})
+
+
+# what the API has of a key; what goes to it when the process ends; what comes and goes meanwhile
+THERE_AND_BACK = {"merge": ([], [1], [2], [1]), "tracked": ([1], [], [2], [])}
+
+
+@pytest.mark.parametrize("kind", THERE_AND_BACK)
+def test_what_has_arrived_as_the_table_has_it_now_is_no_call(tmp_path: Path, kind: str) -> None:
+    """Changes came while it was on its way, and went again; push can do nothing with no rows."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=1)
+    before, frozen, *meanwhile = THERE_AND_BACK[kind]
+    desk.deliver_values(z=[9], a=before)
+    desk.write(a=frozen)
+    desk.api = InMemoryKindApi(crash_at_value(1))
+    with pytest.raises(KindSyncCrash):
+        desk.run()
+    desk.hold_reason = "paused"
+    for values in meanwhile:
+        desk.write(a=values)
+        desk.run()
+    desk.hold_reason, desk.api = None, InMemoryKindApi(crash_at_value(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    desk.run()
+    assert [[("insert", 7)]] == [change_values(call) for call in desk.api.received_calls]
+
+
+def test_an_empty_content_is_a_call_though_its_queue_is_lost(tmp_path: Path) -> None:
+    """It has no rows, and yet there is something to say: that the API shall have none."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=0)
+    desk.deliver_values(a=[1])
+    desk.write(a=[])
+    desk.hold_reason = "paused"
+    desk.run()
+    desk.hold_reason = None
+
+    def end(parcel, journal):
+        raise KindSyncCrash
+
+    desk.api = end
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    desk.run()
+    assert [[]] == desk.api.received_calls
+
+
+def test_a_job_goes_on_though_the_table_is_back_at_what_the_api_has(tmp_path: Path) -> None:
+    """It brings something else there yet, of which nobody would know that it has to go again."""
+    desk = KindSyncHarness(tmp_path, "merge", batch_size=1)
+    desk.deliver_values(a=[1])
+    desk.hold_reason = "paused"
+    desk.write(a=[2])
+    desk.run()
+    with desk.sync.open_queue() as queue:
+        batch = claim_batch(queue, size=10, number=1)
+        assert batch
+        store_job(queue, batch, Job('"J-1"', desk.now, desk.now + 1_000_000))
+    desk.write(a=[1])
+    desk.run()
+    desk.hold_reason, desk.api = None, InMemoryKindApi(crash_at_value(7))
+    desk.write(c=[7])
+    kill_twice(desk)
+    desk.lose_queue()
+    desk.api = InMemoryKindApi()
+    assert [("insert", 7)] == change_values(desk.run_and_pop_received())
+    with desk.sync.open_queue() as queue:
+        jobs = [batch.job.reference for batch in load_batches(queue) if batch.job]
+    assert ['"J-1"'] == jobs

@@ -1,0 +1,197 @@
+"""What a run would do, told by the run itself on a copy of its queue: the same counts, and nothing moved."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.files.folder_contents import read_folder
+from support.syncs.kind_sync_harness import SYNC_ID, KindSyncHarness
+
+from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.dry_run_changes import RowChangeCounts
+from ondatra_dagster.project.model import RowLimit
+from ondatra_dagster.sync.run_history import RunHistory, RunMode, RunResult
+from ondatra_dagster.sync.run_summary import DryRunResult, load_expected_changes
+from ondatra_dagster.sync.sync_checks import Severity, check_deletes
+
+QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
+# a becomes 2, b stays, c comes, d goes where the kind takes rows away
+EXPECTED = {
+    "table": RowChangeCounts(creates=0, updates=3, deletes=0),  # new rows stand for old ones
+    "append": RowChangeCounts(creates=2, updates=0, deletes=0),
+    "merge": RowChangeCounts(creates=1, updates=1, deletes=0),
+    "tracked": RowChangeCounts(creates=1, updates=1, deletes=1),
+    "scd2": RowChangeCounts(creates=2, updates=2, deletes=0),  # closings are updates
+    "partition": RowChangeCounts(creates=1, updates=1, deletes=0),
+}
+
+
+def kept(harness: KindSyncHarness) -> dict[str, bytes]:
+    return {**read_folder(harness.state / "queue"), **read_folder(harness.state / "tracking")}
+
+
+def numbers(told: DryRunResult) -> tuple[RowChangeCounts, int, int | None, int | None]:
+    return (
+        told.expected_changes.change_counts,
+        told.expected_changes.changed_units,
+        told.expected_changes.units_before,
+        told.expected_changes.units_after,
+    )
+
+
+@pytest.mark.parametrize("kind", QUERIED)
+def test_rows_that_come_change_and_go_are_counted_as_the_destination_sees_them(tmp_path: Path, kind: str) -> None:
+    """And its size before and after add up."""
+    desk = KindSyncHarness(tmp_path, kind)
+    desk.deliver_values(a=[1], b=[5], d=[8])
+    before = kept(desk)
+    desk.write(a=[2], c=[7], d=[])
+    expected, changed, rows_before, rows_after = numbers(desk.run_dry())
+    assert (EXPECTED[kind], EXPECTED[kind].total) == (expected, changed)
+    assert (3, desk.table.expected.rows.total()) == (rows_before, rows_after)
+    assert before == kept(desk)
+    assert [] == desk.api.received_calls
+
+
+@pytest.mark.parametrize(("kind", "batch_size"), [*((kind, 100) for kind in QUERIED), ("table", 0), ("partition", 0)])
+def test_a_run_sends_what_was_told_just_before(tmp_path: Path, kind: str, batch_size: int) -> None:
+    """The first run, a change, nothing: by what push is handed, row for row."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
+    for values in ({"a": [1], "b": [5]}, {"a": [2]}, {}):
+        desk.write(**values)
+        told = desk.run_dry().summary.grid.to_json()["planned"]
+        assert told == desk.run().grid.to_json()["planned"]
+
+
+def test_a_sync_that_never_ran_creates_every_row_and_leaves_no_frontier(tmp_path: Path) -> None:
+    """The frontier that a first run begins with would make a lost queue of it."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.write(a=[1], b=[5])
+    told = desk.run_dry()
+    assert (RowChangeCounts(creates=2), 2, 0, 2) == numbers(told)
+    assert {} == kept(desk)
+    assert 2 == len(desk.run_and_pop_received())
+
+
+def test_samples_tell_the_key_and_what_changes_in_it(tmp_path: Path) -> None:
+    """Of an update just the columns that differ, of the others all that there is."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    desk.write(a=[2], b=[5])
+    update, insert = desk.run_dry().expected_changes.samples
+    assert ("a", UnitOperation.UPDATE, {"value": (1, 2)}) == (
+        update.key,
+        update.operation,
+        dict(update.changed_columns),
+    )
+    assert ("b", UnitOperation.INSERT, {"id": (None, "b"), "value": (None, 5)}) == (
+        insert.key,
+        insert.operation,
+        {name: values for name, values in insert.changed_columns.items() if name in ("id", "value")},
+    )
+
+
+def test_a_group_s_sample_tells_how_many_rows_it_has(tmp_path: Path) -> None:
+    """Its rows may be thousands."""
+    desk = KindSyncHarness(tmp_path, "tracked")
+    desk.deliver_values(a=[1, 2, 3])
+    desk.write(a=[4])
+    told = desk.run_dry()
+    assert RowChangeCounts(updates=1) == told.expected_changes.change_counts
+    (sample,) = told.expected_changes.samples
+    assert ("a", 3, 1) == (sample.key, sample.rows_before, sample.rows_after)
+
+
+def test_what_waits_or_died_is_told_beside_and_not_expected(tmp_path: Path) -> None:
+    """A run that starts now leaves them alone; what the API has is counted without them."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.api.choose_status = lambda row: {"a": "error: later", "b": "reject: no"}.get(row[1], "ok")
+    desk.deliver_values(a=[1], b=[2], c=[3])
+    desk.now -= 10_000  # nothing falls due
+    told = desk.run_dry()
+    assert (RowChangeCounts(), 0, 1, 1) == numbers(told)
+    assert (1, 1) == (told.counts["waiting"], told.counts["dead"])
+    desk.now += 10_000_000
+    assert RowChangeCounts(creates=1) == desk.run_dry().expected_changes.change_counts
+
+
+def test_a_newer_value_of_a_dead_letter_is_a_create(tmp_path: Path) -> None:
+    """The API never took the older one."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.api.choose_status = lambda row: "reject: no"
+    desk.deliver_values(a=[1])
+    desk.write(a=[2])
+    assert (RowChangeCounts(creates=1), 1, 0, 1) == numbers(desk.run_dry())
+
+
+def test_the_guard_speaks_and_leave_counts_for_the_dry_run_only(tmp_path: Path) -> None:
+    """Whoever asks with --allow-deletes has let nothing go yet."""
+    desk = KindSyncHarness(tmp_path, "tracked", max_deletes=RowLimit(1))
+    desk.deliver_values(a=[1], b=[2], c=[3])
+    desk.write(a=[], b=[])
+    limits = desk.sync.limits
+    assert Severity.PASS is check_deletes(desk.run_dry(allows_deletes=True).summary, limits).severity
+    told = desk.run_dry()
+    assert Severity.ERROR is check_deletes(told.summary, limits).severity
+    assert RowChangeCounts(deletes=2) == told.expected_changes.change_counts
+
+
+def test_a_lost_queue_goes_on_from_its_frontier_in_the_copy_only(tmp_path: Path) -> None:
+    """As a run would; and that one finds the frontier as it was."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1], b=[5])
+    shutil.rmtree(desk.state / "queue")
+    before = kept(desk)
+    desk.write(a=[2])
+    told = desk.run_dry()
+    assert (RowChangeCounts(updates=1), 1, 2, 2) == numbers(told)
+    assert before == kept(desk)
+
+
+def test_what_a_run_refuses_is_told_and_noted(tmp_path: Path) -> None:
+    """The sentence is the run's own."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    desk.base_url = "https://elsewhere.example.com"
+    told = desk.run_dry()
+    assert "run `ondatra resync sync.things`" in told.refusal
+    history = RunHistory(desk.state / "history.sqlite")
+    run, real = history.list_runs(SYNC_ID, with_dry=True)
+    assert (RunResult.DRY, (told.refusal,)) == (run.result, run.first_errors)
+    assert (real,) == history.list_runs(SYNC_ID)
+
+
+def test_the_history_has_its_numbers(tmp_path: Path) -> None:
+    """And no row of anybody's."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    desk.write(a=[4711])
+    desk.run_dry()
+    run, real = RunHistory(desk.state / "history.sqlite").list_runs(SYNC_ID, with_dry=True)
+    assert (RunMode.INCREMENTAL, RowChangeCounts(updates=1), None) == (
+        run.mode,
+        load_expected_changes(run),
+        load_expected_changes(real),
+    )
+    assert "4711" not in str(run)
+
+
+def test_a_whole_table_is_compared_with_what_went_out_last(tmp_path: Path) -> None:
+    """Nothing else is kept of it."""
+    desk = KindSyncHarness(tmp_path, "table", batch_size=0)
+    desk.deliver_values(a=[1], b=[5], c=[6])
+    desk.write(c=[])
+    assert (RowChangeCounts(updates=2, deletes=1), 3, 3, 2) == numbers(desk.run_dry())
+
+
+def test_rows_that_nobody_has_counted_are_unknown(tmp_path: Path) -> None:
+    """Better than a number that is wrong."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1])
+    desk.write(b=[2])
+    told = desk.run_dry(is_counted=False)
+    assert (None, None, None) == (
+        told.source_rows,
+        told.expected_changes.units_before,
+        told.expected_changes.units_after,
+    )

@@ -1,0 +1,209 @@
+"""Units that are still in the queue when batch_size, kind or key change: none goes out in another form."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.syncs.kind_sync_harness import InMemoryKindApi, KindSyncHarness
+
+from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.dead_letter_listing import list_dead_letters
+from ondatra_dagster.sync.recovery.unit_format_check import refuse_other_format
+
+
+def sends_whole(harness: KindSyncHarness) -> None:
+    harness.batch_size = 0
+
+
+def sends_rows(harness: KindSyncHarness) -> None:
+    harness.batch_size = 100
+
+
+def becomes_tracked(harness: KindSyncHarness) -> None:
+    harness.kind = "tracked"
+
+
+def gets_another_key(harness: KindSyncHarness) -> None:
+    harness.key = ("id", "part")
+
+
+def gets_a_wider_key(harness: KindSyncHarness) -> None:
+    harness.table.change_column_type("id", "timestamp_ntz")
+
+
+WIDER = "has a key written as timestamp_ntz now, but 2 keys in its queue came in with a key written as string"
+CHANGES = [
+    ("merge", 100, gets_a_wider_key, WIDER),
+    ("tracked", 100, gets_a_wider_key, WIDER),
+    ("scd2", 100, gets_a_wider_key, WIDER),
+    ("table", 100, sends_whole, "has batch_size 0 now, but 2 keys in its queue came in with batch_size 100"),
+    ("table", 0, sends_rows, "has batch_size 100 now, but 1 key in its queue came in with batch_size 0"),
+    ("merge", 100, becomes_tracked, "has kind tracked now, but 2 keys in its queue came in with kind merge"),
+    ("scd2", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue came in with the key id"),
+    ("merge", 100, gets_another_key, "has the key id, part now, but 2 keys in its queue came in with the key id"),
+]
+Change = Callable[[KindSyncHarness], None]
+
+
+def a_desk_that_waits(state: Path, kind: str, batch_size: int, *, answer: str = "error: later") -> KindSyncHarness:
+    """Two rows were taken in and didn't arrive."""
+    desk = KindSyncHarness(state, kind, batch_size=batch_size)
+    desk.api.choose_status = lambda row: answer
+    desk.write(a=[1], b=[5])
+    desk.run()
+    desk.api.pop_received()
+    desk.api.choose_status = lambda row: "ok"
+    return desk
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_units_in_another_form_are_neither_sent_nor_added_to(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str, *, is_lost: bool
+) -> None:
+    """A row in a whole content's call, a key that its newer change doesn't meet: nobody could mend that."""
+    desk = a_desk_that_waits(tmp_path, kind, batch_size)
+    desk.write(c=[7])
+    before = desk.batch_size, desk.kind, desk.key, desk.table.columns
+    change(desk)
+    if is_lost:
+        shutil.rmtree(desk.state / "queue")
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError) as refused:
+            desk.run()
+        assert told in str(refused.value)
+        assert "put that back until nothing is left of them, or run `ondatra resync" in str(refused.value)
+    assert [] == desk.api.pop_received()
+    desk.batch_size, desk.kind, desk.key, desk.table.columns = before
+    desk.run()
+    assert [1, 5, 7] == sorted(value for _, _, value, _ in desk.api.pop_received())
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_resync_is_the_way_on_and_takes_the_new_form(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
+) -> None:
+    """The message names it."""
+    desk = a_desk_that_waits(tmp_path, kind, batch_size)
+    change(desk)
+    desk.resync()
+    assert [("insert", 1), ("insert", 5)] == sorted((each, value) for each, _, value, _ in desk.run_and_pop_received())
+    state = read_status_of_file(desk.sync.queue_file, now=desk.now)
+    assert (0, 0) == (state.depth, state.dead_units)
+    assert [] == desk.run_and_pop_received()
+
+
+@pytest.mark.parametrize(("kind", "batch_size", "change", "told"), CHANGES)
+def test_with_nothing_left_the_new_form_is_taken_without_a_word(
+    tmp_path: Path, kind: str, batch_size: int, change: Change, told: str
+) -> None:
+    """Everything has arrived: the API has the table, whatever its rows are called."""
+    desk = KindSyncHarness(tmp_path, kind, batch_size=batch_size)
+    desk.deliver_values(a=[1], b=[5])
+    change(desk)
+    assert [] == desk.run_and_pop_received()
+    desk.api.choose_status = lambda row: "error: later"
+    desk.write(b=[6])
+    desk.run()
+    desk.api.pop_received()
+    shutil.rmtree(desk.state / "queue")
+    desk.api.choose_status = lambda row: "ok"
+    assert 6 in {value for _, _, value, _ in desk.run_and_pop_received()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "told"),
+    [
+        ("merge", becomes_tracked, "kind tracked now, .* changed while it had kind merge"),
+        ("tracked", gets_another_key, "the key id, part now, .* changed while it had the key id"),
+    ],
+)
+def test_rows_that_changed_before_groups_were_made_of_them_are_not_sent_as_groups(
+    tmp_path: Path, kind: str, change: Change, told: str
+) -> None:
+    """Of an invoice they may be one line of three, and push would take that for the whole."""
+    desk = KindSyncHarness(tmp_path, kind)
+    desk.deliver_values(a=[1], b=[5])
+    desk.write(a=[2])
+    desk.old_definition_upto = desk.table.version
+    change(desk)
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError, match=told):
+            desk.run()
+    assert [] == desk.api.pop_received()
+    desk.resync()
+    assert {2, 5} <= {value for _, _, value, _ in desk.run_and_pop_received()}
+
+
+def test_rows_that_changed_before_the_rows_had_another_key_go_under_it(tmp_path: Path) -> None:
+    """A row is whole, whatever it is called by."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1], b=[5])
+    desk.write(a=[2])
+    desk.old_definition_upto = desk.table.version
+    gets_another_key(desk)
+    assert 2 in {value for _, _, value, _ in desk.run_and_pop_received()}
+
+
+def test_dead_letters_are_units_too(tmp_path: Path) -> None:
+    """A replay would send them in the wrong form, and dropping them silently would lose them."""
+    desk = a_desk_that_waits(tmp_path, "table", 100, answer="reject: no")
+    sends_whole(desk)
+    with pytest.raises(ResyncNeededError, match=r"2 keys in its queue \(2 dead letters among them\) came in with"):
+        desk.run()
+    with desk.sync.open_queue() as queue, pytest.raises(ResyncNeededError, match="2 dead letters"):
+        refuse_other_format(queue, desk.sync)
+    assert ["insert", "insert"] == [change for each in list_dead_letters(desk.sync) for change, _ in each.rows_to_send]
+
+
+def test_another_batch_size_is_no_other_form(tmp_path: Path) -> None:
+    """Nor are capitals in the name of a key column."""
+    desk = a_desk_that_waits(tmp_path, "merge", 100)
+    desk.batch_size, desk.key = 1, ("ID",)
+    assert 2 == len(desk.run_and_pop_received())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("int", "bigint"), ("decimal(10,2)", "decimal(12,2)"), ("decimal(4,0)", "decimal(5)")]
+)
+def test_a_type_that_writes_its_values_alike_is_no_other_form(tmp_path: Path, before: str, after: str) -> None:
+    """1 is 1, whatever holds it; 1.00 and 1.0000 are two names."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.table.change_column_type("id", before)
+    desk.api.choose_status = lambda row: "error: later"
+    desk.write(a=[1])
+    desk.run()
+    desk.table.change_column_type("id", after)
+    desk.api = InMemoryKindApi()
+    assert 1 == len(desk.run_and_pop_received())
+
+
+@pytest.mark.parametrize("change", [gets_another_key, gets_a_wider_key])
+def test_rows_that_the_api_has_go_as_updates_under_another_key(tmp_path: Path, change: Change) -> None:
+    """The records call them otherwise, but a row keeps its number."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1], b=[5])
+    desk.api.choose_status = lambda row: "error: later"
+    desk.write(c=[7])
+    desk.run()
+    desk.api.pop_received()
+    change(desk)
+    desk.api.choose_status = lambda row: "ok"
+    desk.table.rename_keys(a="a-p", b="b-p", c="c-p")
+    desk.resync()
+    assert [("insert", 7), ("update_postimage", 1), ("update_postimage", 5)] == sorted(
+        (change, value) for change, _, value, _ in desk.run_and_pop_received() if change != "update_preimage"
+    )
+
+
+def test_records_under_another_name_delete_nothing(tmp_path: Path) -> None:
+    """A key that the records call otherwise isn't gone."""
+    desk = KindSyncHarness(tmp_path, "merge")
+    desk.deliver_values(a=[1], b=[5])
+    gets_another_key(desk)
+    desk.run()
+    desk.table.rename_keys(a="a-p", b="b-p")
+    desk.resync(removes=True)
+    assert {"update_preimage", "update_postimage"} == {change for change, *_ in desk.run_and_pop_received()}

@@ -1,0 +1,38 @@
+"""What CI runs: the README's own test command, whose last line and exit code are CI's."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAKE_MAKE = """#!/bin/sh
+echo "$PWD: make $*"
+echo "12 passed in 3.4s"
+[ "$CODE" = 0 ] || echo "make: *** [Makefile:18: test] Error $CODE" >&2
+exit "$CODE"
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_ci_ends_as_the_readmes_test_command_does(tmp_path: Path, code: int) -> None:
+    """A pipe has the exit code of its last program, which finds something to print in any case."""
+    make = tmp_path / "make"
+    make.write_text(FAKE_MAKE)
+    make.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.defpath}", "CODE": str(code)}
+    done = subprocess.run([ROOT / ".ci" / "run"], env=variables, cwd="/", capture_output=True, text=True)
+    assert (code, "") == (done.returncode, done.stderr)
+    assert [f"{ROOT}: make test", "12 passed in 3.4s"] == done.stdout.splitlines()
+    assert "\nmake test " in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_make_test_leaves_no_test_out() -> None:
+    """Format, lint and types are tests too: a path or a mark in that line would drop them."""
+    command, variables = ["make", "--dry-run", "test"], {"PATH": os.defpath}  # it may run below a make
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("sh setup.sh test && ")
+    options = done.stdout.partition("-m pytest ")[2].split()
+    assert [] == [each for each in options if each.startswith(("tests", "-m", "-k", "--ignore", "--deselect"))]
+    assert options

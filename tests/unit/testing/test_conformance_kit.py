@@ -1,0 +1,250 @@
+"""What the kit says of push functions: nothing of good ones, and a sentence of each thing that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of, refusal
+
+GOOD = """
+API = {"base_url": "https://api.example.com/v3", "auth": {"env": "KEY"}, "push": {"batch_size": 50}}
+
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: send(row) for row in rows}
+
+def send(row):
+    change = row["__ondatra_change_type"]
+    contact = {name: value for name, value in row.items() if not name.startswith("__ondatra_")}
+    path = "/contacts/" + url_quote(row["id"])
+    if change == "insert":
+        answer = http.post("/contacts", json=contact)
+        if answer.status_code == 409:
+            answer = http.patch(path, json=contact)
+    elif change == "update_postimage":
+        answer = http.patch(path, json=contact)
+    elif change == "delete":
+        answer = http.delete(path)
+        if answer.status_code == 404:
+            return "ok"
+    else:
+        return "ok"
+    if answer.status_code in [400, 422]:
+        return "reject: " + answer.text
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+ADA, BEN, CYN = ({"id": id_, "name": name} for id_, name in (("a1", "Ada"), ("b2", "Ben"), ("c3", "Cyn")))
+MERGE = [[ADA, BEN], [{**ADA, "name": "Ann"}, BEN, CYN]]
+PARTLY = """    if answer.status_code in [400, 422]:"""
+
+
+def case(tmp_path: Path, text: str, **told: object) -> PushCase:
+    library = tmp_path / "lib" / "contacts.star"
+    library.parent.mkdir()
+    library.write_text(text)
+    return PushCase(**{"library": library, "kind": "merge", "key": ["id"], "versions": MERGE, **told})  # type: ignore[arg-type]
+
+
+def edited(*edits: tuple[str, str]) -> str:
+    text = GOOD
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_a_good_function_is_told_nothing(tmp_path: Path) -> None:
+    """For merge and for a table whose rows go: all operations, all faults."""
+    assert [] == problems_of(case(tmp_path, GOOD))
+    going = PushCase(library=tmp_path / "lib" / "contacts.star", kind="table", versions=[[ADA, BEN], [BEN, CYN]])
+    assert [] == problems_of(PushCase(**{**fields(going), "id_fields": ["id"]}))  # type: ignore[arg-type]
+
+
+def fields(of: PushCase) -> dict[str, object]:
+    return {name: getattr(of, name) for name in of.__dataclass_fields__}
+
+
+WRONG = {
+    "a row without a status": (
+        (
+            """        return "ok"
+    if""",
+            """        return None
+    if""",
+        ),
+        "the update_preimage of a1: push() returned 'None' for this row",
+    ),
+    "a failed call that counts": (
+        ('return "ok" if answer.ok else "error: " + answer.text', 'return "ok"'),
+        "the insert of a1 is ok though its calls were answered 408: it may go well later, so it is an error",
+    ),
+    "a failure for now that is for good": (
+        ("[400, 422]", "[400, 422, 503]"),
+        "is reject though its calls were answered 503: it may go well later",
+    ),
+    "a wrong key that is the row's fault": (
+        ("[400, 422]", "[400, 401, 422]"),
+        "is reject though its calls were answered 401: it is the key that is wrong",
+    ),
+    "an insert that was done already": (
+        ("        if answer.status_code == 409:\n            answer = http.patch(path, json=contact)\n", ""),
+        "when POST /v3/contacts is done, but its answer is lost: a1 is tried again until it is given up",
+    ),
+    "an address that a key breaks": (
+        ('url_quote(row["id"])', 'row["id"]'),
+        "a id of 'a/b c?d#e&f é' ends at another address",
+    ),
+    "a null that nobody thought of": (
+        ("    path = ", '    contact["name"] = row["name"].upper()\n    path = '),
+        "where name is null, the insert of a1 fails: lib/contacts.star:10:",
+    ),
+    "a body with the time in it": (
+        ("    path = ", '    contact["at"] = time.unix()\n    path = '),
+        "run again after a crash, the batch makes POST /v3/contacts a second time",
+    ),
+    "updates that are forgotten": (
+        ('    elif change == "update_postimage":\n        answer = http.patch(path, json=contact)\n', ""),
+        "the API doesn't hold what the table has: /v3/contacts/a1 is",
+    ),
+    "a status for a row that isn't there": (
+        ("for row in rows}", 'for row in rows} | {"9:insert": "ok"}'),
+        "push() returned a status for 1 row that the batch doesn't have: '9:insert'",
+    ),
+    "a file that can't be read": (("def send(row):", "def send(row:"), "lib/contacts.star:7:"),
+}
+
+
+@pytest.mark.parametrize(("edit", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told(tmp_path: Path, edit: tuple[str, str], sentence: str) -> None:
+    """With the row, the call and what to write instead."""
+    told = problems_of(case(tmp_path, edited(edit)))
+    assert [one for one in told if sentence in one], told
+
+
+FINALIZE = """
+def finalize(succeeded, failed):
+    answer = http.post("/done", json={"rows": succeeded})
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        ("", "finalize() comes to its end though its call was answered 503"),
+        ("    fail('no')", "finalize() fails, though the API did nothing wrong: lib/contacts.star:29: no"),
+        ("    if not answer.ok:\n        fail(answer.text)", None),
+    ],
+)
+def test_the_end_of_a_run_is_tried_too(tmp_path: Path, ending: str, sentence: str | None) -> None:
+    """A finalize() that swallows its failure is one that the API never hears of."""
+    told = problems_of(case(tmp_path, GOOD + FINALIZE + ending))
+    assert (not told) if sentence is None else [one for one in told if sentence in one], told
+
+
+def test_deletes_that_are_forgotten_are_told(tmp_path: Path) -> None:
+    """A contact that nobody removes is what people complain of last, and most."""
+    text = edited(("        answer = http.delete(path)\n        if answer.status_code == 404:\n    ", ""))
+    told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
+    assert "after 2 versions the API doesn't hold what the table has: /v3/contacts/a1 is still there" in told[0]
+
+
+def test_a_delete_of_what_is_gone_is_delivered(tmp_path: Path) -> None:
+    """Its first try was done, and its answer lost: the second finds nothing."""
+    text = edited(('        if answer.status_code == 404:\n            return "ok"\n', ""))
+    told = problems_of(case(tmp_path, text, kind="tracked", versions=[[ADA, BEN], [BEN]]))
+    assert (
+        "when DELETE /v3/contacts/a1 is done, but its answer is lost: a1 is tried again until it is given up" in told[0]
+    )
+
+
+def test_rows_without_an_id_come_twice_unless_the_api_heeds_keys(tmp_path: Path) -> None:
+    """The kit is as unforgiving as the API is said to be."""
+    text = """
+API = {"base_url": "https://api.example.com"}
+def push(rows):
+    return {str(r["__ondatra_rowid"]) + ":insert": send(r) for r in rows}
+def send(row):
+    answer = http.post("/posts", json={"text": row["name"]})
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+    versions = [[ADA], [ADA, BEN]]
+    posts = case(tmp_path, text, kind="append", key=[], versions=versions)
+    (told,) = {problem.partition(":")[0] for problem in problems_of(posts)[:1]}
+    assert "when POST /posts is done, but its answer is lost" == told
+
+
+SHEET = """
+API = {"base_url": "https://sheets.example.com", "push": {"batch_size": 0}}
+def push(rows):
+    lines = [{"id": row["id"], "name": row["name"]} for row in rows]
+    answer = http.put("/sheets/contacts", json={"lines": lines})
+    status = "ok" if answer.ok else "error: " + answer.text
+    return {str(row["__ondatra_rowid"]) + ":insert": status for row in rows}
+"""
+ARCHIVE = """
+API = {"base_url": "https://archive.example.com"}
+def push(rows):
+    return {str(r["__ondatra_rowid"]) + ":" + r["__ondatra_change_type"]: send(r) for r in rows}
+def send(row):
+    if row["__ondatra_change_type"] == "update_preimage":
+        return "ok"
+    answer = http.put("/versions/" + str(row["__ondatra_rowid"]), json={"to": row["valid_to_snapshot"]})
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+DAYS = """
+API = {"base_url": "https://days.example.com"}
+def push(rows):
+    return {str(r["__ondatra_rowid"]) + ":" + r["__ondatra_change_type"]: send(r) for r in rows}
+def send(row):
+    path = "/rows/" + str(row["__ondatra_rowid"])
+    if row["__ondatra_change_type"] == "delete":
+        answer = http.delete(path)
+        return "ok" if answer.ok or answer.status_code == 404 else "error: " + answer.text
+    answer = http.put(path, json={"id": row["id"]})
+    return "ok" if answer.ok else "error: " + answer.text
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (SHEET, {"kind": "table", "key": []}),
+        (ARCHIVE, {"kind": "scd2"}),
+        (DAYS, {"kind": "partition", "key": ["name"], "is_mirror": False}),
+    ],
+    ids=["a whole table", "versions", "partitions"],
+)
+def test_every_kind_can_be_tried(tmp_path: Path, text: str, told: dict[str, object]) -> None:
+    """Each in its own order, and with what its feed has."""
+    versions = [[ADA, BEN], [{**ADA, "name": "Ann"}, CYN], [CYN]]
+    assert [] == problems_of(case(tmp_path, text, versions=versions, **told))
+
+
+def of_the_api(request: Request, state: State) -> Answer | None:
+    """An API that has its own rules: it refuses nameless contacts, and is asked by a search."""
+    if request.method == "GET":
+        return Answer(200, [path for path in state if request.params["id"] in path])
+    if isinstance(request.body, dict) and request.body.get("name") is None:
+        return refusal(422, "a contact has a name")
+    return None
+
+
+def test_an_api_can_have_rules_of_its_own(tmp_path: Path) -> None:
+    """What it refuses is no fault of the function that says so."""
+    text = edited(
+        ("        if answer.status_code == 409:", '        if http.get("/contacts", params={"id": row["id"]}).json:')
+    )
+    assert [] == problems_of(case(tmp_path, text, answer=of_the_api))
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"kind": "merg"}, "'merg' is not a kind"),
+        ({"key": []}, "kind merge needs a key"),
+        ({"versions": [[]]}, "versions needs rows"),
+    ],
+)
+def test_a_case_that_says_too_little_says_so(tmp_path: Path, told: dict[str, object], problem: str) -> None:
+    """Before anything runs."""
+    with pytest.raises(ValueError, match=problem):
+        case(tmp_path, GOOD, **told)

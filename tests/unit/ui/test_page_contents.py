@@ -1,0 +1,414 @@
+"""What the pages show of a project that has run, not always well."""
+
+import dataclasses
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.processes.killed_dagster_push import run_killed_push
+from support.projects.shop_project import WHOLE_TABLE_FILES, ShopProject, write_contacts
+from support.projects.shop_with_history import DAGSTER_RUN_ID, HOSTILE_EMAIL, HOSTILE_KEY, run_shop
+from support.projects.ui_client import PageReader
+
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.sync.run_context import RunOptions
+from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
+from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.text_format import format_local_time
+
+SYNC = "/syncs/sync.crm"
+
+
+@pytest.fixture
+def run_ids(shop_with_history: ShopProject) -> list[str]:
+    """The newest first; the first of them is the dry one."""
+    return [run.run_id for run in shop_with_history.workspace.history.list_runs("sync.crm", with_dry=True)]
+
+
+@pytest.fixture
+def reader_of_new_project(tmp_path: Path, api: DemoApi) -> PageReader:
+    """A project that nobody has run."""
+    return PageReader(ProjectCache(ShopProject.create(tmp_path / "new", url=api.url).root))
+
+
+def test_the_first_page_says_how_each_sync_stands(get_page: PageReader) -> None:
+    told = get_page("/")
+    assert 200 == told.status
+    assert SYNC in told.link_addresses
+    assert "sync.crm Demo · Contact ! rejects 1" in told.text
+    assert "1 sync · 1 to look at · 1 key to be delivered" in told.text
+    assert ["2 of the last 3 runs succeeded"] == [each["aria-label"] for each in told.tag_attributes("svg")]
+
+
+def test_a_sync_that_never_ran_says_so(reader_of_new_project: PageReader) -> None:
+    """And all its pages are there."""
+    assert "never ran" in reader_of_new_project("/").text
+    assert "It has never run" in reader_of_new_project(SYNC).text
+    assert "sync.crm has no records yet." in reader_of_new_project(f"{SYNC}/records").text
+    assert "No record ended so." in reader_of_new_project(f"{SYNC}/reasons").text
+    assert "There is no queue yet" in reader_of_new_project(f"{SYNC}/queue").text
+
+
+def test_a_sync_shows_its_runs_the_newest_first(get_page: PageReader, run_ids: list[str]) -> None:
+    """The dry one is marked, and has no records to look at."""
+    told = get_page(SYNC)
+    shown = [link for link in told.link_addresses if link.startswith(f"{SYNC}/runs/")]
+    assert [f"{SYNC}/runs/{each}" for each in run_ids] == list(dict.fromkeys(shown[3:]))
+    assert "◌ dry 1 to create" in told.text
+    assert "push__sync__crm__sensor" in told.text
+    assert [f"{SYNC}/records?run={each}" for each in run_ids[1:]] == [
+        link for link in told.link_addresses if "records?run" in link and "&" not in link
+    ]
+
+
+def test_a_chart_is_told_in_words_too(get_page: PageReader) -> None:
+    """Who sees no picture, or no colours, has the numbers."""
+    (chart,) = get_page(SYNC).tag_attributes("svg")
+    assert "Rows of the last 3 runs: " in chart["aria-label"]
+    assert "1 rejected" in chart["aria-label"]
+
+
+def test_each_of_a_few_bars_has_its_time_below(get_page: PageReader, shop_with_history: ShopProject) -> None:
+    """Else one has to count bars to know which run it was; the day is told once."""
+    told, day = [], ""
+    for past in reversed(shop_with_history.workspace.history.list_runs("sync.crm")):
+        today, hour = format_local_time(past.started_at).split(" ")
+        told += [hour] if today == day else [today, hour]
+        day = today
+    assert f" {' '.join(told)} " in get_page(SYNC).text
+
+
+def test_of_many_bars_the_first_and_the_last_have_their_time(tmp_path: Path, api: DemoApi) -> None:
+    """All would stand over each other."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_shop(shop)
+    (past,) = shop.workspace.history.list_runs("sync.crm")
+    for place in range(12):
+        later = past.started_at + timedelta(days=place + 1)
+        shop.workspace.history.finish_run(dataclasses.replace(past, run_id=f"r{place:02}", started_at=later))
+    told = PageReader(ProjectCache(shop.root))(SYNC)
+    assert {"class": "span"} in told.tag_attributes("div")
+    assert (
+        f" {format_local_time(past.started_at)} {format_local_time(past.started_at + timedelta(days=12))} " in told.text
+    )
+
+
+def test_a_run_shows_its_counts_and_leads_on(get_page: PageReader, run_ids: list[str]) -> None:
+    """What became of how many rows; to its records; to Dagster."""
+    first = get_page(f"{SYNC}/runs/{run_ids[-1]}")
+    assert "planned what the queue held for this run 3 0 0 3" in first.text
+    assert "succeeded delivered 2 0 0 2" in first.text
+    assert "rejected refused, or tried too often 1 0 0 1" in first.text
+    assert "invalid rows kept out of the table for their key 1 0 0 1" in first.text
+    assert f"{SYNC}/records?run={run_ids[-1]}" in first.link_addresses
+    newest = get_page(f"{SYNC}/runs/{run_ids[1]}")
+    assert f"http://127.0.0.1:3000/runs/{DAGSTER_RUN_ID}" in newest.link_addresses
+
+
+def test_each_count_leads_to_just_those_records(get_page: PageReader, run_ids: list[str]) -> None:
+    """Who sees a number wants to see what is behind it, and neither more nor less."""
+    followed = set()
+    for page in (SYNC, *(f"{SYNC}/runs/{each}" for each in run_ids)):
+        for text, link in get_page(page).link_targets:
+            if "status=" not in link:
+                continue
+            told = get_page(link)
+            (counted,) = re.findall(r" Records ([0-9,]+) Of run ", told.text)
+            assert (text, text) == (counted, str(len(told.tag_attributes("details"))))
+            followed.add(link.partition("status=")[2])
+    of_all = {"succeeded", "rejected", "invalid"}
+    assert of_all | {f"{status}&change=insert" for status in of_all} == followed
+
+
+def test_a_change_is_asked_for_and_let_go_of(get_page: PageReader, run_ids: list[str]) -> None:
+    """It stays while one turns pages, searches and downloads."""
+    asked = f"{SYNC}/records?run={run_ids[-1]}&status=succeeded&change=insert"
+    told = get_page(asked)
+    assert "Only inserts show all changes" in told.text
+    assert f"{SYNC}/records?run={run_ids[-1]}&status=succeeded" in told.link_addresses
+    assert f"{SYNC}/records?run={run_ids[-1]}&status=rejected&change=insert" in told.link_addresses
+    assert {"type": "hidden", "name": "change", "value": "insert"} in told.tag_attributes("input")
+    assert f"{SYNC}/records.csv?run={run_ids[-1]}&status=succeeded&change=insert" in told.link_addresses
+    assert "No record is like that." in get_page(asked.replace("insert", "delete")).text
+    odd = get_page(asked.replace("insert", "inserts"))
+    assert (404, True) == (odd.status, "did you mean 'insert'?" in odd.text)
+
+
+def test_counts_of_records_that_are_gone_lead_nowhere(tmp_path: Path, api: DemoApi) -> None:
+    """The retention has removed them."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run_shop(shop).summary.run_id or ""
+    look = PageReader(ProjectCache(shop.root))
+    pages = (SYNC, f"{SYNC}/runs/{run_id}")
+    counts = [len([link for link in look(page).link_addresses if "status=" in link]) for page in pages]
+    assert 0 not in counts
+    shop.workspace.tracking.remove_run("sync.crm", run_id)
+    for page in pages:
+        told = look(page)
+        assert (200, []) == (told.status, [link for link in told.link_addresses if "status=" in link])
+
+
+def test_a_run_that_failed_says_why(get_page: PageReader, run_ids: list[str]) -> None:
+    told = get_page(f"{SYNC}/runs/{run_ids[2]}")
+    assert "Errors" in told.text
+    assert "<i>down</i>" in told.text
+
+
+def test_a_run_tells_of_whose_rows_each_reason_is(tmp_path: Path, api: DemoApi) -> None:
+    """Those that are tried again, and those that were rejected."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com", b2="bob@example.com", c3="cyn@example.com")
+    api.fail(status=409, times=2, path="/crm/*", message="conflict")
+    api.fail(status=422, times=1, path="/crm/*", message="no mail")
+    run_id = run_shop(shop).summary.run_id
+    text = PageReader(ProjectCache(shop.root))(f"{SYNC}/runs/{run_id}").text
+    assert "2 rows (a1, b2): " in text
+    assert "c3: " in text
+    assert "no mail" in text
+
+
+def test_a_dry_run_shows_what_it_said(get_page: PageReader, run_ids: list[str]) -> None:
+    told = get_page(f"{SYNC}/runs/{run_ids[0]}")
+    assert "A dry run: 1 to create" in told.text
+    assert "destination before 3 destination after 4" in told.text
+    assert f"{SYNC}/records?run={run_ids[0]}" not in told.link_addresses
+
+
+def test_a_first_run_is_the_last_run(tmp_path: Path, api: DemoApi) -> None:
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_shop(shop)
+    assert " Rows of the last run " in PageReader(ProjectCache(shop.root))(SYNC).text
+
+
+def test_a_run_whose_records_are_gone_says_so(tmp_path: Path, api: DemoApi) -> None:
+    """Its counts stay in the history."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run_shop(shop).summary.run_id
+    assert run_id
+    shop.workspace.tracking.remove_run("sync.crm", run_id)
+    told = PageReader(ProjectCache(shop.root))(f"{SYNC}/runs/{run_id}")
+    assert "The records of this run are gone" in told.text
+    assert "Records are kept for 14 days." in told.text
+    assert f"{SYNC}/records?run={run_id}" not in told.link_addresses
+
+
+def test_the_queue_shows_what_a_replay_would_send(get_page: PageReader) -> None:
+    """And the command that does it: the page does nothing."""
+    told = get_page(f"{SYNC}/queue")
+    assert "ondatra replay sync.crm" in told.text
+    assert "b2" in told.text
+    assert "refused at once" in told.text
+    assert [] == told.tag_attributes("button")
+
+
+def test_who_holds_a_sync_is_told(shop_with_history: ShopProject, get_page: PageReader) -> None:
+    sync = shop_with_history.workspace.sync("sync.crm")
+    pause_sync(sync)
+    try:
+        assert "‖ paused" in get_page("/").text
+        assert "sync.crm is paused, `ondatra resume sync.crm` lets it go on" in get_page(f"{SYNC}/queue").text
+    finally:
+        resume_sync(sync)
+
+
+def test_sinks_that_send_nothing_are_told(tmp_path: Path, api: DemoApi) -> None:
+    """Else one wonders why everything waits."""
+    shop = ShopProject.create(
+        tmp_path / "dry", url=api.url, files={"pyproject.toml": '[tool.ondatra]\nsinks = "dry"\n'}
+    )
+    assert "The setting sinks is dry: nothing is sent." in PageReader(ProjectCache(shop.root))("/").text
+
+
+def test_a_damaged_history_is_said_where_runs_would_be(tmp_path: Path, api: DemoApi) -> None:
+    """Otherwise a sync that has delivered for years would look like one that never ran."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_shop(shop)
+    history = shop.root / ".ondatra" / "history.sqlite"
+    history.write_bytes(b"no database" * 1000)
+    page = PageReader(ProjectCache(shop.root))("/")
+    assert 200 == page.status
+    assert f"No past runs are shown: {history} is damaged (file is not a database)" in page.text
+
+
+def test_a_sync_that_can_t_be_looked_at_hides_no_other(tmp_path: Path, api: DemoApi) -> None:
+    """A queue that is broken, or that a newer ondatra has written, is one of many."""
+    erp = "-- @kind: merge\n-- @unique_key: id\n-- @sink: crm_push\nSELECT id, email FROM raw.contacts\n"
+    shop = ShopProject.create(tmp_path / "shop", url=api.url, files={"models/sync/erp.sql": erp})
+    write_contacts(shop.root, a1="ada@example.com")
+    run_shop(shop)
+    queue = shop.workspace.sync("sync.erp").queue_file
+    queue.write_bytes(b"no database" * 1000)
+    told = PageReader(ProjectCache(shop.root))("/")
+    assert (200, True) == (told.status, "✓ ok" in told.text)
+    assert "sync.erp Demo · Contact ✕ can't be read" in told.text
+    assert f"{queue} is damaged (file is not a database)" in told.text
+    assert "2 syncs · 1 to look at · of 1 sync nobody knows what waits" in told.text
+
+
+@pytest.mark.parametrize("rows", [0, 1234])
+def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(tmp_path: Path, api: DemoApi, rows: int) -> None:
+    """It is one letter, and may have a million."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url, files=WHOLE_TABLE_FILES)
+    write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(rows)})
+    run_shop(shop)
+    told = PageReader(ProjectCache(shop.root))(f"{SYNC}/queue")
+    assert "(the whole table)" in told.text
+    assert min(rows, 10) == len(told.tag_attributes("details"))
+    assert ("… and 1,224 rows more, 1,234 in all" if rows else "its content, which has no rows") in told.text
+
+
+def test_a_run_whose_process_is_gone_has_crashed(tmp_path: Path, api: DemoApi) -> None:
+    """It can't say so itself, and the page mustn't wait for it for ever."""
+    root = tmp_path / "shop"
+    run_id = run_killed_push(root, api.url)
+    look = PageReader(ProjectCache(root))
+    told = look("/")
+    assert "✕ failing" in told.text
+    assert "✕ crashed" in told.text
+    page = look(f"{SYNC}/runs/{run_id}")
+    assert "✕ crashed" in page.text
+    assert "What it delivered is among its records; the next run counts it." in page.text
+    assert "Took -" in page.text  # nobody knows when it ended, and it doesn't go on
+    assert not any("data-live" in each for each in page.tag_attributes("main"))
+    assert "✕ crashed ondatra run full the first run sends the whole table - → 0 - - - - - view" in look(SYNC).text
+    sync = ShopProject.create(root, url=api.url).workspace.sync("sync.crm")
+    with FileLock(sync.lock_file, purpose="delivers"):
+        assert "▸ running" in look(f"{SYNC}/runs/{run_id}").text
+
+
+def test_a_crashed_run_shows_its_counts_up_to_the_crash(tmp_path: Path, api: DemoApi) -> None:
+    """What it had planned and didn't send is known, too."""
+    root = tmp_path / "shop"
+    run_id = run_killed_push(root, api.url)
+    run_again(root, api.url)
+    look = PageReader(ProjectCache(root))
+    page = look(f"{SYNC}/runs/{run_id}")
+    assert "planned what the queue held for this run 2 0 0 2 attempted" in page.text
+    assert "failed 2 0 0 2 succeeded delivered 2 0 0 2 rejected" in page.text
+    assert "the API was down, or the run was ended 0 0 0 0 invalid" in page.text
+    told = look(SYNC)
+    assert "the first run sends the whole table - → 0 - 2 0 0 0 view" in told.text
+    (chart,) = told.tag_attributes("svg")
+    told = "Rows of the last run: 2 succeeded, 0 rejected, 0 failed, is retried, 0 invalid."
+    assert told in chart["aria-label"]
+
+
+def run_again(root: Path, url: str) -> None:
+    """A turn with nothing to send, which notes what the run before it left."""
+    shop = ShopProject.create(root, url=url)
+    workspace = shop.workspace
+    with shop.open_engine(workspace) as engine:
+        engine.push(workspace.sync("sync.crm"), RunOptions(trigger="ondatra run"))
+
+
+@pytest.mark.parametrize(
+    "address", ["/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/reasons?status=waiting", f"{SYNC}/queue"]
+)
+def test_what_others_wrote_is_shown_as_text(get_page: PageReader, address: str) -> None:
+    """In a payload, a key, a reason, the project's own name: it makes no element, and nothing runs."""
+    told = get_page(address)
+    assert [{"src": "/assets/page.js", "defer": ""}] == told.tag_attributes("script")
+    assert [] == [each for each in told.tag_attributes("i") if "class" not in each]
+    assert [] == [each for each in told.tag_attributes("b") if each]
+    names = {name for _, attributes in told.elements for name in attributes}
+    assert [] == sorted(name for name in names if name.startswith("on") or name == "style")
+    assert "my <shop>" in told.text
+
+
+def test_hostile_text_is_there_to_be_read(get_page: PageReader) -> None:
+    """It isn't taken out either: it may be why a row was refused."""
+    assert HOSTILE_EMAIL in get_page(f"{SYNC}/records?status=rejected").text
+    assert HOSTILE_KEY in get_page(f"{SYNC}/records").text
+
+
+def test_every_link_of_every_page_leads_somewhere(get_page: PageReader) -> None:
+    """A page that is renamed must not leave dead links."""
+    seen: set[str] = set()
+    coming = ["/"]
+    while coming:
+        address = coming.pop()
+        if address in seen or not address.startswith("/"):
+            continue
+        seen.add(address)
+        answer = get_page.client.get(address)
+        assert 200 == answer.status_code, address
+        if answer.headers["content-type"].startswith("text/html"):
+            coming += get_page(address).link_addresses
+    assert len(seen) > 30
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("/nowhere", "There is no page at this address"),
+        ("/syncs/sync.crmm", "did you mean 'sync.crm'?"),
+        (f"{SYNC}/runs/20261118T120000Z-abcdef", "in its history; its page lists those"),
+        (f"{SYNC}/records?run=x", "sync.crm has no records of a run 'x'"),
+        (f"{SYNC}/records?status=rejectd", "there is no status 'rejectd'; did you mean 'rejected'?"),
+        (f"{SYNC}/records?page=0", "page can't be '0'; it is a number from 1 to"),
+        (f"{SYNC}/records?page=-1", "page can't be '-1'"),
+        (f"{SYNC}/records?page=9999999999999999999999", "page can't be"),
+        (f"{SYNC}/records?page=00000000000019999999999999999999", "page can't be"),
+        (f"{SYNC}?page=00000000000019999999999999999999", "page can't be"),
+        (f"{SYNC}/queue?page=00000000000019999999999999999999", "page can't be"),
+        (f"{SYNC}/records?page=²", "page can't be '²'"),
+        (f"{SYNC}/records.xlsx", "records can't be had as 'xlsx'"),
+        (f"{SYNC}/records.csv?limit=many", "limit can't be 'many'"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(get_page: PageReader, address: str, sentence: str) -> None:
+    told = get_page(address)
+    assert 404 == told.status
+    assert sentence.casefold() in told.text.casefold()
+    assert "Traceback" not in told.text
+
+
+def test_past_the_end_nothing_is_denied(get_page: PageReader) -> None:
+    """A page that is kept may be past the end by now: that there never was anything would be wrong."""
+    assert "There are no older runs." in get_page(f"{SYNC}?page=9").text
+    assert "There are no more dead letters." in get_page(f"{SYNC}/queue?page=9").text
+    assert "There are no more records." in get_page(f"{SYNC}/records?page=9").text
+
+
+def test_a_sentence_begins_large_but_a_name_stays_as_it_is(get_page: PageReader) -> None:
+    """Who copies the sync's id from it has to get the id."""
+    assert " sync.crm has no records of a run 'x'" in get_page(f"{SYNC}/records?run=x").text
+    assert " There is no status 'odd'" in get_page(f"{SYNC}/records?status=odd").text
+
+
+def test_a_fault_of_the_state_is_its_sentence(tmp_path: Path, api: DemoApi) -> None:
+    """With what to do, as the commands say it."""
+    shop = ShopProject.create(tmp_path / "shop", url=api.url)
+    write_contacts(shop.root, a1="ada@example.com")
+    run_id = run_shop(shop).summary.run_id
+    file = Path(shop.workspace.tracking.run_address("sync.crm", run_id or "")) / "records_updated.0.parquet"
+    file.write_bytes(b"no Parquet")
+    look = PageReader(ProjectCache(shop.root))
+    for address in (f"{SYNC}/records", f"{SYNC}/records.csv"):
+        told = look(address)
+        assert 500 == told.status
+        assert "can't be read" in told.text
+        assert "bring it back from a backup" in told.text
+
+
+def test_a_page_that_may_change_looks_again_by_itself(get_page: PageReader, run_ids: list[str]) -> None:
+    """And one that doesn't leaves its reader alone."""
+    assert ["15"] == [each["data-live"] for each in get_page("/").tag_attributes("main")]
+    assert not any("data-live" in each for each in get_page(f"{SYNC}/runs/{run_ids[1]}").tag_attributes("main"))
+
+
+def test_tables_have_captions_and_heads(get_page: PageReader) -> None:
+    """Who hears the page has to know what a number is about."""
+    for address in ("/", SYNC, f"{SYNC}/records", f"{SYNC}/reasons", f"{SYNC}/queue"):
+        told = get_page(address)
+        assert len(told.tag_attributes("table")) == len(told.tag_attributes("caption")) > 0
+        assert {"col", "row"} == {each["scope"] for each in told.tag_attributes("th")}
+        assert 1 == len(told.tag_attributes("h1")) == len(told.tag_attributes("main"))
+        assert "#main" in told.link_addresses

@@ -1,0 +1,280 @@
+"""Records on pages: filtered, searched, grouped by reason, downloaded; and no way to other files."""
+
+import csv
+import html
+import io
+import itertools
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from support.files.sample_records import build_record
+from support.projects.shop_project import ShopProject
+from support.projects.shop_with_history import HOSTILE_KEY
+from support.projects.ui_client import PageReader, ParsedPage
+
+from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.testing.demo_api import DemoApi
+from ondatra_dagster.ui.pages.records_page import PAGE_SIZE
+
+RECORDS = "/syncs/sync.crm/records"
+RUN = "20261118T120000Z-abcdef"
+PAYLOAD = """{
+  "n": 1,
+  "amount": 1.0,
+  "nested": {
+    "deep": [
+      1,
+      null,
+      "x"
+    ]
+  }
+}"""
+CANARY = "canary-outside-of-the-store"
+
+
+def keys(told: ParsedPage) -> list[str]:
+    """The identifiers that a page shows, in its order."""
+    found = []
+    for place, (tag, attributes) in enumerate(told.elements):
+        if tag == "th" and attributes.get("scope") == "row":
+            assert "code" == told.elements[place + 1][0]
+            found.append(place)
+    texts = told.response.text.split('scope="row"')[1:]
+    return [text.split("<code>")[1].split("</code>")[0] for text in texts[: len(found)]]
+
+
+@pytest.fixture
+def reader_of_many_records(tmp_path: Path, api: DemoApi) -> PageReader:
+    """A run of more records than a page shows, refused for three reasons."""
+    shop = ShopProject.create(tmp_path / "many", url=api.url)
+    records = [
+        build_record(
+            f"k{number:03}",
+            payload=f'{{"n":{number},"amount":1.0,"nested":{{"deep":[1,null,"x"]}}}}',
+            status="rejected" if number % 2 else "succeeded",
+            status_message=("one" if number % 4 == 1 else "=two&more") if number % 2 else None,
+        )
+        for number in range(2 * PAGE_SIZE + 10)
+    ]
+    shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.UPDATED, 0, records)
+    return PageReader(ProjectCache(shop.root))
+
+
+def test_records_are_paged_without_gaps_or_repeats(reader_of_many_records: PageReader) -> None:
+    shown: list[str] = []
+    address = RECORDS
+    for _ in range(4):
+        told = reader_of_many_records(address)
+        shown += keys(told)
+        older = [link for link in told.link_addresses if "page=" in link]
+        ways = [each for each in told.tag_attributes("a") if each.get("rel") == "next"]
+        if not ways:
+            break
+        address = ways[0]["href"]
+        assert address in older
+    assert [f"k{number:03}" for number in reversed(range(2 * PAGE_SIZE + 10))] == shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("status=succeeded&search=k00", ["k008", "k006", "k004", "k002", "k000"]),
+        ("status=rejected&search=k00", ["k009", "k007", "k005", "k003", "k001"]),
+        ("status=rejected&search=k00&reason=one", ["k009", "k005", "k001"]),
+        (f"run={RUN}&search=k007", ["k007"]),
+        ("search=7", []),
+        ("status=invalid", []),
+        ("status=waiting", []),
+    ],
+)
+def test_records_are_filtered_and_searched(reader_of_many_records: PageReader, asked: str, expected: list[str]) -> None:
+    assert expected == keys(reader_of_many_records(f"{RECORDS}?{asked}"))
+
+
+def test_the_form_keeps_what_was_asked(reader_of_many_records: PageReader) -> None:
+    """The next search is of the same status and run."""
+    told = reader_of_many_records(f"{RECORDS}?status=rejected&run={RUN}&search=k0")
+    inputs = {each["name"]: each.get("value") for each in told.tag_attributes("input")}
+    assert {"status": "rejected", "search": "k0"} == inputs
+    assert [RUN] == [each["value"] for each in told.tag_attributes("option") if "selected" in each]
+
+
+def test_a_payload_is_readable_as_it_was_written(reader_of_many_records: PageReader) -> None:
+    """1.0 isn't 1, and it opens without a script."""
+    told = reader_of_many_records(f"{RECORDS}?search=k001")
+    assert 1 == len(told.tag_attributes("details")) == len(told.tag_attributes("summary"))
+    shown = told.response.text.split("<pre>")[1].split("</pre>")[0]
+    assert PAYLOAD == html.unescape(re.sub("<[^>]+>", "", shown))
+
+
+def test_reasons_are_counted_with_an_example_and_lead_to_their_records(reader_of_many_records: PageReader) -> None:
+    told = reader_of_many_records("/syncs/sync.crm/reasons")
+    assert "=two&more ✕ rejected 27" in told.text
+    links = [link for link in told.link_addresses if "reason=" in link]
+    assert 2 == len(links)
+    for link in links:
+        found = reader_of_many_records(link)
+        assert 27 <= len(keys(found)) <= 28
+        assert "Only with the reason" in found.text
+
+
+def test_reasons_of_a_run_are_asked_for_alone(reader_of_many_records: PageReader) -> None:
+    told = reader_of_many_records(f"/syncs/sync.crm/reasons?run={RUN}&status=succeeded")
+    assert "no reason was given ✓ succeeded 55 100.0 %" in told.text
+
+
+def test_reasons_lead_to_just_the_records_that_were_counted(tmp_path: Path, api: DemoApi) -> None:
+    """Also where nothing was said: of what was set aside the status says why."""
+    shop = ShopProject.create(tmp_path / "aside", url=api.url)
+    made = {"NULL": 2, "DUPLICATE": 3}
+    records = [build_record(f"{status}{n}", status=status) for status, count in made.items() for n in range(count)]
+    shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.INVALID, 0, records)
+    delivered = [build_record("quiet"), build_record("warned", status_message="no phone")]
+    shop.workspace.tracking.publish_records("sync.crm", RUN, RecordFileType.UPDATED, 0, delivered)
+    look = PageReader(ProjectCache(shop.root))
+    told = look("/syncs/sync.crm/reasons?status=invalid")
+    assert "its key comes more than once ! DUPLICATE 3 60.0 %" in told.text
+    assert "there is a null in its key ! NULL 2 40.0 %" in told.text
+    found = [keys(look(link)) for link in told.link_addresses if "records?" in link and "reason=" in link]
+    assert [["DUPLICATE2", "DUPLICATE1", "DUPLICATE0"], ["NULL1", "NULL0"]] == found
+    told = look("/syncs/sync.crm/reasons?status=succeeded")
+    found = [keys(look(link)) for link in told.link_addresses if "records?" in link and "reason=" in link]
+    assert [["quiet"], ["warned"]] == sorted(found)
+    told = look(f"{RECORDS}?status=NULL&reason=")
+    assert {"status": "NULL", "reason": "", "search": ""} == {
+        each["name"]: each.get("value") for each in told.tag_attributes("input")
+    }
+    assert "Only without a reason" in told.text
+
+
+def test_records_are_grouped_by_the_reasons_of_their_status(reader_of_many_records: PageReader) -> None:
+    """Who looks at what was set aside doesn't ask about rejects."""
+    for status in ("succeeded", "rejected", "invalid", "waiting"):
+        assert (
+            f"/syncs/sync.crm/reasons?status={status}"
+            in reader_of_many_records(f"{RECORDS}?status={status}").link_addresses
+        )
+    assert "/syncs/sync.crm/reasons" in reader_of_many_records(f"{RECORDS}?status=pending").link_addresses
+
+
+def test_a_run_that_the_history_has_lost_leads_to_its_records(reader_of_many_records: PageReader) -> None:
+    """The history is a file of its own, and may be gone while records are kept."""
+    told = reader_of_many_records(f"/syncs/sync.crm/runs/{RUN}")
+    assert 200 == told.status
+    assert "its records are kept" in told.text
+    assert f"{RECORDS}?run={RUN}" in told.link_addresses
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_what_is_found_is_downloaded_in_each_format(reader_of_many_records: PageReader, limit: int | None) -> None:
+    asked = "status=rejected" + (f"&limit={limit}" if limit else "")
+    expected = [f"k{number:03}" for number in reversed(range(1, 2 * PAGE_SIZE + 10, 2))][:limit]
+    files = {
+        ending: reader_of_many_records.client.get(f"{RECORDS}.{ending}?{asked}")
+        for ending in ("csv", "json", "parquet")
+    }
+    rows = list(csv.DictReader(io.StringIO(files["csv"].text)))
+    assert expected == [row["identifier"] for row in rows]
+    assert expected == [row["identifier"] for row in orjson.loads(files["json"].content)]
+    assert expected == pq.read_table(io.BytesIO(files["parquet"].content))["identifier"].to_pylist()
+    assert "'=two&more" in {row["status_message"] for row in rows}  # no formula
+    assert 'attachment; filename="sync.crm-rejected.csv"' == files["csv"].headers["content-disposition"]
+
+
+def test_a_key_with_html_is_found_and_downloaded(get_page: PageReader) -> None:
+    told = get_page(f"{RECORDS}?search={quote(HOSTILE_KEY)}")
+    assert HOSTILE_KEY in told.text
+    assert HOSTILE_KEY in get_page.client.get(f"{RECORDS}.csv?search={quote('<b')}").text.replace('""', '"')
+
+
+ODD = [
+    "..",
+    "../..",
+    "../../../../outside",
+    "%2e%2e",
+    "..%2f..%2f..%2foutside",
+    "..%5c..%5coutside",
+    "%2fetc%2fpasswd",
+    "sync.crm%2f..%2f..",
+    "sync.crm%00",
+    "%00",
+    "C:%5cwindows",
+    "file:%2f%2f%2fetc",
+    "outside",
+    "a" * 5000,
+    "%F0%9F%92%A5",
+    "%ff%fe",
+    "%25%32%65",
+    "{}",
+    "'--",
+    "%0d%0aX-Injected:%201",
+]
+PLACES = [
+    "/syncs/{}",
+    "/syncs/{}/records",
+    "/syncs/{}/records.csv",
+    "/syncs/{}/queue",
+    "/syncs/sync.crm/runs/{}",
+    "/syncs/{}/runs/x",
+    "/syncs/sync.crm/records?run={}",
+    "/syncs/sync.crm/records?status={}",
+    "/syncs/sync.crm/records?page={}",
+    "/syncs/sync.crm/records.{}",
+    "/syncs/sync.crm/records.csv?run={}",
+    "/syncs/sync.crm/reasons?run={}",
+    "/syncs/sync.crm/reasons?status={}",
+    "/assets/{}",
+    "/{}",
+]
+
+
+@pytest.fixture(scope="module")
+def files_outside_tracking(shop_with_history: ShopProject) -> Path:
+    """Files that look like a run's, next to the store and above it."""
+    tracking = shop_with_history.root / ".ondatra" / "tracking"
+    for folder in (
+        tracking,
+        tracking / "sync_tracking_datasets",
+        tracking.parent,
+        shop_with_history.root,
+        shop_with_history.root.parent,
+    ):
+        outside = folder / "outside"
+        outside.mkdir()
+        (outside / "metadata.json").write_text(f'{{"x": "{CANARY}"}}')
+        shop_with_history.workspace.tracking.publish_records(
+            "sync.other", RUN, RecordFileType.UPDATED, 0, [build_record(CANARY)]
+        )
+        other = Path(shop_with_history.workspace.tracking.run_address("sync.other", RUN))
+        (outside / "records_updated.0.parquet").write_bytes((other / "records_updated.0.parquet").read_bytes())
+    return shop_with_history.root
+
+
+@pytest.mark.usefixtures("files_outside_tracking")
+@pytest.mark.parametrize(("place", "odd"), list(itertools.product(PLACES, ODD)))
+def test_no_address_leads_out_of_the_store(get_page: PageReader, place: str, odd: str) -> None:
+    """Not by a sync's name, nor a run's, nor anything else that stands in an address."""
+    answer = get_page.client.get_raw_path(place.format(odd))
+    assert answer.status_code in (400, 404)
+    assert CANARY not in answer.text
+    assert "x-injected" not in answer.headers
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("odd", [*ODD, "..%2f..%2f", "*", "%", "_"])
+@pytest.mark.parametrize("asked", ["search", "reason", "other"])
+def test_an_odd_word_finds_nothing_and_harms_nothing(get_page: PageReader, asked: str, odd: str) -> None:
+    answer = get_page.client.get(f"{RECORDS}?{asked}={odd}")
+    assert 200 == answer.status_code
+    assert CANARY not in answer.text
+
+
+@pytest.mark.usefixtures("files_outside_tracking")
+def test_records_of_another_project_in_the_same_store_are_not_shown(get_page: PageReader) -> None:
+    """The store may be shared; the page is of this project's syncs."""
+    assert 404 == get_page("/syncs/sync.other/records").status

@@ -1,0 +1,34 @@
+"""A file of many JSON values isn't read as one: the others would be lost in silence."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ondatra_dagster.project.model import FileInput
+from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.warehouse.query_inputs.input_file_checks import multiline_json_problem
+
+
+def told(root: Path, path: str, **options: str) -> str | None:
+    source = FileInput(format="json", path=path, options=tuple(options.items()))
+    return multiline_json_problem(read_settings(root, {}), source)
+
+
+@pytest.mark.parametrize("content", [b'{"id": 1}\n{"id": 2}\n', b"\xef\xbb\xbf\n[1]\n\n[2]", b'{"id": 1}\nnot JSON'])
+def test_a_value_a_line_is_refused_with_multi_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.json").write_bytes(content)
+    (tmp_path / "in" / "y.json.gz").write_bytes(gzip.compress(content))
+    expected = "has a JSON value a line, and with 'multiLine' only the first is read; remove the option"
+    assert f"in/x.json {expected}" == told(tmp_path, "in", multiLine="true")
+    assert f"in/y.json.gz {expected}" == told(tmp_path, "in/*.gz", MULTILINE="True")
+    assert told(tmp_path, "in") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b'[{"id": 1}, {"id": 2}]\n\n', b'{\n  "id": 1\n}\n', b"", b"\n\n", b'[{"id": 1},\n{"id": 2}]']
+)
+def test_one_value_may_have_many_lines(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    assert told(tmp_path, "x.json", multiLine="true") is None
