@@ -4,6 +4,7 @@ What the API holds is read from the demo API. Beside these, unit tests drive the
 """
 
 import collections
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.faults
 HISTORIES = max(1, int(os.environ.get("ONDATRA_TEST_HISTORIES", "1")) // 5)  # each over HTTP
 KEYS = "abcdef"
 STEPS = 24
-MORE_RUNS = 20
+MORE_STEPS = 20
 WHOLE = 0
 FAULTS = ({"status": 500}, {"status": 422}, {"drop": "before"}, {"drop": "after"}, {"status": 400})
 # kind, batch size, batches at once
@@ -87,14 +88,20 @@ def ask_again(runs: ForkedSyncRuns) -> None:
         replay_dead_letters(queue, now=runs.now)
 
 
+def random_history(
+    table: KeyedFeedTable | KindFeedTable, chance: random.Random, steps: int
+) -> Iterator[tuple[str, list[int]]]:
+    """Return random changes of the table's keys."""
+    if isinstance(table, KeyedFeedTable):
+        return random_steps(UnitKind.GROUP, chance, keys=KEYS, steps=steps)
+    return random_kind_steps(table.kind, chance, keys=KEYS, count=steps)
+
+
 def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoApi, chance: random.Random) -> int:
     """One history, in runs that meet faults and are killed; how many of them were."""
     kills, calls = 0, 400
-    if isinstance(table, KeyedFeedTable):
-        history = random_steps(UnitKind.GROUP, chance, keys=KEYS, steps=STEPS)
-    else:
-        history = random_kind_steps(table.kind, chance, keys=KEYS, count=STEPS)
-    for key, values in history:
+    history = random_history(table, chance, STEPS + MORE_STEPS)
+    for key, values in itertools.islice(history, STEPS):
         table.write(key, values)
         if not table.version or chance.random() < 0.4:
             continue
@@ -105,10 +112,11 @@ def live(runs: ForkedSyncRuns, table: KeyedFeedTable | KindFeedTable, api: DemoA
         assert end in (0, KILLED_STATUS)
         kills += end == KILLED_STATUS
         calls = runs.last_call_count if end == 0 else calls
-    for _ in range(MORE_RUNS):  # in one history of a hundred chance has spared all runs
+    for key, values in history:  # in one history of a hundred no run was killed
         if kills:
             break
-        kills += runs.run(table, die_at=chance.randint(1, calls)) == KILLED_STATUS
+        table.write(key, values)
+        kills += runs.run(table, die_at=1) == KILLED_STATUS
     return kills
 
 
