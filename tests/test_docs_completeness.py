@@ -15,7 +15,7 @@ from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.operations.alert_rules import RULES
 from ondatra_dagster.project.model_header import HEADER_SYNONYMS, HEADER_WORDS
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.setting_parsers import SETTING_PARSERS
+from ondatra_dagster.project.settings.setting_names_and_parsers import SETTING_PARSERS
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.row_changes import ChangeType

@@ -44,7 +44,7 @@ SHARED_LIBRARIES = {
     "uvicorn": {"ui", "collector", "testing"},
     "httptools": {"collector.request_head_limits"},
     "msgspec": {"collector.fast_event_validation"},
-    "dotenv": {"project.settings.setting_sources"},
+    "dotenv": {"project.settings.setting_readers"},
 }
 LIBRARY_HOMES = {
     **{

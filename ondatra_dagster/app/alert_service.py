@@ -27,7 +27,7 @@ from ondatra_dagster.operations.alert_rules import (
     is_rule_enabled,
 )
 from ondatra_dagster.operations.alert_store import ActiveAlert, Alert, AlertState, AlertStore, RuleResult, SubjectType
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.planning.plan import WorkNeeded, plan_model
 from ondatra_dagster.planning.table_lookup import table_path
 from ondatra_dagster.project.model import Model

@@ -11,13 +11,13 @@ from ondatra_dagster.collector import event_store
 from ondatra_dagster.delivery.http import rate_limit
 from ondatra_dagster.operations import (
     alert_store,
-    maintenance_tasks,
+    maintenance_task_runner,
     record_retention,
     state_file_maintenance,
     sync_log_appender,
     table_maintenance,
 )
-from ondatra_dagster.operations.maintenance_tasks import MaintenanceTask, TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import MaintenanceTask, TaskResult
 from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersions
 from ondatra_dagster.operations.table_maintenance import ManagedTable, TableMaintenance
 from ondatra_dagster.planning import unchanged_run_cache
@@ -40,16 +40,16 @@ DAMAGED_FILE_REMEDIES = {
 def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> list[MaintenanceTask]:
     """Return all tasks in their order: changes are enqueued before anything is deleted."""
     done = {
-        maintenance_tasks.ENQUEUE_TASK: lambda: maintenance_tasks.enqueue_pending_changes(
+        maintenance_task_runner.ENQUEUE_TASK: lambda: maintenance_task_runner.enqueue_pending_changes(
             _pending_enqueues(workspace, warehouse)
         ),
         sync_log_appender.SYNC_LOG_TASK: lambda: workspace.sync_log.append_missing(warehouse.sync_log),
         record_retention.RETENTION_TASK: lambda: _prune_records(workspace),
-        maintenance_tasks.FACT_TABLE_TASK: lambda: maintenance_tasks.refresh_fact_tables(
+        maintenance_task_runner.FACT_TABLE_TASK: lambda: maintenance_task_runner.refresh_fact_tables(
             workspace.tracking, workspace.syncs.values()
         ),
         table_maintenance.TABLE_TASK: lambda: _maintain_tables(workspace, warehouse),
-        maintenance_tasks.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
+        maintenance_task_runner.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
         state_file_maintenance.STATE_FILE_TASK: lambda: state_file_maintenance.compact_files(
             state_file_maintenance.list_state_files(workspace.settings.state, DAMAGED_FILE_REMEDIES)
         ),
@@ -58,7 +58,9 @@ def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> list[
     return [MaintenanceTask(name=name, action=do) for name, do in done.items()]
 
 
-def _pending_enqueues(workspace: Workspace, warehouse: RunTables) -> Mapping[str, maintenance_tasks.EnqueueChanges]:
+def _pending_enqueues(
+    workspace: Workspace, warehouse: RunTables
+) -> Mapping[str, maintenance_task_runner.EnqueueChanges]:
     """Return the syncs that have new versions to enqueue, and those whose queue can't be read.
 
     Enqueueing the latter reports why. With sinks off there is none: nothing of them runs.
@@ -75,7 +77,7 @@ def _pending_enqueues(workspace: Workspace, warehouse: RunTables) -> Mapping[str
 
 def _report_dead_letters(workspace: Workspace) -> TaskResult:
     seen = {sync_id: workspace.try_read_queue(sync_id) for sync_id in workspace.syncs}
-    return maintenance_tasks.report_dead_letters(
+    return maintenance_task_runner.report_dead_letters(
         {sync_id: queue.status for sync_id, queue in seen.items()},
         unread=[sync_id for sync_id, queue in seen.items() if queue.read_error],
         lost=[sync_id for sync_id, queue in seen.items() if queue.loss_message and not queue.is_forgotten],

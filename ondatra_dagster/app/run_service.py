@@ -23,7 +23,12 @@ from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.operations.maintenance_tasks import MaintenanceTask, TaskResult, refresh_fact_tables, run_tasks
+from ondatra_dagster.operations.maintenance_task_runner import (
+    MaintenanceTask,
+    TaskResult,
+    refresh_fact_tables,
+    run_tasks,
+)
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ondatra_dagster.collector.event_store import PendingSummary, count_stored_events, event_store_path
 from ondatra_dagster.collector.pending_events import ModelEvents
-from ondatra_dagster.delivery.push.push_file_check import PushFileCheck, check_push_file, check_sink_line
+from ondatra_dagster.delivery.push.sink_setup_check import PushFileCheck, check_push_file, check_sink_line
 from ondatra_dagster.delivery.queue.queue_database import queue_file_path, queue_lock_path
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status_of_file
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
@@ -23,12 +23,12 @@ from ondatra_dagster.planning.missing_columns import find_missing_columns, up_to
 from ondatra_dagster.planning.plan import NO_VERSION, Plan, PlanInputs, SyncStep, make_plan, plan_sync
 from ondatra_dagster.planning.table_lookup import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRunCache
-from ondatra_dagster.project.lineage_resolver import LineageResolver
+from ondatra_dagster.project.column_lineage import LineageResolver
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import PartialProject, read_project
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
-from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.setting_readers import find_setting_line
 from ondatra_dagster.project.settings.settings import Settings, read_settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.records.record_store import RecordStore

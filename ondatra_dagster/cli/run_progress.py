@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, SyncResult
-from ondatra_dagster.cli import dry_run_output
+from ondatra_dagster.cli import sync_dry_run_output
 from ondatra_dagster.cli.output import indent_lines, print_json, print_message
 from ondatra_dagster.cli.status_line import StatusLine
 from ondatra_dagster.cli.text_width import display_width, pad_right
@@ -108,12 +108,12 @@ class TextProgress:
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
-        said = dry_run_output.format_sentence(forecast)
+        said = sync_dry_run_output.format_sentence(forecast)
         self._print_line(sign, result.sync.id, said)
         self._print_warnings(result.verdicts, told=said)
         if not forecast.refusal:
             with self._status_line:
-                dry_run_output.print_dry_run_tables(result.sync.id, forecast)
+                sync_dry_run_output.print_dry_run_tables(result.sync.id, forecast)
 
     def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
         """The checks that didn't pass, but for what is said already."""
@@ -177,7 +177,7 @@ class JsonProgress:
         summary = result.summary
         if result.forecast:
             checks = {"checks": _severities(result.verdicts)}
-            print_json(dry_run_output.to_json_object(result.sync.id, result.forecast) | checks)
+            print_json(sync_dry_run_output.to_json_object(result.sync.id, result.forecast) | checks)
             return
         print_json(
             {

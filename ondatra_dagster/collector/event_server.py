@@ -15,7 +15,7 @@ from ondatra_dagster.collector.host_origin_check import is_loopback
 from ondatra_dagster.collector.request_head_limits import LimitedHttpProtocol
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE
+from ondatra_dagster.project.settings.setting_readers import EVENTS_TOKEN_VARIABLE
 from ondatra_dagster.project.settings.settings import Settings
 
 LOOPBACK = "127.0.0.1"

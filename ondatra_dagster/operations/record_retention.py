@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from ondatra_dagster.clock_jumps import is_from_future
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import SyncLogPosition, list_missing_row_groups_of_run

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ondatra_dagster.delivery.queue.queue_database import DAMAGE_ADVICE as QUEUE_DAMAGED
 from ondatra_dagster.delivery.queue.queue_database import queue_lock_path
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.storage.file_errors import RESTORE_FROM_BACKUP, explain_file_errors
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database

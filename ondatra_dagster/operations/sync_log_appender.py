@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, table_path
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.records.record_store import RecordStore

@@ -22,7 +22,7 @@ from ondatra_dagster.deltalog.removable_history import (
     remove_log_files,
 )
 from ondatra_dagster.errors import BusyError, OndatraError
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.text_format import format_count, format_size

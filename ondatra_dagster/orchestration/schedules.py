@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.dagster_metadata import samples_table
 from ondatra_dagster.orchestration.resources import POOL, raise_dagster_failure

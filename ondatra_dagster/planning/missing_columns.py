@@ -18,8 +18,8 @@ from ondatra_dagster.planning.input_versions import (
 )
 from ondatra_dagster.planning.plan import find_last_run
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
+from ondatra_dagster.project.column_lineage import LineageResolver, TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
-from ondatra_dagster.project.lineage_resolver import LineageResolver, TableColumnsLookup
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.storage_access import local_path

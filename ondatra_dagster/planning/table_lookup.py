@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.column_lineage import TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_locations, source_table_address
-from ondatra_dagster.project.lineage_resolver import TableColumnsLookup
 from ondatra_dagster.project.model import Input, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.settings import Settings

@@ -24,7 +24,7 @@ from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
 from ondatra_dagster.project.model_header import Header
 from ondatra_dagster.project.project import Project, model_graph
-from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.setting_readers import find_setting_line
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references
 from ondatra_dagster.project.sql.query_parser import ParsedQuery

@@ -8,8 +8,8 @@ from typing import Any
 
 _EXPORTS = {
     "Answer": "call_handler",
-    "Fault": "fault_injection",
-    "PushCase": "conformance.push_case",
+    "Fault": "api_faults",
+    "PushCase": "conformance.push_test_input",
     "Request": "fake_api",
     "State": "fake_api",
     "problems_of": "conformance.contract_rules",

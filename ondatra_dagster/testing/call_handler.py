@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.fault_injection import Fault
+from ondatra_dagster.testing.api_faults import Fault
 
 NO_FAULT = Fault()
 

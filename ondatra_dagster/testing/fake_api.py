@@ -17,8 +17,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.api_faults import Fault
 from ondatra_dagster.testing.call_handler import Answer, CallHandler, RecordedCall, path_segments, refusal
-from ondatra_dagster.testing.fault_injection import Fault
 from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -1,6 +1,6 @@
 """A table brought in line with a changed definition, by ALTER: its rows, rowids and feed stay.
 
-schema_evolution decides which changes are needed; delta_tables calls this module.
+schema_evolution decides which changes are needed; target_table calls this module.
 """
 
 from collections.abc import Mapping

@@ -11,9 +11,9 @@ from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.deltalog.system_columns import REASON_COLUMN, ROWID_COLUMN
 from ondatra_dagster.planning.table_lookup import invalid_table_path
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TableSpec, TargetTable, open_target
 from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows
 from ondatra_dagster.warehouse.row_comparison import row_hashes
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TableSpec, TargetTable, open_target
 
 HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
 NUMBER_COLUMN = "__ondatra_number"  # equal rows are told apart by it: two of them are two

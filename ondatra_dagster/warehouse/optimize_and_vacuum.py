@@ -19,11 +19,11 @@ from ondatra_dagster.deltalog.removable_history import (
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.planning.table_lookup import invalid_table_path
 from ondatra_dagster.warehouse.alter_table import TableAlterer
-from ondatra_dagster.warehouse.delta_tables import table_by_path
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 from ondatra_dagster.warehouse.spark.tuning import tune_for_size
+from ondatra_dagster.warehouse.target_table import table_by_path
 
 MAINTENANCE_RUN = "that maintains tables"
 MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # else what is large enough is written anew too

@@ -1,6 +1,6 @@
 """The columns that a query gives beside those that its table has: what may be, and what has to be changed.
 
-Only types and names are looked at here. How a table is altered is in delta_tables.
+Only types and names are looked at here. How a table is altered is in target_table.
 """
 
 import dataclasses

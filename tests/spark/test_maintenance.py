@@ -22,7 +22,7 @@ from ondatra_dagster.deltalog.removable_history import (
     find_oldest_readable_version,
 )
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.operations.table_maintenance import ManagedTable, TableMaintenance, Thresholds
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.storage_access import S3Access, StorageAddress

@@ -4,7 +4,6 @@ import click
 
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.dry_run_output import format_changes
 from ondatra_dagster.cli.output import (
     ColumnShrink,
     format_cell,
@@ -14,6 +13,7 @@ from ondatra_dagster.cli.output import (
     shrink_columns,
     terminal_width,
 )
+from ondatra_dagster.cli.sync_dry_run_output import format_changes
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history import PastRun
 from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid

@@ -6,7 +6,7 @@ import click
 
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import print_json, print_message
-from ondatra_dagster.project.lineage_resolver import ColumnLineage, LineageBranch, LineageResolver
+from ondatra_dagster.project.column_lineage import ColumnLineage, LineageBranch, LineageResolver
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.sql.relations import ColumnOrigin

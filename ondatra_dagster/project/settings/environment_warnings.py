@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ondatra_dagster.errors import Problem
-from ondatra_dagster.project.settings.setting_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
-from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
+from ondatra_dagster.project.settings.setting_names_and_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
+from ondatra_dagster.project.settings.setting_readers import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 from ondatra_dagster.text_format import docs_command
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ondatra_dagster.errors import InvalidSettingsError, Problem
-from ondatra_dagster.project.settings.setting_parsers import (
+from ondatra_dagster.project.settings.setting_names_and_parsers import (
     ANY_ORIGIN,
     FOREVER_VALUE,
     OFF_VALUE,
@@ -22,7 +22,7 @@ from ondatra_dagster.project.settings.setting_parsers import (
     SettingValueError,
     needs_http_permission,
 )
-from ondatra_dagster.project.settings.setting_sources import (
+from ondatra_dagster.project.settings.setting_readers import (
     EVENTS_TOKEN_VARIABLE,
     PYPROJECT,
     SettingEntry,

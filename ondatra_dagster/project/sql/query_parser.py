@@ -18,7 +18,7 @@ from ondatra_dagster.project.sql.dialect_translation import (
     translate_dialect,
 )
 from ondatra_dagster.project.sql.query_properties import is_deterministic
-from ondatra_dagster.project.sql.table_clauses import TableClauses, read_clauses, remove_unparsable_clauses
+from ondatra_dagster.project.sql.table_options_and_samples import TableClauses, read_clauses, remove_unparsable_clauses
 from ondatra_dagster.project.sql.tokenizer import (
     PARSER_DIALECT,
     PARSER_ERRORS,

@@ -9,7 +9,7 @@ import orjson
 from ondatra_dagster.delivery.queue_unit_format import is_named_by_key
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Json, Layout, RowChange, format_key
-from ondatra_dagster.testing.conformance.push_case import PushCase, Row
+from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 
 TYPES_BY_PYTHON_TYPE = {bool: "boolean", int: "bigint", float: "double", str: "string"}
 SCD2_TYPES = {"valid_from_snapshot": "bigint", "valid_to_snapshot": "bigint", "is_current": "boolean"}

@@ -27,7 +27,7 @@ from ondatra_dagster.delivery.rows_to_send import SentRow, UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column
 from ondatra_dagster.testing.call_handler import RecordedCall
 from ondatra_dagster.testing.conformance.in_memory_table import InMemoryTable
-from ondatra_dagster.testing.conformance.push_case import PushCase, Row
+from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
 from ondatra_dagster.testing.redirect_transport import RedirectTransport
 

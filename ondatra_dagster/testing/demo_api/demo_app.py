@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
+from ondatra_dagster.testing.api_faults import Fault, FaultQueue
 from ondatra_dagster.testing.call_handler import (
     Answer,
     CallHandler,
@@ -25,7 +26,6 @@ from ondatra_dagster.testing.call_handler import (
 )
 from ondatra_dagster.testing.demo_api.crm_and_erp import Record
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
-from ondatra_dagster.testing.fault_injection import Fault, FaultQueue
 
 DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
 

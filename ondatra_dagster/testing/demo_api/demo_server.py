@@ -8,11 +8,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 
+from ondatra_dagster.testing.api_faults import Fault
 from ondatra_dagster.testing.call_handler import RecordedCall
 from ondatra_dagster.testing.demo_api.crm_and_erp import Record
 from ondatra_dagster.testing.demo_api.demo_app import DEMO_KEY, DemoApp
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
-from ondatra_dagster.testing.fault_injection import Fault
 from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
 
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.delta_tables import TargetTable
 from ondatra_dagster.warehouse.row_comparison import column_of, same_rows
 from ondatra_dagster.warehouse.schema_evolution import ddl_type
+from ondatra_dagster.warehouse.target_table import TargetTable
 
 TIMES_COLUMN, NUMBER_COLUMN, IN_QUERY_COLUMN = "__ondatra_times", "__ondatra_number", "__ondatra_is_given"
 MAX_NAMED_KEYS = 3  # keys

@@ -17,8 +17,8 @@ from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
 from ondatra_dagster.planning.table_lookup import invalid_table_path
-from ondatra_dagster.warehouse.delta_tables import TableSpec, TargetTable, Transaction, open_target
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
+from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, Transaction, open_target
 
 MAX_INVALID_SAMPLES = 20  # misfits that are shown
 

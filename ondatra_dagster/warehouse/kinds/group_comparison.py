@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.system_columns import CONTENT_HASH_COLUMN, ROWID_COLUMN
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.row_comparison import ROW_COUNT, column_of, content_hash, content_sums, same_keys
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
 
 OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 

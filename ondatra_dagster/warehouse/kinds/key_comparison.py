@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.system_columns import REASON_COLUMN, ROWID_COLUMN
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.duplicate_keys import has_null_key
 from ondatra_dagster.warehouse.row_comparison import column_of, same_rows
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
 
 NULL_KEY, DUPLICATE_KEY = "NULL", "DUPLICATE"
 IN_QUERY_COLUMN = "__ondatra_given"

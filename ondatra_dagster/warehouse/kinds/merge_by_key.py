@@ -4,10 +4,10 @@ A full refresh deletes the keys that the query no longer gives.
 """
 
 from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG
 from ondatra_dagster.warehouse.kinds.duplicate_keys import split_duplicate_keys
 from ondatra_dagster.warehouse.kinds.key_comparison import KeyComparison, compare_by_key
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG
 
 
 def write_merge(work: WriteRequest) -> WriteResult:

@@ -8,10 +8,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.system_columns import CONTENT_HASH_COLUMN, PARTITION_COLUMN
-from ondatra_dagster.warehouse.delta_tables import TargetTable
 from ondatra_dagster.warehouse.kinds.group_comparison import OLD_ROWS, GroupComparison
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_comparison import ROW_COUNT, column_of, row_hashes
+from ondatra_dagster.warehouse.target_table import TargetTable
 
 
 def write_partitions(work: WriteRequest) -> WriteResult:

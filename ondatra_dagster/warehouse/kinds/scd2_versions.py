@@ -9,11 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.duplicate_keys import split_duplicate_keys
 from ondatra_dagster.warehouse.kinds.key_comparison import KeyComparison, compare_by_key
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "is_current"
 

@@ -5,9 +5,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
-from ondatra_dagster.warehouse.delta_tables import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult
 from ondatra_dagster.warehouse.row_comparison import content_fingerprint, row_difference
+from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
 
 
 def write_table(work: WriteRequest) -> WriteResult:

@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.system_columns import REASON_COLUMN
-from ondatra_dagster.warehouse.delta_tables import TargetTable
 from ondatra_dagster.warehouse.kinds.group_comparison import OLD_ROWS, GroupComparison
 from ondatra_dagster.warehouse.kinds.key_comparison import NULL_KEY
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_comparison import ROW_COUNT, column_of
+from ondatra_dagster.warehouse.target_table import TargetTable
 
 
 def write_tracked(work: WriteRequest) -> WriteResult:

@@ -23,7 +23,7 @@ from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy,
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path
-from ondatra_dagster.warehouse.query_inputs.input_file_checks import (
+from ondatra_dagster.warehouse.query_inputs.inconsistent_files import (
     differing_columns_problem,
     missing_columns_problem,
     multiline_json_problem,

@@ -19,9 +19,9 @@ from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import is_readable_without_spark
 from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
 from ondatra_dagster.row_changes import ChangeType
-from ondatra_dagster.warehouse.delta_tables import KIND_PROPERTY
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
 from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.target_table import KIND_PROPERTY
 
 ADDING_TYPES = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
 REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)

@@ -12,7 +12,7 @@ from support.spark.plain_sync_log_table import PlainSyncLogTable
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.operations import record_retention
-from ondatra_dagster.operations.maintenance_tasks import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
 from ondatra_dagster.project.settings.settings import read_settings
 from ondatra_dagster.records.local_storage import make_temporary_name

@@ -19,7 +19,7 @@ from support.projects.ui_client import PageReader, ParsedPage
 from ondatra_dagster.app.project_cache import ProjectCache
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.ui.pages.records_page import PAGE_SIZE
+from ondatra_dagster.ui.pages.record_list_page import PAGE_SIZE
 
 RECORDS = "/syncs/sync.crm/records"
 RUN = "20261118T120000Z-abcdef"

@@ -13,7 +13,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.http.api_client import BatchCalls
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_file_parser import PushFile, parse_push_file
-from ondatra_dagster.delivery.push.starlark.builtin_functions import PushCall, current_call
+from ondatra_dagster.delivery.push.starlark.host_functions import PushCall, current_call
 from ondatra_dagster.delivery.push.starlark.library_files import library_file_name, list_library_files
 from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
     PRELUDE,
@@ -34,7 +34,7 @@ NUMBER_PATH = "number"
 def find_decimal_paths(type_name: str) -> Json:
     """Return where decimals are in a column of this Spark type; None when there are none.
 
-    prelude.star reads it: "number", ["each", …] or ["fields", {name: …}]. A map's keys stay texts, as in JSON.
+    builtin_objects.star reads it: "number", ["each", …] or ["fields", {name: …}]. A map's keys stay texts, as in JSON.
     """
     if type_name.startswith("decimal"):
         return NUMBER_PATH

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import starlark
 
-from ondatra_dagster.delivery.push.starlark.builtin_functions import host_functions
+from ondatra_dagster.delivery.push.starlark.host_functions import host_functions
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.text_format import docs_command
 
@@ -62,7 +62,7 @@ def load_prelude() -> starlark.FrozenModule:
     module = starlark.Module()
     for name, function in host_functions().items():
         module.add_callable(name, function)
-    text = Path(__file__).with_name("prelude.star").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("builtin_objects.star").read_text(encoding="utf-8")
     starlark.eval(module, parse_file(PRELUDE, text), _starlark_globals())
     return module.freeze()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings import setting_parsers, settings
+from ondatra_dagster.project.settings import setting_names_and_parsers, settings
 from ondatra_dagster.project.settings.settings import Secrets, SparkSettings, read_settings
 
 
@@ -177,7 +177,9 @@ def test_tables_keep_what_they_had_for_some_days(tmp_path, text, days):
 
 def test_every_setting_has_its_variable():
     """What can be said in the file can be said where there is no file to edit."""
-    assert set(setting_parsers.SETTINGS_BY_VARIABLE.values()) == set(setting_parsers.SETTING_PARSERS)
+    assert set(setting_names_and_parsers.SETTINGS_BY_VARIABLE.values()) == set(
+        setting_names_and_parsers.SETTING_PARSERS
+    )
 
 
 def test_spark_has_variables(tmp_path):

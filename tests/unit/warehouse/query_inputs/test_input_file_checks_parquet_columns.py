@@ -11,7 +11,7 @@ from support.apis.minimal_s3_server import MinimalS3Server
 
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
 from ondatra_dagster.project.settings.settings import Settings, read_settings
-from ondatra_dagster.warehouse.query_inputs.input_file_checks import differing_columns_problem
+from ondatra_dagster.warehouse.query_inputs.inconsistent_files import differing_columns_problem
 
 
 def a_parquet(**columns: list[object]) -> bytes:

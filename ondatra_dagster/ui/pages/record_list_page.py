@@ -11,7 +11,7 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_chunks import iterate_records
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
-from ondatra_dagster.sync.record_lookup import count_records, find_records
+from ondatra_dagster.sync.record_search import count_records, find_records
 from ondatra_dagster.text_format import format_count
 from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element

@@ -1,4 +1,4 @@
-"""The Python functions that prelude.star calls: http, env, sleep, print, digests, base64, times and quoting.
+"""The Python functions that builtin_objects.star calls: http, env, sleep, print, digests, base64, times and quoting.
 
 A WrongUseError becomes an error of the .star file's line.
 """
@@ -254,7 +254,7 @@ current_call: ContextVar[PushCall | None] = ContextVar("push_call", default=None
 
 
 def host_functions() -> Mapping[str, Callable[..., Any]]:
-    """Return the functions for prelude.star; each works on the call of push() that runs in this thread."""
+    """Return the functions for builtin_objects.star; each works on the call of push() that runs in this thread."""
     of_a_call: Mapping[str, Callable[..., Any]] = {
         "host_http": PushCall.call_http,
         "host_sleep": PushCall.sleep,

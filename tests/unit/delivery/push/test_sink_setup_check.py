@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.delivery.push.push_config import PushConfig, PushSettings
-from ondatra_dagster.delivery.push.push_file_check import check_push_file, check_sink_line
+from ondatra_dagster.delivery.push.sink_setup_check import check_push_file, check_sink_line
 from ondatra_dagster.project.model import Model, ModelSink
 from ondatra_dagster.project.model_kinds import KINDS
 

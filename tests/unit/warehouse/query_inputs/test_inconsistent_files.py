@@ -7,7 +7,7 @@ import pytest
 
 from ondatra_dagster.project.model import FileInput
 from ondatra_dagster.project.settings.settings import read_settings
-from ondatra_dagster.warehouse.query_inputs.input_file_checks import multiline_json_problem
+from ondatra_dagster.warehouse.query_inputs.inconsistent_files import multiline_json_problem
 
 
 def told(root: Path, path: str, **options: str) -> str | None:

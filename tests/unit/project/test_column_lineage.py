@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project.lineage_resolver import LineageBranch, LineageResolver
+from ondatra_dagster.project.column_lineage import LineageBranch, LineageResolver
 from ondatra_dagster.project.model import Input, ModelInput
 
 SHOP = {

@@ -31,8 +31,8 @@ from ondatra_dagster.records.record_query import RecordQuery, RecordStage, Resul
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import Column, Layout
-from ondatra_dagster.sync.record_lookup import count_records, find_records
 from ondatra_dagster.sync.record_publisher import RecordPublisher
+from ondatra_dagster.sync.record_search import count_records, find_records
 
 STEPS = 15
 LAYOUT = Layout((Column("name", "string"),))

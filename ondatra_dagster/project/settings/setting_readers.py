@@ -13,7 +13,11 @@ from typing import NamedTuple
 import dotenv
 
 from ondatra_dagster.errors import InvalidSettingsError, Problem
-from ondatra_dagster.project.settings.setting_parsers import SETTINGS_BY_VARIABLE, TABLE_SETTINGS, VARIABLE_PREFIX
+from ondatra_dagster.project.settings.setting_names_and_parsers import (
+    SETTINGS_BY_VARIABLE,
+    TABLE_SETTINGS,
+    VARIABLE_PREFIX,
+)
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
 PYPROJECT = "pyproject.toml"
