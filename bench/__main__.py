@@ -82,12 +82,12 @@ def _delivery_group(url: str, size: int, rows: int) -> Group:
     peers, missing = _delivery_peers(url, size, rows)
     found = _measure_in_turns(
         {
-            "http.client loop: nothing tracked": _ondatra_name("loop", "http.client", url, rows, size),
-            "httpx loop, one client": _ondatra_name("loop", "httpx", url, rows, size),
-            "requests loop, one session": _ondatra_name("loop", "requests", url, rows, size),
+            "http.client loop: nothing tracked": _ondatra_name("handwritten_loop", "http.client", url, rows, size),
+            "httpx loop, one client": _ondatra_name("handwritten_loop", "httpx", url, rows, size),
+            "requests loop, one session": _ondatra_name("handwritten_loop", "requests", url, rows, size),
             **peers,
-            "ondatra, feed → queue → API → record files": _ondatra_name("whole", url, rows, size),
-            "**ondatra, queued → settled and recorded**": _ondatra_name("deliver", url, rows, size),
+            "ondatra, feed → queue → API → record files": _ondatra_name("full_sync", url, rows, size),
+            "**ondatra, queued → settled and recorded**": _ondatra_name("deliver_queued", url, rows, size),
         }
     )
     figures = [_rate(what, numbers, "rate") for what, numbers in found.items()]
@@ -119,8 +119,8 @@ def _rate(what: str, numbers: Sequence[Numbers], name: str) -> Figure:
 
 def _enqueue_group() -> Group:
     contest = {
-        "bare inserts, as durable": _ondatra_name("bare_inserts", STORED_ROWS),
-        "**ondatra, feed → queue**": _ondatra_name("enqueued", STORED_ROWS),
+        "bare inserts, as durable": _ondatra_name("sqlite_inserts", STORED_ROWS),
+        "**ondatra, feed → queue**": _ondatra_name("enqueue_feed", STORED_ROWS),
     }
     title = f"{STORED_ROWS:,} changes into the queue"
     print(title, file=sys.stderr)
@@ -129,8 +129,8 @@ def _enqueue_group() -> Group:
 
 def _publish_group() -> Group:
     contest = {
-        "pyarrow alone, from lists": _ondatra_name("bare_parquet", STORED_ROWS),
-        "**ondatra, settled → record files**": _ondatra_name("published", STORED_ROWS),
+        "pyarrow alone, from lists": _ondatra_name("pyarrow_files", STORED_ROWS),
+        "**ondatra, settled → record files**": _ondatra_name("publish_records", STORED_ROWS),
     }
     title = f"{STORED_ROWS:,} records into Parquet"
     print(title, file=sys.stderr)
@@ -143,8 +143,8 @@ def _event_groups() -> list[Group]:
 
 def _event_group(size: int, events: int) -> Group:
     contest = {
-        "Starlette parses them, and no more": _ondatra_name("intake", "plain", events, size),
-        "**ondatra events, judged and durable**": _ondatra_name("intake", "ours", events, size),
+        "Starlette parses them, and no more": _ondatra_name("receive_events", "plain", events, size),
+        "**ondatra events, judged and durable**": _ondatra_name("receive_events", "ours", events, size),
     }
     each = f"{size} a request" if size > 1 else "one a request"
     title = f"{events:,} events by HTTP, {each}, {CONNECTIONS} connections"
@@ -158,9 +158,9 @@ def _project_load_groups() -> list[Group]:
 
 def _project_load_group(models: int) -> Group:
     contest = {
-        "sqlglot parses the queries": _ondatra_name("parse", models),
-        "**ondatra reads the project**": _ondatra_name("read", models),
-        "its Dagster definitions, Dagster's own start included": _ondatra_name("definitions", models),
+        "sqlglot parses the queries": _ondatra_name("parse_queries", models),
+        "**ondatra reads the project**": _ondatra_name("read_project", models),
+        "its Dagster definitions, Dagster's own start included": _ondatra_name("read_definitions", models),
         "ondatra run, nothing to do": _ondatra_name("idle_run", models),
     }
     title = f"A project of {models} models"
@@ -195,7 +195,7 @@ def _page_view_group() -> Group:
 def _memory_group(url: str) -> Group:
     print("Memory", file=sys.stderr)
     figures = [
-        Figure(f"first sync of {rows:,} rows", [_ondatra_name("whole", url, rows, 1000)()["megabytes"]])
+        Figure(f"first sync of {rows:,} rows", [_ondatra_name("full_sync", url, rows, 1000)()["megabytes"]])
         for rows in MEMORY_ROWS
     ]
     return Group(title="Most memory, measured once", unit_id="MB", figures=figures)
