@@ -39,14 +39,8 @@ from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
 
 ALERT_TASK = "alerts"
-
-
 RUNS_READ = 3 * COMPARED_RUNS  # of which some only tried again what waited
-
-
 QUOTED_VALUE = re.compile(r"'[^'\n]*'")
-
-
 log = logging.getLogger(__name__)
 
 

@@ -66,8 +66,6 @@ def _open_null(number: int) -> None:
 
 
 INTERRUPTED_MESSAGE = "interrupted; run it again to go on from here"
-
-
 FAILURE_CODE = 1
 
 

@@ -22,8 +22,6 @@ from ondatra_dagster.text_format import format_count, format_duration
 NOTHING_SENT = "delivered nothing"
 SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
 MAX_REASONS_SHOWN = 3
-
-
 UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
 
 

@@ -30,17 +30,9 @@ from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.project.settings.settings import Settings
 
 TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
-
-
 LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
-
-
 IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
-
-
 TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
-
-
 log = logging.getLogger(__name__)
 
 

@@ -47,12 +47,12 @@ class ParseNotes:
 
 
 class _ColumnParser(NamedTuple):
-    row_index: int
+    value_index: int
     parse: ValueParser
 
 
 class _RequiredColumn(NamedTuple):
-    row_index: int
+    value_index: int
     name: str
     type_name: str
 
@@ -94,7 +94,7 @@ class EventParser:
             return values
         self._parse_fields(event, values, reading)
         for column in self._required:
-            if values[column.row_index] is None:
+            if values[column.value_index] is None:
                 _add_missing_problem(column, event, reading)
         if self._received_at_index is not None and values[self._received_at_index] is None:
             values[self._received_at_index] = received_at
@@ -109,7 +109,7 @@ class EventParser:
             if column is None:
                 self._parse_other_field(name, value, event, values, reading)
             elif value is not None:
-                values[column.row_index] = column.parse(value, name, reading)
+                values[column.value_index] = column.parse(value, name, reading)
 
     def _parse_other_field(
         self, name: str, value: Any, event: dict[str, Any], values: list[Any], reading: ParseNotes
@@ -118,11 +118,11 @@ class EventParser:
         known = self._names_by_casefold.get(name.casefold())
         if known is None:
             reading.add_unknown(name, value)
-        elif known in event or values[self._columns[known].row_index] is not None:
+        elif known in event or values[self._columns[known].value_index] is not None:
             reading.add_problem(name, f"comes twice, as {known!r} too" if known in event else "comes twice")
         elif value is not None:
             column = self._columns[known]
-            values[column.row_index] = column.parse(value, name, reading)
+            values[column.value_index] = column.parse(value, name, reading)
 
     def _format_extra(self, reading: ParseNotes) -> str | None:
         extra, reading.extra = reading.extra, {}

@@ -1,4 +1,4 @@
-"""`.ondatra/events.sqlite`: what was taken and isn't in a table yet, as it came. All statements are here.
+"""The file `.ondatra/events.sqlite`: events that are not in a table yet. All its statements are here.
 
 One process writes it: the collector, or the flush while there is none (`open_locked_store`). Others only read.
 A number is never given twice, also when what had it is gone: a table knows by it how far it has come.
@@ -22,17 +22,9 @@ from ondatra_dagster.storage.shared_sqlite import open_existing_database
 from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlRow, SqlValue, open_database
 
 STORE_FILE_NAME = "events.sqlite"
-
-
 SEQUENCE_PREFIX = "ondatra.events/"  # and the file's own id: another file begins to count anew
-
-
 DIGEST_BYTES = 16
-
-
 MAX_DELETED_REQUESTS = 2000  # intakes in one transaction: a collector has others waiting
-
-
 SCHEMA = SqliteSchema(
     "events",
     (
@@ -68,46 +60,22 @@ SCHEMA = SqliteSchema(
     ),
     page_bytes=16_384,  # a batch is a few of them, and one event shares its page with others
 )
-
-
 SET_CHECKPOINT_INTERVAL = "pragma wal_autocheckpoint = 2500"  # pages: 40 MB; each time costs two waits for the disk
-
-
 SELECT_IDENTITY = "select id, again from identity"
-
-
 INSERT_REQUEST = "insert into intake (number, model, received_at, events, body, digest) values (?, ?, ?, ?, ?, ?)"
-
-
 SELECT_KEY_DIGEST = "select digest from seen where model = ? and key = ?"
-
-
 INSERT_KEY = "insert into seen (model, key, digest, at) values (?, ?, ?, ?)"
-
-
 DELETE_OLD_KEYS = "delete from seen where at < ?"
-
-
 DELETE_REQUESTS = """
 delete from intake where number in (
     select number from intake where model = :model and number <= :upto order by number limit :most
 )
 returning events
 """
-
-
 COUNT_EVENTS = "select model, sum(events) from intake group by model"  # of the index alone
-
-
 SELECT_OLDEST = "select received_at from intake where model = ? order by number limit 1"
-
-
 COUNT_EVENTS_AFTER = "select coalesce(sum(events), 0), min(number) from intake where model = ? and number > ?"
-
-
 SELECT_RECEIVED_AT = "select received_at from intake where number = ?"
-
-
 SELECT_PAGE = """
 select number, model, received_at, events, body, digest from intake not indexed
 where model = :model and number > :after order by number limit :most
@@ -119,22 +87,14 @@ SELECT_PAGE_NUMBERS = """
 select number from intake indexed by intake_of_model
 where model = :model and number > :after order by number limit :most
 """
-
-
 SELECT_LAST_NUMBER = "select seq from sqlite_sequence where name = 'intake'"
-
-
 SELECT_NEXT_NUMBER = """
 select 1 + max(
     coalesce((select seq from sqlite_sequence where name = 'intake'), 0),
     coalesce((select max(number) from intake), 0)
 )
 """
-
-
 INSERT_LAST_NUMBER = "insert into sqlite_sequence (name, seq) values ('intake', ?)"
-
-
 UPDATE_LAST_NUMBER = "update sqlite_sequence set seq = ? where name = 'intake'"
 
 
@@ -320,11 +280,7 @@ def _select_sequence_id(store: SqliteStore) -> str:
 
 
 MIN_COMPRESSED_BYTES = 1000  # from here on it is worth it; events that come one by one are smaller
-
-
 LZ4_PREFIX = b"\0lz4"  # then the size, and the frame: no JSON begins so
-
-
 SIZE_BYTES = 4
 
 

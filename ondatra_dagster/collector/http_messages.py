@@ -15,17 +15,9 @@ from ondatra_dagster.project.settings.settings import EventSettings
 from ondatra_dagster.prometheus_format import CONTENT_TYPE
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
-
-
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
-
-
 METRICS_HEADERS: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
-
-
 CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # what is left of the request isn't read
-
-
 MAX_LISTED_PROBLEMS = 1000  # problems in one answer
 
 
@@ -62,29 +54,13 @@ def retry_later_response(reason: str, sentence: str, retry_after_seconds: int) -
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
-
-
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-
 RequestHeaders: TypeAlias = Mapping[bytes, bytes]
-
-
 BODY_TIMEOUT_SECONDS = 30.0  # in which a body has to be there
-
-
 DISCARD_SECONDS, DISCARD_BYTES = 5.0, 50_000_000  # of a body that is too large
-
-
 MAX_KEY_LENGTH = 200
-
-
 JSON_CONTENT_TYPE = re.compile(rb"application/json\s*(;\s*charset\s*=\s*\"?utf-8\"?\s*)?", re.IGNORECASE)
-
-
 IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_KEY_LENGTH)
-
-
 AUTHENTICATE_HEADERS: Headers = ((b"www-authenticate", b"Bearer"),)
 
 

@@ -13,8 +13,6 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 COLLECT_SEGMENT, BATCH_SEGMENT = "collect", "batch"
-
-
 SEGMENT_COUNTS = (3, 4)  # collect, SCHEMA, TABLE, and batch
 
 

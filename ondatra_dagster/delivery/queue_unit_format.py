@@ -138,8 +138,6 @@ def open_queue_for(
 
 
 UNIT_FORMAT = "form"
-
-
 KEY_NAMES_SINCE = "named_since"  # the run after which the records name keys as the units do now
 
 

@@ -16,8 +16,6 @@ from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.text_format import format_size
 
 MIN_FREE_BYTES = 200_000_000  # Spark's own files don't fit
-
-
 WARN_FREE_BYTES = 2_000_000_000
 
 

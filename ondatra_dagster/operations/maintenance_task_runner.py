@@ -56,8 +56,6 @@ def _run_task(duty: MaintenanceTask, explain: Callable[[Exception], str]) -> Tas
 
 
 ENQUEUE_TASK = "feeds"
-
-
 EnqueueChanges = Callable[[], EnqueuedVersions | None]
 
 
@@ -86,8 +84,6 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
 
 
 DEAD_LETTER_TASK = "dead_letters"
-
-
 DAY_SECONDS = 86_400
 
 

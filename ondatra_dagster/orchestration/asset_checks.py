@@ -22,8 +22,6 @@ CHECK_DESCRIPTIONS = {
 }
 INVALID_EVENTS_DESCRIPTION = "Events that came before the columns were changed, and have no place in them any more"
 SEVERITIES = {Severity.WARN: dg.AssetCheckSeverity.WARN, Severity.ERROR: dg.AssetCheckSeverity.ERROR}
-
-
 WORD_DESCRIPTIONS = {
     CheckType.CONSTRAINT: "Each row that the query gives; when one fails, nothing is written",
     CheckType.WARNING: "Each row that the query gives; when one fails, all is written",

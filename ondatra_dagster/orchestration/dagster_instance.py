@@ -14,8 +14,6 @@ from ondatra_dagster.storage.private_files import make_state_folder_private
 
 # what steps print goes where the user sees it, not through files and processes of Dagster's
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
-
-
 IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and queues stay"
 
 

@@ -16,8 +16,6 @@ from ondatra_dagster.sync.run_summary import CountGrid, DryRunResult, GridRow, R
 from ondatra_dagster.sync.sync_checks import format_pending_keys, format_reasons
 
 MAX_SAMPLES = 20
-
-
 Metadata = dict[str, dg.MetadataValue]
 
 

@@ -8,20 +8,10 @@ from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_definition import Sync
 
 TRIGGER = "ondatra/trigger"  # who asked for the run
-
-
 DRY_RUN = "ondatra/dry_run"  # nothing is sent, and nothing stays
-
-
 FULL_REFRESH = "ondatra/full_refresh"  # compute every chosen model anew, into the same table
-
-
 ALLOW_DELETES = "ondatra/allow_deletes"  # syncs that may pass their @max_deletes, or "true" for all
-
-
 ALLOW_NEW_STATE = "ondatra/allow_new_state"  # syncs that may start over, or "true"
-
-
 FALSE_VALUES = ("", "false", "no", "0")
 
 

@@ -51,8 +51,6 @@ def next_request(work: str, before: SensorRequest | None, *, now: float, is_new:
 
 
 INTERVAL_SECONDS = 15
-
-
 UNFINISHED_STATUSES = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,

@@ -27,11 +27,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.sync.sync_definition import Sync
 
 ALERTS_SECONDS = 300
-
-
 DUE_SENSOR = "push_due"
-
-
 ALERT_SENSOR = "ondatra_alerts"
 
 

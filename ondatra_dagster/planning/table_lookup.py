@@ -1,4 +1,4 @@
-"""The table that a user means by a name: a model's, one of rows that were set aside, a source's."""
+"""The lookup of a table by its name, and of its columns as they are known without Spark."""
 
 import dataclasses
 from collections.abc import Sequence

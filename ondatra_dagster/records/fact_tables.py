@@ -61,8 +61,6 @@ FACT_TABLES = {
     "destinations": DestinationRow._fields,
     "destination_objects": DestinationObjectRow._fields,
 }
-
-
 FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
 WORKSPACES_NOTE = "ondatra.workspaces"  # a note in each file: which workspace has which of its rows
 

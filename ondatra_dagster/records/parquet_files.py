@@ -1,4 +1,4 @@
-"""The digest of a whole Parquet file, kept in its footer: no changed byte is read as other data.
+"""The reading and writing of Parquet files, each with a digest of its whole content in its footer.
 
 Page checksums leave out the footer and the pages' headers. The digest is of all bytes of the file, its own
 place taken as zeros. It is one more of the key-value pairs, which all readers of Parquet pass over.
@@ -12,21 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 DIGEST_KEY: Final = "ondatra.digest"
-
-
 _DIGEST_LENGTH = 32  # hexadecimal digits
-
-
 EMPTY_DIGEST: Final = "0" * _DIGEST_LENGTH
 
 
 # how Thrift spells the pair: its key, then a field of text (0x18) and how long that is
 _DIGEST_PREFIX = DIGEST_KEY.encode() + bytes((0x18, _DIGEST_LENGTH))
-
-
 _TAIL_BYTES = 8  # bytes after the footer: its length, and the magic number
-
-
 _READ_BYTES = 8 << 20  # bytes: a file of records is a few requests to a bucket
 
 
@@ -99,11 +91,7 @@ def _read_chunks(file: BinaryIO, upto: int | None) -> Iterator[bytes]:
 
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
-
-
 ROWS_IN_MEMORY = 10_000
-
-
 CHARACTERS_IN_MEMORY = 16_000_000  # of the long texts of those rows: one row may be a whole invoice
 
 

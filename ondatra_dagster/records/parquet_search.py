@@ -23,11 +23,7 @@ from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_CO
 _REPETITIVE_TEXTS = [
     field.name for field in RECORD_SCHEMA if field.name in DICTIONARY_COLUMNS and field.type == pa.string()
 ]
-
-
 MAX_EAGER_BYTES = 100_000  # bytes of a file's records that are read as soon as they are found
-
-
 Conditions: TypeAlias = Sequence[tuple[str, "_StartsWith | _Equals | _IsEmpty"]]
 
 
@@ -194,14 +190,8 @@ def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | No
 
 
 MAX_FILES_AT_ONCE = 8
-
-
 MAX_GROUPS_AT_ONCE = 3  # of one type of a run: they stay in memory until their turn comes
-
-
 Item = TypeVar("Item")
-
-
 ItemResult = TypeVar("ItemResult")
 
 

@@ -21,11 +21,7 @@ from ondatra_dagster.records.record_schema import (
 )
 
 SNAPSHOT_FORMAT = 1
-
-
 _SNAPSHOT_NOTE = "ondatra.frontier"
-
-
 _SNAPSHOT_FIELDS = (
     "sync_id",
     "run_id",
@@ -36,8 +32,6 @@ _SNAPSHOT_FIELDS = (
     "known_since",
     "state_id",
 )
-
-
 _SNAPSHOT_SCHEMA = pa.schema(
     {
         "key": pa.string(),
@@ -56,13 +50,9 @@ _SNAPSHOT_SCHEMA = pa.schema(
         "set_at": pa.float64(),
     }
 )
-
-
 _SNAPSHOT_DICTIONARY_COLUMNS = frozenset(
     {"version", "state", "attempts", "message", "job_ref", "is_context", "key_renewals"}
 )
-
-
 FileOpener: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
 
 
@@ -118,14 +108,8 @@ def _unit_length(unit: SnapshotUnit) -> int:
 
 
 DELIVERED_FORMAT = 1
-
-
 _DELIVERED_NOTE = "ondatra.sent"
-
-
 _DELIVERED_FILE_COLUMNS = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN)
-
-
 _DELIVERED_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in _DELIVERED_FILE_COLUMNS])
 
 

@@ -97,11 +97,7 @@ class SyncLogPosition:
 
 
 SyncLogRows: TypeAlias = Any  # a pyarrow.Table with LOG_SCHEMA: that library tells no types
-
-
 _TIMESTAMP = RECORD_SCHEMA.field("batch_started_at").type
-
-
 SYNC_LOG_SCHEMA = pa.schema(
     {
         "log_id": pa.string(),  # the same for the same record, whenever it is taken
@@ -119,15 +115,11 @@ SYNC_LOG_SCHEMA = pa.schema(
         "destination_object_id": pa.string(),
     }
 )
-
-
 _SOURCE_COLUMNS = {  # the columns that a record has under another name
     "sync_id": "sync_configuration_id",
     "record_identifier": "identifier",
     "batch_completed_at": "batch_ended_at",
 }
-
-
 _ENDPOINT_FIELDS = {  # those that are the same for a whole run, by their names in its metadata
     "source_object_id": "source",
     "destination_id": "destination",

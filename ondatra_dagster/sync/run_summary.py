@@ -18,8 +18,6 @@ from ondatra_dagster.sync.run_history import PastRun, RunMode
 from ondatra_dagster.text_format import format_count
 
 MAX_SAMPLES = 20
-
-
 MAX_STORED_REASONS = 5  # of each sort, in the history
 
 
@@ -41,8 +39,6 @@ GRID_ROW_BY_END = {
     UnitOutcome.REJECTED: GridRow.REJECTED,
     UnitOutcome.FAILED: GridRow.FAILED,
 }
-
-
 PLANNED_ROWS = (*GRID_ROW_BY_END.values(), GridRow.IN_JOBS, GridRow.NOT_SENT)
 
 

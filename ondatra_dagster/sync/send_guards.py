@@ -1,4 +1,4 @@
-"""The guards before sending: the deletes that a run would send, and whether the user has to allow them."""
+"""The guards before sending: a pause, and deletes that the user has to allow."""
 
 from collections.abc import Callable, Iterator
 

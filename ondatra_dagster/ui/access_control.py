@@ -23,17 +23,9 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 ALLOWED_METHODS = ("GET", "HEAD")
-
-
 PATH_PATTERN = re.compile(r"/(?!/)[^\\\x00-\x1f\x7f]*")  # what no browser and no proxy takes for another host's
-
-
 TOKEN_PARAMETER = "token"  # noqa: S105 - a word in an address
-
-
 YEAR_SECONDS = 31_536_000
-
-
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -46,20 +38,10 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
 INVALID_PATH_MESSAGE = "what was asked for is no path of a page: use the address that `ondatra ui` printed"
-
-
 FOREIGN_HOST_MESSAGE = "this page is on this machine only: use the address that `ondatra ui` printed"
-
-
 READ_ONLY_MESSAGE = "this page is for looking only: what changes something is a command, see `ondatra --help`"
-
-
 NO_TOKEN_MESSAGE = "the address has no token, or a wrong one: use the address that `ondatra ui` printed"  # noqa: S105
-
-
 RefusalBuilder = Callable[[int, str], Response]
 
 
@@ -125,8 +107,6 @@ def _raw_path(request: Request) -> str:
 
 
 FILE_NAME = "ui-token"
-
-
 TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # what token_urlsafe makes of 32 bytes
 
 

@@ -11,14 +11,8 @@ from ondatra_dagster.ui.html_builder import Content, Html, document, element
 from ondatra_dagster.ui.value_formatting import STAGE_NAMES
 
 STATUS_OK = 200
-
-
 BUSY_REFRESH_SECONDS = 2  # after which a page looks again while something goes on
-
-
 IDLE_REFRESH_SECONDS = 15  # and while nothing does
-
-
 NO_SCRIPT_EXTRA_SECONDS = 3  # without a script the whole page comes anew, which is less pleasant
 
 

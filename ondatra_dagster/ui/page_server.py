@@ -1,4 +1,4 @@
-"""The HTTP server of the UI, in a thread of the process that starts it."""
+"""The HTTP server of the UI, in a thread. It closes connections whose request head comes too slowly."""
 
 import asyncio
 import re
@@ -53,11 +53,7 @@ class PageServer:
 
 
 HEAD_SECONDS = 30.0
-
-
 HEAD_END_BYTES = len(b"\n\r\n")
-
-
 HEAD_END = re.compile(rb"\n\r?\n\Z")
 
 

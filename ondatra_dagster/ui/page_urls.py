@@ -7,8 +7,6 @@ from ondatra_dagster.app.ui_urls import run_path, sync_path
 
 HOME_URL = "/"
 STYLE_URL, SCRIPT_URL = "/assets/page.css", "/assets/page.js"
-
-
 sync_url, run_url = sync_path, run_path
 
 

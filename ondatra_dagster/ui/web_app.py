@@ -27,11 +27,7 @@ from ondatra_dagster.ui.pages.sync_list_page import sync_list_page
 from ondatra_dagster.ui.pages.sync_page import sync_page
 
 PageHandler: TypeAlias = Callable[[PageRequest], Page | Response]
-
-
 Endpoint: TypeAlias = Callable[[Request], Response]
-
-
 PAGE_ROUTES: dict[str, PageHandler] = {
     "/": sync_list_page,
     "/syncs/{sync}": sync_page,
@@ -41,8 +37,6 @@ PAGE_ROUTES: dict[str, PageHandler] = {
     "/syncs/{sync}/reasons": failure_reasons_page,
     "/syncs/{sync}/queue": queue_page,
 }
-
-
 ASSETS = {page_urls.STYLE_URL: ("page.css", "text/css"), page_urls.SCRIPT_URL: ("page.js", "text/javascript")}
 
 

@@ -30,8 +30,6 @@ from ondatra_dagster.warehouse.table_reader import read_table_rows
 pytestmark = pytest.mark.soak
 
 FLUSH_RUN = "support.processes.flush_run_kill_points"
-
-
 EVENTS = int(os.environ.get("ONDATRA_TEST_EVENTS", "100000"))
 SENDERS, KILLS = 16, 5
 WAVES = [point for point in RUN_KILL_POINTS if point != "in the middle of forgetting"]  # a collector does that

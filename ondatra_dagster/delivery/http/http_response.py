@@ -23,8 +23,6 @@ _CODECS = frozenset(
         *("big5", "big5hkscs", "cp950", "euc_kr", "cp949", "johab", "iso2022_kr"),
     )
 )
-
-
 _CODECS_BY_NAME = {
     **{alias: codec for alias, codec in aliases.items() if codec in _CODECS},
     **{codec: codec for codec in _CODECS},
@@ -41,11 +39,7 @@ _BYTE_ORDER_MARKS = {
     "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "utf_32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
 }
-
-
 _CHARSET = re.compile(r"(?:^|[;,\s])charset\s*=\s*[\"']?([\w.:+-]{1,40})[\"']?(?=[;,\s]|$)", re.IGNORECASE)
-
-
 _WINDOWS_NAME = re.compile(r"(?:windows|win|cp)_?(874|125[0-8])")
 
 
@@ -68,14 +62,8 @@ def _codec_name(content_type: str) -> str:
 
 
 MAX_RESPONSE_BYTES = 50_000_000
-
-
 _CHUNK_BYTES = 1_000_000
-
-
 _GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
-
-
 _GZIP_FIRST_BYTE = 0x1F
 
 

@@ -23,11 +23,7 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
 
 EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it has to be good for as long as a request takes
-
-
 EXPIRY_MARGIN_SECONDS = 60.0
-
-
 _TOKEN = re.compile(r"[\x21-\x7e]+")  # what can stand in a header
 
 

@@ -31,11 +31,7 @@ logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
 ConnectHook = Callable[[], contextlib.AbstractContextManager[None]]  # is entered while a connection is made
-
-
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
-
-
 _connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contextlib.nullcontext)
 
 
@@ -146,8 +142,6 @@ class DeadlineTransport(httpx.HTTPTransport):
 
 
 _MAX_REASON_LENGTH = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
-
-
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 

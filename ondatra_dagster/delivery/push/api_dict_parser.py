@@ -48,23 +48,13 @@ from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.settings.setting_readers import OAUTH_VARIABLE_PREFIX
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 _HEADER_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
 _PROVIDER_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
-
 _AUTH_FORMS = (
     '{"env": "KEY"}, alone or with "header" or "param", {"user": {"env": …}, "pass": {"env": …}}, '
     '{"oauth2": {…}} or {"provider": "name"}'
 )
-
-
 _read_header_name = pattern_reader(_HEADER_PATTERN, "the name of a header")
-
-
 read_variable_name = pattern_reader(NAME_PATTERN, "the name of a variable")
 
 
@@ -158,8 +148,6 @@ _OAUTH2_READERS: Mapping[str, LiteralReader] = {
     "client_auth": choice_reader(CLIENT_AUTHS, "places for the client's credentials"),
     "params": _read_params,
 }
-
-
 _AUTH_READERS: Mapping[str, LiteralReader] = {
     "env": read_variable_name,
     "header": _read_header_name,
@@ -169,8 +157,6 @@ _AUTH_READERS: Mapping[str, LiteralReader] = {
     "oauth2": _read_oauth2,
     "provider": _read_provider,
 }
-
-
 _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
     frozenset({"env"}): lambda given: BearerAuth(Variable(given["env"])),
     frozenset({"env", "header"}): lambda given: HeaderAuth(Variable(given["env"]), given["header"]),
@@ -179,11 +165,7 @@ _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
     frozenset({"oauth2"}): lambda given: given["oauth2"],
     frozenset({"provider"}): lambda given: BearerAuth(given["provider"]),
 }
-
-
 AUTH_KEYS = tuple(_AUTH_READERS)
-
-
 OAUTH2_KEYS = tuple(_OAUTH2_READERS)
 
 
@@ -193,11 +175,7 @@ FUNCTION_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "poll": ("job_ref", "rows", "batch_number", "kind", "key_columns", "columns"),
     "finalize": ("succeeded", "failed", "kind", "key_columns", "columns"),
 }
-
-
 _RESERVED_NAMES = frozenset(name for names in FUNCTION_PARAMETERS.values() for name in names)
-
-
 _HOST_PATTERN = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
@@ -314,14 +292,10 @@ _FIELD_NAMES = {
     "poll_interval": "poll_interval_seconds",
     "poll_timeout": "poll_timeout_seconds",
 }
-
-
 _RATE_LIMIT_READERS: Mapping[str, LiteralReader] = {
     "requests": number_reader(least=1, whole=True),
     "per": read_duration,
 }
-
-
 _PUSH_READERS: Mapping[str, LiteralReader] = {
     "batch_size": number_reader(least=WHOLE_TABLE_SIZE, whole=True),
     "batch_mode": choice_reader(BATCH_MODES, "batch modes"),
@@ -335,8 +309,6 @@ _PUSH_READERS: Mapping[str, LiteralReader] = {
     "decimals": choice_reader(DECIMAL_FORMATS, "ways to write decimals"),
     "time_limit": read_duration,
 }
-
-
 _API_READERS: Mapping[str, LiteralReader] = {
     "base_url": _read_base_url,
     "auth": read_auth,
@@ -351,9 +323,5 @@ _API_READERS: Mapping[str, LiteralReader] = {
     "object": read_text,
     "push": _read_push,
 }
-
-
 API_KEYS = tuple(_API_READERS)
-
-
 PUSH_KEYS = tuple(_PUSH_READERS)

@@ -1,4 +1,4 @@
-"""The sink of a lib/*.star file: it calls the file's functions and reads their results.
+"""The sink of a lib/*.star file: it calls the functions, reads their results and halves refused batches.
 
 With "on_batch_error": "bisect" it sends halves of a refused batch until only the refused rows are left.
 """

@@ -34,28 +34,18 @@ class UnitOutcome(enum.StrEnum):
 
 
 Counts = collections.Counter[UnitOperation]
-
-
 SINGLE_COUNTS = {operation: Counts({operation: 1}) for operation in UnitOperation}  # shared: not to be changed
-
-
 NO_COUNTS = Counts()
 
 
 # what is only to be deleted counts as there, also while nobody knows whether it arrived
 IS_ON_API = f"iif({ROWS_ON_API} != '' or desired = '', 1, 0)"
-
-
 IS_DESIRED = "iif(desired = '', 0, 1)"
-
-
 COUNT_BY_UNIT = f"""
 select coalesce(sum({IS_DESIRED} and not {IS_ON_API}), 0), coalesce(sum({IS_ON_API} and {IS_DESIRED}), 0),
     coalesce(sum({IS_ON_API} and not {IS_DESIRED}), 0)
 from unit where version <= :watermark and {{where}}
 """
-
-
 COUNT_BY_PARTITION = f"""
 select coalesce(sum(max(has - had, 0)), 0), coalesce(sum(min(had, has)), 0),
     coalesce(sum(max(had - has, 0)), 0)
@@ -64,11 +54,7 @@ from (
     where version <= :watermark and {{where}} group by belongs_to
 )
 """
-
-
 READ_MIRROR_ROWS = f"select key, {ROW_COUNT.format('desired')} from unit where version <= :watermark and {{where}}"
-
-
 IS_PLANNED = "state in ('pending', 'claimed')"  # what may go in a run, and what is in jobs
 
 
@@ -78,8 +64,6 @@ select belongs_to, sum(not {IS_DESIRED}), sum(not {IS_ON_API})
 from unit where version <= :watermark and {IS_PLANNED}
 group by belongs_to having sum(not {IS_DESIRED}) > 0 and sum(not {IS_ON_API}) > 0
 """
-
-
 ANY_REPLACED_PARTITION = f"""
 select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
     and exists (select 1 from unit where phase = 1 and {IS_PLANNED})
@@ -205,17 +189,11 @@ def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:
 
 
 PLANNED = "planned"
-
-
 ADD_COUNTS = """
 insert into run_count values (?, ?, ?, ?)
 on conflict (run_id, cell, operation) do update set units = units + excluded.units
 """
-
-
 READ_COUNTS = "select cell, operation, units from run_count where run_id = ?"
-
-
 DELETE_COUNTS = "delete from run_count where run_id = ?"
 
 

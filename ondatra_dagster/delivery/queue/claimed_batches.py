@@ -84,8 +84,6 @@ RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
 DELETE_BATCH = "delete from batch where id = ?"
-
-
 _DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 
 

@@ -19,31 +19,19 @@ READ_DEAD_UNIT_IDS = """
 select id from unit
 where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
 """
-
-
 READ_DEAD_UNITS = f"""
 select id, {UNIT_IDENTIFIER}, attempts, refused_at, message, died_at, digest, {", ".join(UNIT_COLUMNS)}
 from unit not indexed
 where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
 """
-
-
 CHUNK_DEAD_LETTERS = 500  # letters: between two reads other processes may write
-
-
 REQUEUE_DEAD_UNIT = """
 update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
     message = null, died_at = null, rows = ?, since = ?
 where id = ?
 """
-
-
 DELETE_UNIT = "delete from unit where id = ?"
-
-
 REQUEUE_WAITING_UNITS = "update unit set state = 'pending', due_at = null where state = 'waiting'"
-
-
 NO_LIMIT = -1  # SQLite's word for no limit
 
 
@@ -131,11 +119,7 @@ def retry_waiting_now(queue: Queue) -> int:
 
 
 SHOWN_KEYS = 3
-
-
 WHOLE_TABLE = "the whole table"  # has no key
-
-
 GROUP_DEAD_UNITS = """
 with letter as (
     select {key} as key, coalesce(message, '') as reason, {weight} as units, died_at, id

@@ -25,8 +25,6 @@ from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 from ondatra_dagster.storage.sqlite_database import SqlValue
 
 CHUNK_KEYS = 5_000
-
-
 ONE_ROW_KINDS = frozenset({UnitKind.ROW, UnitKind.VERSION})
 
 
@@ -36,42 +34,26 @@ NewUnit: TypeAlias = tuple[str, str, int, str, str | None, str, int, int, float]
 
 # what a crash in the middle of an enqueue left behind
 DELETE_STAGED = "delete from staged"
-
-
 DELETE_INVISIBLE_UNITS = "delete from unit where version > :watermark and state = 'pending'"
-
-
 READ_INVISIBLE_UNITS = (
     f"select id, digest, {', '.join(UNIT_COLUMNS)} from unit where version > :watermark and state = 'pending'"
 )
-
-
 KEYS_WITH_UNITS = "select key from unit where key in (select value from json_each(?))"
-
-
 ANY_UNIT = "select 1 from unit limit 1"
-
-
 ADD_UNIT = """
 insert into unit (key, belongs_to, version, acknowledged, maybe_sent, desired, rows, phase, state, since, digest)
 values (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)
 """
-
-
 STAGE_KEY = """
 insert into staged values (?, ?, ?, ?)
 on conflict (key) do update
 set version = excluded.version, desired = excluded.desired, digest = excluded.digest
 """
-
-
 READ_STAGED = f"""
 select staged.key, staged.version, staged.desired, staged.digest, unit.id, unit.state, unit.digest,
     {", ".join(f"unit.{name}" for name in UNIT_COLUMNS)}
 from staged join unit on unit.key = staged.key order by staged.key limit ?
 """
-
-
 DELETE_STAGED_UPTO = "delete from staged where key <= ?"
 
 
@@ -82,8 +64,6 @@ update unit set version = ?, desired = ?, rows = ?, phase = ?, attempts = 0, out
     state = iif(state = 'claimed', 'claimed', 'pending')
 where id = ?
 """
-
-
 DELETE_UNIT = "delete from unit where id = ?"
 
 

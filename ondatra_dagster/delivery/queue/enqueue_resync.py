@@ -24,8 +24,6 @@ REQUEUE_KEYS = """
 update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
 where state in ('waiting', 'dead') and key in (select value from json_each(?))
 """
-
-
 REQUEUE_ALL_DELETES = """
 update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
 where state in ('waiting', 'dead') and desired = ''

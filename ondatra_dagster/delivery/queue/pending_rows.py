@@ -17,14 +17,8 @@ from ondatra_dagster.row_changes import ChangeType, Layout
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 STAGE_PENDING = "pending"  # not tried yet, or on its way
-
-
 STAGE_WAITING = "waiting"  # for its next try, or for a job
-
-
 IN_JOB_MESSAGE = "the API works on it"
-
-
 _SHOWN_COLUMNS = f"{UNIT_IDENTIFIER}, is_context, version, attempts, message"
 
 
@@ -36,13 +30,9 @@ where state in (select value from json_each(:states))
     and substr({UNIT_IDENTIFIER}, 1, :length) = :prefix
 order by id desc
 """
-
-
 READ_CLAIMED_BATCHES = f"""
 select rows, job is not null, next_poll_at, id, digest, {", ".join(BATCH_COLUMNS)} from batch order by id desc
 """
-
-
 READ_CLAIMED_UNITS = (
     f"select id, {_SHOWN_COLUMNS} from unit where id in (select value from json_each(?)) order by id desc"
 )

@@ -28,8 +28,6 @@ DAMAGE_ADVICE = (
     "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
     " recorded there again; only how long rows have waited, or been dead, is forgotten"
 )
-
-
 SCHEMA = SqliteSchema(
     "queue",
     (
@@ -123,14 +121,8 @@ SCHEMA = SqliteSchema(
 
 # the name of a span of runs: what they recorded as set aside the queue takes for new, see sync/record_publisher.py
 INVALID_RECORDED_IN_RUNS = "set_aside_told_in"
-
-
 KEY_GENERATION = "generation"  # the name of a text in all idempotency keys: each resync draws a new one
-
-
 PENDING_FINALIZE = "owed_to_finalize"  # the name of what is kept for it, see delivery/finalize_call.py
-
-
 FORGOTTEN_FLAG = "forgotten"  # in the notes of a queue that has none beside it
 
 
@@ -148,20 +140,10 @@ ROW_COUNT = "iif({0} = '', 0, 1 + length({0}) - length(replace({0}, char(10), ''
 
 # only versions are looked for by their key, so only they pay for it
 CREATE_KEY_INDEX = "create index if not exists unit_of_key on unit (belongs_to)"
-
-
 READ_META = "select value from meta where name = ?"
-
-
 WRITE_META = "insert into meta values (?, ?) on conflict (name) do update set value = excluded.value"
-
-
 DELETE_META = "delete from meta where name = ?"
-
-
 READ_LAYOUTS = "select id, columns from layout"
-
-
 ADD_LAYOUT = "insert into layout (columns) values (?) returning id"
 
 

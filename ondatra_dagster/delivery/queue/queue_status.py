@@ -29,8 +29,6 @@ READ_ALL_META = "select name, value from meta"
 
 # of the table itself, next to what the index on states has of the same units: claims go by the index
 INDEX_FINGERPRINT = "count(*) || ':' || coalesce(sum((id * 64 + phase * 16 + outages) % 1000003), '')"
-
-
 COUNT_BY_STATE = f"""
 select state, sum({{weight}}), min(since), min({corrected_time_sql("due_at", set_at="set_at")}),
     min(died_at), max(set_at), {INDEX_FINGERPRINT}, (
@@ -43,8 +41,6 @@ from unit not indexed group by state
 
 # as how many a unit counts: of a mirror the rows that it had or has
 ROW_UNIT_WEIGHT = "1"
-
-
 MIRROR_WEIGHT = f"""
 max(1, {ROW_COUNT.format("desired")}, coalesce((select rows from content where content.key = unit.key), 0))
 """
@@ -55,34 +51,20 @@ ANY_REPLACED_UNIT = """
 select exists (select 1 from unit where phase = 0 and {alive})
     and exists (select 1 from unit where phase = 1 and state = 'pending')
 """
-
-
 COUNT_REPLACED = f"""
 select coalesce(sum(min(old, new)), 0) from (
     select sum(not {IS_DESIRED}) as old, sum(not {IS_ON_API} and state = 'pending') as new
     from unit where {{alive}} group by belongs_to
 )
 """
-
-
 IS_UNFINISHED = "state in ('pending', 'claimed', 'waiting')"
-
-
 READ_JOB_ROWS = "select rows from batch where job is not null"
-
-
 SUM_JOB_WEIGHT = "select coalesce(sum({weight}), 0) from unit where id in (select value from json_each(?))"
-
-
 NEXT_POLL_AT = corrected_time_sql("next_poll_at", set_at=POLL_SET_AT)
-
-
 COUNT_JOBS = f"""
 select count(*), coalesce(sum(units), 0), sum({NEXT_POLL_AT} <= :now), min({NEXT_POLL_AT}), max({POLL_SET_AT})
 from batch where job is not null
 """
-
-
 COUNT_DUE = f"""
 select coalesce(sum({{weight}}), 0) from unit
 where state = 'waiting' and (due_at <= :now or {is_from_future_sql("set_at")})
@@ -95,8 +77,6 @@ select coalesce(sum({weight}), 0) from unit where state = 'pending' and phase = 
     select 1 from unit where phase = 0 and state in ('pending', 'claimed', 'waiting')
 )
 """
-
-
 COUNT_OPEN_RUNS = "select count(*) from run"
 
 

@@ -17,26 +17,12 @@ ADD_PACK = """
 insert into settled (run_id, type, count, started_at, ended_at, rows, digest)
 values (?1, ?2, ?3, ?4, ?5, ?6, row_digest(?1, ?2, ?3, ?4, ?5, ?6, null))
 """
-
-
 PACK_COLUMNS = f"id, digest, {', '.join(SETTLED_COLUMNS)}"  # what read_pack() reads
-
-
 RECORDS_UPDATED = "records_updated"
-
-
 RECORDS_DELETED = "records_deleted"
-
-
 RECORDS_INVALID = "records_invalid"
-
-
 PACK_ROWS = 10_000  # are kept together; a file of records takes in some of these packs, each whole
-
-
 STATUS_SUCCEEDED = "succeeded"
-
-
 STATUS_REJECTED = "rejected"
 
 
@@ -90,26 +76,12 @@ def parse_settled_rows(text: bytes) -> Iterator[SettledRow]:
 
 
 FILE_ROWS = 50_000  # a file is closed when it has this many
-
-
 RECORD_TYPES = orjson.dumps([RECORDS_DELETED, RECORDS_INVALID, RECORDS_UPDATED]).decode()
-
-
 SNAPSHOT_RUN = "leaves_frontier"  # in the meta
-
-
 READ_RUNS = "select run_id, about from run order by run_id"
-
-
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
-
-
 READ_FILES = "select files from run where run_id = ?"
-
-
 WRITE_FILES = "update run set files = ? where run_id = ?"
-
-
 DELETE_RUN = "delete from run where run_id = ?"
 
 
@@ -118,37 +90,23 @@ COUNT_STRAY_PACKS = """
 select count(*) from settled
 where run_id not in (select run_id from run) or type not in (select value from json_each(?))
 """
-
-
 COUNT_UNASSIGNED_ROWS = (
     "select type, sum(count), min(ended_at) from settled where run_id = ? and file is null group by type"
 )
-
-
 READ_UNASSIGNED_PACKS = "select id, count from settled where run_id = ? and type = ? and file is null order by id"
-
-
 _PACK_DIGEST = "row_digest(run_id, type, count, started_at, ended_at, rows, {file})"
-
-
 ASSIGN_TO_FILE = f"""
 update settled
 set file = ?1,
     digest = iif(digest = {_PACK_DIGEST.format(file="file")}, {_PACK_DIGEST.format(file="?1")}, {DAMAGED_DIGEST})
 where run_id = ?2 and type = ?3 and file is null and id <= ?4
 """
-
-
 READ_ASSIGNED_FILES = (
     "select distinct type, file from settled where run_id = ? and file is not null order by type, file"
 )
-
-
 READ_FILE_PACKS = f"""
 select started_at, ended_at, {PACK_COLUMNS} from settled where run_id = ? and type = ? and file = ? order by id
 """
-
-
 DELETE_FILE_PACKS = "delete from settled where run_id = ? and type = ? and file = ?"
 
 
@@ -255,16 +213,12 @@ def delete_published_rows(queue: Queue, file: RecordFile) -> None:
 
 
 READ_RUNS_NEWEST_FIRST = "select run_id, files from run order by run_id desc"
-
-
 READ_UNPUBLISHED_PACKS = f"""
 select started_at, ended_at, {PACK_COLUMNS} from settled
 where run_id = :run_id and type = :type
     and (file is null or file not in (select value from json_each(:published)))
 order by id desc
 """
-
-
 COUNT_UNPUBLISHED_ROWS = """
 select coalesce(sum(count), 0) from settled
 where run_id = :run_id and type = :type
@@ -301,8 +255,6 @@ def _query_values(run_id: str, kind: str, published: Collection[int]) -> dict[st
 
 
 _PREIMAGES = frozenset({ChangeType.UPDATE_PREIMAGE})
-
-
 _PREIMAGES_AND_DELETES = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
 
 

@@ -1,4 +1,4 @@
-"""The variables that begin with ONDATRA_ and mean nothing to ondatra: a misspelt setting would do nothing.
+"""The warnings about the environment: misspelt ONDATRA_ variables, and a .env that others can read.
 
 One that looks like a setting but for a letter is refused by settings.py; these are reported as warnings.
 """

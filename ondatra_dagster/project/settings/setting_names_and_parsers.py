@@ -1,4 +1,7 @@
-"""The parsers of the settings' values. A value that can't be used raises SettingValueError with the remedy."""
+"""The settings' names and variables, and the parsers of their values.
+
+A value that can't be used raises SettingValueError with the remedy.
+"""
 
 import ipaddress
 import json

@@ -222,14 +222,8 @@ def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterat
 
 
 RETRYABLE_REASON = "it may go well later, so it is an error"
-
-
 CREDENTIALS_REASON = "it is the key that is wrong and not the row, so it is an error"
-
-
 REJECT_REASON = "it was refused, so it is a reject"
-
-
 REASONS_BY_STATUS = {
     408: RETRYABLE_REASON,
     429: RETRYABLE_REASON,
@@ -248,8 +242,6 @@ ALL_FAULTS = {
     "not answered": (Fault(times=None, drop="before"), RETRYABLE_REASON),
     "done without an answer": (Fault(times=None, drop="after"), RETRYABLE_REASON),
 }
-
-
 OUTAGE_RUNS = 4  # three batches stop a run, and each operation is to be seen
 
 
@@ -307,11 +299,7 @@ def check_nulls_are_accepted(stage: PushHarness, case: PushCase) -> Iterator[str
 
 
 ODD_KEY = "a/b c?d#e&f é"
-
-
 QUOTED_ODD_KEY = urllib.parse.quote(ODD_KEY, safe="")
-
-
 ODD_KEY_ENDING = "e&f é"  # what a path lacks that was cut off
 
 
@@ -351,11 +339,7 @@ def _path_with_key(path: str, old: str, new: str) -> str:
 
 
 Rule = Callable[[PushHarness, PushCase], Iterator[str]]
-
-
 FIRST_RULES: tuple[Rule, ...] = (check_every_row_has_status,)
-
-
 LATER_RULES: tuple[Rule, ...] = (
     check_batch_size_independence,
     check_api_mirrors_table,

@@ -28,8 +28,6 @@ from ondatra_dagster.testing.demo_api.crm_and_erp import Record
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
 
 DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
-
-
 API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 

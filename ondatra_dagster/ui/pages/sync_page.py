@@ -46,25 +46,15 @@ from ondatra_dagster.ui.value_formatting import (
 )
 
 PAGE_SIZE = 25  # runs of a page
-
-
 CHART_RUNS = 40
-
-
 MAX_LABELLED_BARS = 12  # runs of which each has its time below its bar
-
-
 MAX_SHOWN_ERRORS = 2  # that the history shows of a run; its own page has all
-
-
 CHART_SERIES = {
     GridRow.SUCCEEDED: "succeeded",
     GridRow.REJECTED: "rejected",
     GridRow.FAILED: "failed, is retried",
     GridRow.INVALID: "invalid",
 }
-
-
 RUN_COLUMNS = (
     ColumnHeader("Run"),
     ColumnHeader("Result"),

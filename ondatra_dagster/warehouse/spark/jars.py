@@ -1,4 +1,4 @@
-"""The folder of the jars that Spark needs: Delta's, and Hadoop's for tables on S3.
+"""The jars that Spark needs, their folder and their download: Delta's, and Hadoop's for tables on S3.
 
 The first start of Spark fetches them. `python -m ondatra_dagster.warehouse.spark.jars` does so beforehand.
 """

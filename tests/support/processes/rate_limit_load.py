@@ -17,8 +17,6 @@ API = {"base_url": "%s", "retry": 0, "rate_limit": {"requests": %d, "per": "1s"}
 def push(rows):
     pass
 """
-
-
 PATIENCE_SECONDS = 60  # beyond the time that is watched: a busy machine
 
 

@@ -18,8 +18,6 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 CRM = dg.AssetKey(["sync", "crm"])
 PUSH = dg.AssetKey(["push", "sync", "crm"])
-
-
 Materialize = Callable[..., dg.ExecuteInProcessResult]
 
 

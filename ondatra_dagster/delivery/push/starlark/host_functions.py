@@ -25,8 +25,6 @@ from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.row_changes import Json
 
 MAX_QUOTED_LENGTH = 1_000_000  # no address is longer, and 100 MB would take a minute
-
-
 MAX_PATTERN_LENGTH = 1_000
 
 
@@ -127,27 +125,15 @@ PURE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "host_parse_time": parse_time,
     "host_format_time": format_time,
 }
-
-
 logger = logging.getLogger(__name__)
-
-
 PRINT_LINES = 100  # of one batch
-
-
 PRINT_CHARACTERS = 2_000  # of one line
-
-
 _NO_JSON, _STARLARK_JSON, _PYTHON_JSON = 0, 1, 2
 
 
 # Starlark's decoder makes floats of integers of more than 64 bits, and gives up at 128 levels
 _LONG_INTEGER = re.compile(r"[0-9]{19}")
-
-
 _MAX_DEPTH = 120
-
-
 _MAX_BRACKETS = 2_000_000  # 50 MB of them would take a minute and gigabytes
 
 

@@ -107,8 +107,6 @@ def _read_text(path: Path, name: str) -> str:
 
 # all names of a file are looked up before its first statement runs: this one, which ends it
 _NAMES_ONLY_LINE = f'{{}}["every name is known"]; {LOAD_LINE}'
-
-
 _UNDEFINED_NAME = re.compile(r"Variable `(.+?)` not found")
 
 

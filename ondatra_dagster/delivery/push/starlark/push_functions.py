@@ -70,14 +70,10 @@ _LOAD_TEMPLATE = """
 load("{prelude}", "deliver")
 load("{file}", {functions})
 """
-
-
 _CALL_TEMPLATE = """
 def call_{function}(batch, given, decimals, takes_rows):
     return deliver({function}, batch, given, decimals, takes_rows)
 """
-
-
 EMPTY_BATCH = '{"columns":[],"rows":[]}'
 
 

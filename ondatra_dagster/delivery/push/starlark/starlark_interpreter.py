@@ -14,8 +14,6 @@ from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.text_format import docs_command
 
 PRELUDE = "@ondatra"
-
-
 BUILTIN_NAMES = (
     *("print", "sleep", "env", "http", "time", "base64", "url_quote"),
     *("md5", "sha1", "sha256", "sha512", "hmac_sha256"),
@@ -32,8 +30,6 @@ LOAD_LINE = "load({})\n".format(
         [*(f'"{word}"' for word in (PRELUDE, *BUILTIN_NAMES)), *(f'{k} = "{v}"' for k, v in _REPLACED_BUILTINS.items())]
     )
 )
-
-
 _LOAD_SECONDS = 10.0
 
 
@@ -80,8 +76,6 @@ def _starlark_dialect() -> starlark.Dialect:
 
 
 _FRAME_PATTERN = re.compile(r"^  \* (.+?):(\d+), in ", re.MULTILINE)
-
-
 _ERROR_PATTERN = re.compile(r"^error: (.*?)(?:\n +--> (.+?):(\d+):\d+$|\Z)", re.MULTILINE | re.DOTALL)
 
 
