@@ -18,8 +18,8 @@ from ondatra_dagster.warehouse.target_table import TargetTable
 RUN_KILL_POINTS: Mapping[str, FlushKillPoint] = {
     "before reading": FlushKillPoint(pending_events, "read_page_after"),
     "after reading": FlushKillPoint(events_from_collector, "_append_batch"),
-    "before the commit": FlushKillPoint(TargetTable, "apply_append"),
-    "after the commit": FlushKillPoint(TargetTable, "apply_append", is_after=True),
+    "before the commit": FlushKillPoint(TargetTable, "append"),
+    "after the commit": FlushKillPoint(TargetTable, "append", is_after=True),
     "between commits": FlushKillPoint(events_from_collector, "_append_batch", is_after=True),
     "before forgetting": FlushKillPoint(run_service, "delete_flushed_events"),
     "after forgetting": FlushKillPoint(run_service, "delete_flushed_events", is_after=True),

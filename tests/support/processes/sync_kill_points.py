@@ -4,7 +4,7 @@ Each is a function of ours that is wrapped, in the process that is about to die 
 when the run comes there for the n-th time.
 
 Five of them are private to their modules (`_apply_staged`, `_start_batches`, `_send`, `_settle_returned`,
-`_store_pending_finalize`): no public function begins or ends exactly there. tests/unit/test_sync_kill_points.py
+`_store_pending_finalize`): no public function begins or ends exactly there. tests/unit/test_kill_points.py
 fails when one of them is renamed.
 """
 
