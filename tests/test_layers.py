@@ -42,7 +42,7 @@ SHARED_LIBRARIES = {
     "click": {"cli", "testing"},
     "starlette": {"ui", "testing"},
     "uvicorn": {"ui", "collector", "testing"},
-    "httptools": {"collector.request_head_limits"},
+    "httptools": {"collector.event_server"},
     "msgspec": {"collector.fast_event_validation"},
     "dotenv": {"project.settings.setting_readers"},
 }

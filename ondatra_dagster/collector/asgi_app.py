@@ -14,19 +14,20 @@ from ondatra_dagster.collector.event_collector import Collector
 from ondatra_dagster.collector.event_metrics import EventCounts
 from ondatra_dagster.collector.event_parser import ParseNotes
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
-from ondatra_dagster.collector.host_origin_check import HostCheck, check_origin
 from ondatra_dagster.collector.http_messages import (
     JSON_HEADERS,
     METRICS_HEADERS,
     PREFLIGHT_HEADERS,
     CollectorResponse,
     Headers,
+    HostCheck,
     Receive,
     RequestHeaders,
     RequestRejectedError,
     Scope,
     accepted_response,
     check_content_type,
+    check_origin,
     check_token,
     cors_headers,
     error_response,

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Self
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.batch_crash_recovery import (
+from ondatra_dagster.delivery.batch_scheduler import (
+    BatchScheduler,
+    CircuitBreaker,
+    InFlightBatch,
+    WorkerThreads,
     has_crashed_too_often,
     reject_crashing_rows,
     restore_crashed_batches,
 )
-from ondatra_dagster.delivery.batch_scheduler import BatchScheduler, InFlightBatch, WorkerThreads
-from ondatra_dagster.delivery.circuit_breaker import CircuitBreaker
 from ondatra_dagster.delivery.finalize_call import schedule_finalize
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
 from ondatra_dagster.delivery.job_polling import OpenJobs, missing_poll_result, timed_out_result
@@ -34,7 +36,7 @@ from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
-from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
+from ondatra_dagster.delivery.row_outcome import row_retry_seconds
 
 MAX_IDLE_SECONDS = 10.0  # without anything that came back
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.

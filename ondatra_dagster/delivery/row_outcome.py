@@ -1,7 +1,9 @@
-"""The outcome of a row, as push() gives it: a verdict and a message."""
+"""The outcome of a row, as push() gives it: a verdict and a message, and how long a row with an error waits."""
 
 import dataclasses
 import enum
+import random
+from collections.abc import Callable
 from typing import NamedTuple, Self, TypeAlias
 
 from ondatra_dagster.text_format import format_count
@@ -92,3 +94,15 @@ class RowOutcome:
 
 
 DELIVERED_OUTCOME = RowOutcome(Verdict.OK)  # what nearly every row's is
+
+
+MINUTE = 60.0
+HOUR = 60 * MINUTE
+RETRY_STEPS_SECONDS = (1 * MINUTE, 5 * MINUTE, 15 * MINUTE, 1 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR)
+RANDOM_SPREAD = 0.2  # rows that failed together shouldn't all come back at one moment
+
+
+def row_retry_seconds(attempts: int, *, uniform: Callable[[float, float], float] = random.uniform) -> float:
+    """Return the wait after the attempt of that number; the last step is the longest."""
+    step = RETRY_STEPS_SECONDS[min(max(attempts, 1), len(RETRY_STEPS_SECONDS)) - 1]
+    return step * uniform(1 - RANDOM_SPREAD, 1 + RANDOM_SPREAD)

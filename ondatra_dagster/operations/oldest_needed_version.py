@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import orjson
 
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
 from ondatra_dagster.planning.input_versions import TableStateLookup
 from ondatra_dagster.project.model import Model, ModelInput

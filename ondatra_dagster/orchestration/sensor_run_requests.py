@@ -11,7 +11,7 @@ import dagster as dg
 import orjson
 
 from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
+from ondatra_dagster.delivery.row_outcome import row_retry_seconds
 from ondatra_dagster.orchestration.asset_keys import op_name
 from ondatra_dagster.orchestration.dry_run_events import is_dry_run
 

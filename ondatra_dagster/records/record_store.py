@@ -17,7 +17,7 @@ from typing import BinaryIO, Self
 import orjson
 import pyarrow as pa
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.records import file_paths, parquet_files

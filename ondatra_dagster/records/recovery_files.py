@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, TypeAlias
 import orjson
 import pyarrow as pa
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.records import parquet_files
 from ondatra_dagster.records.record_schema import (

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.snapshot_and_restore import end_restore, mark_all_maybe_sent
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.row_changes import FeedSegment
 from ondatra_dagster.sync.feed_adapters import read_whole_table
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue, write_queue_snapshot

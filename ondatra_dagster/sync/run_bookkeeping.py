@@ -16,9 +16,8 @@ from ondatra_dagster.delivery.queue.change_counts import (
     UnitOutcome,
     read_counts,
 )
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.snapshot_and_restore import is_restoring, make_snapshot, read_restore_upto
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
 from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMetadata
 from ondatra_dagster.row_changes import Column

@@ -10,8 +10,7 @@ from typing import Protocol, Self
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.push.push_interface import BatchSink
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import Column, FeedSegment, InvalidRow
 from ondatra_dagster.sync.record_publisher import PUBLISH_SECONDS

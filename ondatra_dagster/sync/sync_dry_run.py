@@ -6,9 +6,8 @@ It asks the queue what a run asks, and leaves only a line in the history.
 import dataclasses
 
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
-from ondatra_dagster.delivery.queue.clock_correction import correct_times
 from ondatra_dagster.delivery.queue.dry_run_changes import read_expected_changes
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue
 from ondatra_dagster.sync.run_bookkeeping import build_past_run, find_newest_known_run

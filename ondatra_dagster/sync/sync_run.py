@@ -12,9 +12,8 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
 from ondatra_dagster.delivery.queue.change_counts import UnitCounter, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
-from ondatra_dagster.delivery.queue.clock_correction import correct_times
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount

@@ -12,8 +12,13 @@ from pathlib import Path
 
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
-from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.push.push_return_values import PARSERS_BY_BATCH_MODE, parse_error, parse_poll_return
+from ondatra_dagster.delivery.push.push_interface import (
+    PARSERS_BY_BATCH_MODE,
+    PushBatch,
+    PushResult,
+    parse_error,
+    parse_poll_return,
+)
 from ondatra_dagster.delivery.push.starlark.push_functions import EMPTY_BATCH, CallContext, PushLibrary, load_library
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict

@@ -8,10 +8,11 @@ import orjson
 
 from ondatra_dagster.clock_jumps import corrected_time_sql, is_from_future, is_from_future_sql
 from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API
-from ondatra_dagster.delivery.queue.clock_correction import POLL_SET_AT
 from ondatra_dagster.delivery.queue.queue_database import (
     FORGOTTEN_FLAG,
+    NOTHING_ENQUEUED,
     PENDING_FINALIZE,
+    POLL_SET_AT,
     ROW_COUNT,
     Queue,
     open_for_reading,
@@ -20,7 +21,6 @@ from ondatra_dagster.delivery.queue.queue_database import (
     read_unit_kind,
 )
 from ondatra_dagster.delivery.queue.row_digests import UNIT_STATES
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.queue.async_jobs import remove_units_from_jobs
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 
 DELETE_DELIVERED = "delete from unit where key = ? and version <= ?"

@@ -30,8 +30,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     unrecorded_change_types,
 )
 from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME as DELIVERED_OUTCOME
-from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict
-from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict, row_retry_seconds
 from ondatra_dagster.delivery.rows_to_send import (
     KeyState,
     RowSet,

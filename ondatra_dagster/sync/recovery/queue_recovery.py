@@ -4,11 +4,12 @@ from collections.abc import Hashable, Iterable
 from datetime import UTC
 
 from ondatra_dagster.delivery.finalize_call import add_finalize_counts, renew_pending_finalize
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.recovery_from_records import KeyOutcome, RecordedOutcomes, recorded_content_sizes
 from ondatra_dagster.delivery.queue.removal_count import read_content_sizes, write_content_sizes
 from ondatra_dagster.delivery.queue.snapshot_and_restore import (
     SNAPSHOTS_WITHOUT_RUN,
+    QueueSnapshot,
     count_snapshots_without_run,
     is_restoring,
     make_snapshot,
@@ -21,7 +22,6 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     open_runs,
     read_snapshot_run,
 )
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED, QueueSnapshot
 from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, write_unit_format
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import ResyncNeededError

@@ -21,8 +21,7 @@ from ondatra_dagster.delivery.queue.queue_database import (
 )
 from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.removal_count import delete_content_sizes, write_content_sizes
-from ondatra_dagster.delivery.queue.snapshot_and_restore import clear_queue, end_restore, is_restoring
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, clear_queue, end_restore, is_restoring
 from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UnitFormat, read_unit_format, write_unit_format
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import ResyncNeededError, StateError

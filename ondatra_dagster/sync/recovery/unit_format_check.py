@@ -5,9 +5,9 @@ Dead letters are units too: a replay sends them, and a newer change of the row s
 
 from collections.abc import Collection
 
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.queue_status import RemainingUnits, count_remaining_units
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED, QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.delivery.queue_unit_format import (
     KEY_NAMES_SINCE,
     UNIT_FORMAT,

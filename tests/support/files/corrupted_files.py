@@ -24,9 +24,8 @@ from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
-from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit, make_snapshot
 from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, PushAttempt, read_unpublished_rows
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
 from ondatra_dagster.delivery.response_journal import JournaledResponse, ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.delivery.rows_to_send import UnitKind

@@ -12,7 +12,7 @@ from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.kind_feed_table import KindFeedTable
 
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome
 from ondatra_dagster.errors import StateError

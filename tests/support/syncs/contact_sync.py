@@ -17,8 +17,7 @@ from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import open_queue
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
-from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot, restore_snapshot
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, make_snapshot, restore_snapshot
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 from ondatra_dagster.testing.demo_api import DEMO_KEY

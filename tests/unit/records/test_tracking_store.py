@@ -15,7 +15,7 @@ import pytest
 from support.files import sample_records
 from support.files.tracking_locations import TrackingLocation
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.settings.storage_access import StorageAddress, read_s3_access
 from ondatra_dagster.records import parquet_files

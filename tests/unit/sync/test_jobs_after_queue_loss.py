@@ -9,7 +9,7 @@ from support.syncs.kind_sync_harness import InMemoryKindApi, KindSyncCrash, Kind
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Job, claim_batch, load_batches
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.sync.run_context import Ports, RunOptions

@@ -4,8 +4,7 @@ import pytest
 
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
-from ondatra_dagster.delivery.push.push_interface import PushResult
-from ondatra_dagster.delivery.push.push_return_values import PARSERS_BY_BATCH_MODE, parse_error
+from ondatra_dagster.delivery.push.push_interface import PARSERS_BY_BATCH_MODE, PushResult, parse_error
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 from ondatra_dagster.errors import PushContractError
 
