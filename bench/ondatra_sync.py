@@ -12,7 +12,8 @@ import orjson
 from bench.sample_rows import COLUMNS, build_row
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, StarlarkSink, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink import StarlarkSink, open_starlark_sink
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.rows_to_send import UnitKind

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from ondatra_dagster import interruption
 from ondatra_dagster.app.run_events import SyncResult
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink import open_starlark_sink
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey, read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import open_for_reading
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount

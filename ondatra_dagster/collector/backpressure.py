@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ondatra_dagster.collector.http_messages import CollectorResponse, retry_later_response
+from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
 from ondatra_dagster.project.settings.settings import EventSettings
 
 DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
@@ -33,23 +33,23 @@ class Backpressure:
         self._disk_checked_at = float("-inf")
         self.free_bytes = 0
 
-    def check_limits(self) -> CollectorResponse | None:
+    def check_limits(self) -> RequestRejectedError | None:
         """Why nothing is taken now; None when something is."""
         per_second = self._settings.per_second
         if per_second and (allowance := self._refill_allowance()) <= 0:
             until_made_up_for = math.floor(-allowance / per_second) + 1
             sentence = f"more than {per_second} events a second; slow down"
-            return retry_later_response("rate", sentence, until_made_up_for)
+            return retry_later_error("rate", sentence, until_made_up_for)
         return self.check_queue_and_disk()
 
-    def check_queue_and_disk(self) -> CollectorResponse | None:
+    def check_queue_and_disk(self) -> RequestRejectedError | None:
         """Return the same for a limit that the operator has to act on."""
         if self._count_pending() >= self._settings.max_waiting:
             sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
-            return retry_later_response("waiting", sentence, RETRY_AFTER_SECONDS)
+            return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
         self.check_disk()
         if self.free_bytes < self._settings.free_bytes:
-            return retry_later_response("disk", "the disk is nearly full; send it later", RETRY_AFTER_SECONDS)
+            return retry_later_error("disk", "the disk is nearly full; send it later", RETRY_AFTER_SECONDS)
         return None
 
     def consume_allowance(self, events: int) -> None:

@@ -20,7 +20,6 @@ from ondatra_dagster.collector.event_store import (
     open_locked_store,
 )
 from ondatra_dagster.collector.group_commit import GroupCommit
-from ondatra_dagster.collector.http_messages import CollectorResponse
 from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
@@ -56,7 +55,7 @@ class Collector:
         self._model_files = ModelFiles(project.settings)
         self._purpose = purpose
         self._commits = GroupCommit(self._open_store)
-        self._backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
+        self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
         self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
         self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
 
@@ -91,13 +90,9 @@ class Collector:
     def is_alive(self) -> bool:
         return self._commits.is_alive
 
-    def check_limits(self) -> CollectorResponse | None:
-        """Why nothing is taken now."""
-        return self._backpressure.check_limits()
-
     async def store_request(self, intake: EventRequest) -> StoreResult:
         """Keep events; they are durable when it returns."""
-        self._backpressure.consume_allowance(intake.events)
+        self.backpressure.consume_allowance(intake.events)
         taken = await self._commits.store_request(intake)
         if taken is StoreResult.NEW:
             self._event_counts[intake.model] += intake.events
@@ -105,8 +100,8 @@ class Collector:
 
     def check_health(self) -> tuple[bool, dict[str, Any]]:
         """Whether events can be taken, and how many wait."""
-        refusal = self._backpressure.check_queue_and_disk()
-        status = "ending" if not self.is_alive else refusal.reason if refusal else "ok"
+        refusal = self.backpressure.check_queue_and_disk()
+        status = "ending" if not self.is_alive else refusal.response.reason if refusal else "ok"
         return status == "ok", {"status": status, "waiting": self._count_pending()}
 
     async def collect_metrics(self) -> str:
@@ -120,13 +115,13 @@ class Collector:
     def _format_own_metrics(self) -> str:
         path = event_store_path(self._settings)
         size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
-        self._backpressure.check_disk()
+        self.backpressure.check_disk()
         waiting = {
             model: PendingSummary(events, self._oldest_times.get(model))
             for model, events in self._event_counts.items()
             if events
         }
-        gauges = EventGauges(waiting, self._commits.commit_count, size, self._backpressure.free_bytes)
+        gauges = EventGauges(waiting, self._commits.commit_count, size, self.backpressure.free_bytes)
         return format_event_metrics(self.counts, gauges, now=self._clock())
 
     async def repeat_periodic_tasks(self) -> None:

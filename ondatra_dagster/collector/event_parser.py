@@ -3,7 +3,6 @@
 The application parses to validate, the flush to write. A valid event can be written unless the model changed.
 """
 
-import dataclasses
 import datetime
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,39 +10,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from ondatra_dagster.collector.fast_event_validation import FastEventValidator
-from ondatra_dagster.collector.json_value_parsers import ValueParser, build_parser, names_by_casefold
+from ondatra_dagster.collector.json_value_parsers import ParseNotes, ValueParser, build_parser, names_by_casefold
 from ondatra_dagster.project.model import EventColumn, EventType
 
 RECEIVED_AT_COLUMN = "received_at"
 TIMESTAMP_TYPE = EventType(name="timestamp")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """Why a field of an event can't be taken."""
-
-    index: int  # of the event in its batch, from 0
-    field: str  # "" for the event itself
-    problem: str
-
-
-class ParseNotes:
-    """What is noted while the events of one request are read."""
-
-    __slots__ = ("extra", "index", "problems")
-
-    def __init__(self) -> None:
-        self.index = 0
-        self.problems: list[FieldProblem] = []
-        self.extra: dict[str, Any] = {}  # of the event that is being read: fields that no column is for
-
-    def add_problem(self, path: str, problem: str) -> None:
-        self.problems.append(FieldProblem(self.index, path, problem))
-
-    def add_unknown(self, path: str, value: Any) -> None:
-        if path in self.extra:
-            self.add_problem(path, "comes twice")
-        self.extra[path] = value
 
 
 class _ColumnParser(NamedTuple):

@@ -13,7 +13,13 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import orjson
 
-from ondatra_dagster.collector.json_value_parsers import INTEGER_BITS, MAX_FLOAT32, ValueParser, build_parser
+from ondatra_dagster.collector.json_value_parsers import (
+    INTEGER_BITS,
+    MAX_FLOAT32,
+    ParseNotes,
+    ValueParser,
+    build_parser,
+)
 from ondatra_dagster.project.model import EventColumn, EventType
 
 EDGE_YEARS = {datetime.MINYEAR, datetime.MAXYEAR}
@@ -99,25 +105,13 @@ class _TimestampColumn:
 
 
 def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
-    notes = _ProblemFlag()
+    notes = ParseNotes()
     for value in values:
         if value is not None:
             column.parse(value, "", notes)
-        if notes.has_problem or (value is None and column.is_required):
+        if notes.problems or notes.extra or (value is None and column.is_required):
             return False
     return True
-
-
-class _ProblemFlag:
-    """Whether there was anything to note."""
-
-    has_problem = False
-
-    def add_problem(self, _path: str, _problem: str) -> None:
-        self.has_problem = True
-
-    def add_unknown(self, _path: str, _value: Any) -> None:
-        self.has_problem = True
 
 
 def _msgspec_type(of: EventType) -> Any:

@@ -6,7 +6,7 @@ Models are read anew when their files change: a collector need not stop for a co
 from typing import NamedTuple
 
 from ondatra_dagster.collector.event_parser import EventParser
-from ondatra_dagster.collector.http_messages import CollectorResponse, error_response
+from ondatra_dagster.collector.http_messages import RequestRejectedError
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
@@ -38,22 +38,26 @@ class ModelRoutes:
             self._routes[path] = ModelRoute(model, reader, is_batch=False)
             self._routes[f"{path}/{BATCH_SEGMENT}"] = ModelRoute(model, reader, is_batch=True)
 
-    def find_route(self, path: str) -> ModelRoute | CollectorResponse:
-        """Where the path leads, however it is spelled; an answer where it leads nowhere."""
-        return self._routes.get(path) or self._routes.get(path.casefold()) or self._not_found_response(path)
+    def find_route(self, path: str) -> ModelRoute:
+        """Return where the path leads, however it is spelled; refuse the request where it leads nowhere."""
+        if route := self._routes.get(path) or self._routes.get(path.casefold()):
+            return route
+        raise self._not_found_error(path)
 
-    def _not_found_response(self, path: str) -> CollectorResponse:
+    def _not_found_error(self, path: str) -> RequestRejectedError:
         segments = path.strip("/").split("/")
         if segments[0] != COLLECT_SEGMENT or len(segments) not in SEGMENT_COUNTS:
             how = "POST an event to /collect/SCHEMA/TABLE, or an array of them to /collect/SCHEMA/TABLE/batch"
-            return error_response(404, "path", f"there is nothing at {path}; {how}")
+            return RequestRejectedError(404, "path", f"there is nothing at {path}; {how}")
         name = ".".join(segments[1:3])
         kind = self._kinds.get(name.casefold())
         if kind == "events":
-            return error_response(404, "path", f"there is nothing at {path}; for an array of events write …/batch")
+            return RequestRejectedError(
+                404, "path", f"there is nothing at {path}; for an array of events write …/batch"
+            )
         known = suggest_correction(name, [model.name for model in self.models.values()], plural="models of kind events")
         what = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
-        return error_response(404, "model", f"{what}; {known}")
+        return RequestRejectedError(404, "model", f"{what}; {known}")
 
 
 def event_models(project: Project) -> dict[str, Model]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from ondatra_dagster.collector.event_parser import EventParser, ParseNotes
+from ondatra_dagster.collector.event_parser import EventParser
 from ondatra_dagster.collector.event_store import (
     PendingSummary,
     StoredRequest,
@@ -20,6 +20,7 @@ from ondatra_dagster.collector.event_store import (
     read_sequence_id,
     summarize_pending,
 )
+from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatch, InvalidEvent

@@ -10,7 +10,7 @@ this run has waited long enough.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -27,7 +27,7 @@ from ondatra_dagster.delivery.batch_scheduler import (
 from ondatra_dagster.delivery.finalize_call import schedule_finalize
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
 from ondatra_dagster.delivery.job_polling import OpenJobs, missing_poll_result, timed_out_result
-from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig
+from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_interface import BatchSink, PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import postpone_poll, store_job
 from ondatra_dagster.delivery.queue.change_counts import UnitCounter
@@ -51,39 +51,22 @@ class DeliverySettings:
     """The settings of a delivery: how batches are made and how often their rows are tried."""
 
     run_id: str
-    batch_size: int
-    max_attempts: int
     journal_path: Path
-    max_concurrent: int = 1
-    is_async: bool = False
-    has_poll: bool = True  # the file has a poll()
-    has_finalize: bool = False  # the file has one
-    poll_interval_seconds: float = 30.0
-    poll_timeout_seconds: float = 3600.0
+    push: PushSettings
+    functions: Collection[str] = ("push",)  # which of push, poll, finalize the file has
 
     @classmethod
     def from_config(cls, config: PushConfig, *, run_id: str, journal: Path) -> Self:
         """Return the settings that a push function's file gives."""
-        push = config.push
-        return cls(
-            run_id=run_id,
-            batch_size=push.batch_size,
-            max_attempts=push.max_attempts,
-            journal_path=journal,
-            max_concurrent=push.max_concurrent,
-            is_async=push.batch_mode == "async",
-            has_poll="poll" in config.functions,
-            has_finalize="finalize" in config.functions,
-            poll_interval_seconds=push.poll_interval_seconds,
-            poll_timeout_seconds=push.poll_timeout_seconds,
-        )
+        return cls(run_id=run_id, journal_path=journal, push=config.push, functions=config.functions)
 
     @property
     def max_claimed(self) -> int:
         """Return how many batches may be claimed at once; jobs and whole contents aren't claimed ahead."""
-        if self.is_async or self.batch_size == WHOLE_TABLE_SIZE:
-            return self.max_concurrent
-        return self.max_concurrent + min(max(MAX_ROWS_AHEAD // self.batch_size, 1), MAX_BATCHES_AHEAD)
+        push = self.push
+        if push.batch_mode == "async" or push.batch_size == WHOLE_TABLE_SIZE:
+            return push.max_concurrent
+        return push.max_concurrent + min(max(MAX_ROWS_AHEAD // push.batch_size, 1), MAX_BATCHES_AHEAD)
 
 
 @dataclasses.dataclass(slots=True)
@@ -124,8 +107,8 @@ def deliver(
     frozen = load_batches(queue)
     jobs = OpenJobs(
         (batch for batch in frozen if batch.job),
-        interval_seconds=settings.poll_interval_seconds,
-        timeout_seconds=settings.poll_timeout_seconds,
+        interval_seconds=settings.push.poll_interval_seconds,
+        timeout_seconds=settings.push.poll_timeout_seconds,
         clock=hooks.clock,
         sleep=hooks.sleep,
     )
@@ -136,7 +119,7 @@ def deliver(
         jobs,
         restore_crashed_batches(queue, [batch for batch in frozen if not batch.job], journals),
         max_claimed=0 if only_polls else settings.max_claimed,
-        batch_size=settings.batch_size,
+        batch_size=settings.push.batch_size,
     )
     return _DeliveryLoop(queue, push, settings, hooks, scheduler, journals).run(counter or UnitCounter(queue))
 
@@ -159,7 +142,7 @@ class _DeliveryLoop:
         self._hooks = hooks
         self._scheduler = scheduler
         self._journals = journals
-        self._workers = WorkerThreads(self._push_or_poll, settings.max_concurrent)
+        self._workers = WorkerThreads(self._push_or_poll, settings.push.max_concurrent)
         self._result = DeliveryResult()
         self._has_delivered = False
         self._counter: UnitCounter | None = None
@@ -244,7 +227,7 @@ class _DeliveryLoop:
         if has_crashed_too_often(batch):
             flight.result = reject_crashing_rows(batch)
             return
-        if batch.job and not self._settings.has_poll:
+        if batch.job and "poll" not in self._settings.functions:
             flight.ended_at = self._hooks.clock()
             flight.result = missing_poll_result(batch)
             return
@@ -324,7 +307,7 @@ class _DeliveryLoop:
             run_id=self._settings.run_id,
             started_at=flight.started_at,
             ended_at=flight.ended_at,
-            max_attempts=self._settings.max_attempts,
+            max_attempts=self._settings.push.max_attempts,
             calls=result.calls,
             unanswered_calls=result.unanswered_calls,
             is_outage=result.is_outage,
@@ -332,7 +315,7 @@ class _DeliveryLoop:
         )
         wait = self._hooks.row_retry_seconds
         settled = settle_batch(self._queue, flight.batch, result.outcomes, attempt, wait=wait, counter=self._counter)
-        if self._settings.has_finalize:
+        if "finalize" in self._settings.functions:
             schedule_finalize(self._queue, settled)
         return settled
 

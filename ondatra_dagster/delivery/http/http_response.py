@@ -61,6 +61,7 @@ def _codec_name(content_type: str) -> str:
     return _CODECS_BY_NAME.get(name, "utf_8")
 
 
+NO_RESPONSE = 0  # in place of a status code
 MAX_RESPONSE_BYTES = 50_000_000
 _CHUNK_BYTES = 1_000_000
 _GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
@@ -69,7 +70,7 @@ _GZIP_FIRST_BYTE = 0x1F
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The result of a call; with status_code 0 there is no answer, and the text says why."""
+    """The result of a call; with NO_RESPONSE as status code there is no answer, and the text says why."""
 
     status_code: int
     text: str
@@ -83,9 +84,14 @@ class HttpResponse:
         return not self.is_refused and 200 <= self.status_code < 300
 
     @property
+    def is_retryable(self) -> bool:
+        """Return whether the server may take the same request later: no answer, 408, 429 and 5xx."""
+        return self.status_code in {NO_RESPONSE, 408, 429} or self.status_code >= 500
+
+    @property
     def status_for_push(self) -> int:
         """Return the status that push() sees: a refused answer counts as none."""
-        return 0 if self.is_refused else self.status_code
+        return NO_RESPONSE if self.is_refused else self.status_code
 
 
 class UnreadableResponseError(Exception):

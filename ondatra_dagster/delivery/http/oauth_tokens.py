@@ -16,8 +16,7 @@ from urllib.parse import quote_plus
 import orjson
 
 from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.http.http_response import HttpResponse
-from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE, is_retryable_status
+from ondatra_dagster.delivery.http.http_response import NO_RESPONSE, HttpResponse
 from ondatra_dagster.delivery.push.push_config import OAuth2, TextOrVariable, Variable
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
@@ -111,7 +110,7 @@ def _token_refusal(answer: HttpResponse) -> NoTokenError:
     said = _parse_object(answer.text)
     reason = ", ".join(str(said[name]) for name in ("error", "error_description") if said.get(name))
     why = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
-    return NoTokenError(why, is_passing=is_retryable_status(answer.status_code))
+    return NoTokenError(why, is_passing=answer.is_retryable)
 
 
 def _parse_object(text: str) -> Mapping[str, object]:

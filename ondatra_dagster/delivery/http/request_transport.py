@@ -1,4 +1,4 @@
-"""The sending of one HTTP request, over a connection pool that keeps one deadline for a whole answer.
+"""The transport of HTTP requests: a connection pool that keeps one deadline for a whole answer.
 
 httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every
 read and write gets what is left until the deadline, the TLS handshake and the headers included.
@@ -12,16 +12,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 import httpcore
 import httpx
-
-from ondatra_dagster.delivery.http.http_response import HttpResponse, UnreadableResponseError, read_response_text
-from ondatra_dagster.delivery.http.redaction import Redactor
-from ondatra_dagster.delivery.http.request_builder import PreparedRequest
-from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE
-from ondatra_dagster.delivery.push.push_config import MAX_API_CONNECTIONS
 
 _WRITE_BYTES = 65_536
 
@@ -139,72 +133,3 @@ class DeadlineTransport(httpx.HTTPTransport):
         for stream in list(self._network.streams):
             stream.shut_down()
         super().close()
-
-
-_MAX_REASON_LENGTH = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
-_TIMEOUTS = ("connect", "read", "write", "pool")
-
-
-class SyncStoppedError(Exception):
-    """An error of a call whose sync was stopped meanwhile."""
-
-
-class RequestSender:
-    """The connections of one sink, kept open. Threads may share it."""
-
-    def __init__(self, redactor: Redactor, transport: httpx.BaseTransport | None = None) -> None:
-        self._redactor = redactor
-        self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
-        self._is_closed = False
-
-    def send_request(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
-        """Try once; SyncStoppedError when the sync was stopped: then there is no answer to go on from."""
-        if self._is_closed:
-            raise SyncStoppedError
-        request = httpx.Request(
-            prepared.method,
-            prepared.url,
-            headers=list(prepared.headers.items()),
-            content=prepared.content,
-            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
-        )
-        try:
-            with limit_response_time(prepared.timeout_seconds, connecting):
-                answer = self._exchange(request)
-        except (httpx.LocalProtocolError, UnicodeError) as error:
-            answer = self.refused_response(f"not sent: {error}")
-        except httpx.TransportError as error:
-            why = str(error) or type(error).__name__
-            answer = HttpResponse(NO_RESPONSE, self._mask_reason(f"no answer: {why} ({type(error).__name__})"))
-        if self._is_closed and answer.status_code == NO_RESPONSE:
-            raise SyncStoppedError
-        return answer
-
-    def _exchange(self, request: httpx.Request) -> HttpResponse:
-        response = self._transport.handle_request(request)
-        headers = dict(response.headers.items())
-        try:
-            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
-            chunks = cast("httpx.SyncByteStream", response.stream)
-            text = read_response_text(chunks, headers, check_time=check_deadline)
-            return HttpResponse(response.status_code, text, headers)
-        except UnreadableResponseError as error:
-            return HttpResponse(response.status_code, self._mask_reason(str(error)), headers, is_refused=True)
-        finally:
-            response.close()
-
-    def refused_response(self, why: str) -> HttpResponse:
-        """The answer to what doesn't go out."""
-        return HttpResponse(NO_RESPONSE, self._mask_reason(why), is_refused=True)
-
-    def no_token_response(self, why: str) -> HttpResponse:
-        """The answer to what can't go out for want of a token; the rows aren't to blame."""
-        return HttpResponse(NO_RESPONSE, self._mask_reason(why), is_unsent=True)
-
-    def _mask_reason(self, why: str) -> str:
-        return self._redactor.redact(why)[:_MAX_REASON_LENGTH]
-
-    def close(self) -> None:
-        """End all connections, also those on which another thread waits for an answer."""
-        self._is_closed = True
-        self._transport.close()

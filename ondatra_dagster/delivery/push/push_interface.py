@@ -111,13 +111,26 @@ _ASYNC_RETURNS = 'push() returned {}; in batch_mode "async" it returns a job ref
 _POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_type": status}}, alone or as "per_row"'
 
 
-class ReturnValueParser(Protocol):
-    """A parser of what push() returned, for the batch's rows, whose names are in `keys`."""
+def parse_push_return(
+    batch_mode: str, returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
+) -> PushResult:
+    """Return each row's own status, one outcome for all rows, or a job of them, which poll() is called for."""
+    if batch_mode == "sync":
+        return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
+    if batch_mode == "atomic":
+        if returned is None:
+            return PushResult(outcomes=repeat_outcome(keys, DELIVERED_OUTCOME))
+        return _unusable_result(returned, keys, redact, _ATOMIC_RETURNS)
+    if not isinstance(returned, Mapping):
+        return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
+    # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
+    job, masked = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
+    return PushResult(
+        outcomes={}, job_reference=job, masked_job_reference=None if masked == job else masked, is_open=True
+    )
 
-    def __call__(self, returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> PushResult: ...
 
-
-def parse_poll_return(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> PushResult:
+def parse_poll_return(returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]) -> PushResult:
     """Return an open job, or the outcome of each row."""
     if returned is None:
         return PushResult(outcomes={}, is_open=True)
@@ -133,29 +146,6 @@ def parse_error(error: PushContractError, keys: Sequence[ResultKey]) -> PushResu
     return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(str(error))), has_raised=True)
 
 
-def _parse_sync(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> PushResult:
-    """Return each row's own status."""
-    return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
-
-
-def _parse_atomic(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> PushResult:
-    """Return one outcome for all rows."""
-    if returned is None:
-        return PushResult(outcomes=repeat_outcome(keys, DELIVERED_OUTCOME))
-    return _unusable_result(returned, keys, redact, _ATOMIC_RETURNS)
-
-
-def _parse_async(returned: object, keys: Sequence[ResultKey], *, redact: Callable[[str], str]) -> PushResult:
-    """Return a job of the rows, which poll() is called for."""
-    if not isinstance(returned, Mapping):
-        return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
-    # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
-    job, masked = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
-    return PushResult(
-        outcomes={}, job_reference=job, masked_job_reference=None if masked == job else masked, is_open=True
-    )
-
-
 def _parse_statuses(
     returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
 ) -> PushResult:
@@ -166,7 +156,9 @@ def _parse_statuses(
 
     def outcome(key: ResultKey) -> RowOutcome:
         if key in returned:
-            return _parse_status(returned[key], redact)
+            # an API may answer with what it was sent, and push() likes to put the answer into the message
+            status = returned[key]
+            return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
         return RowOutcome.for_unknown_keys(strays, example) if strays else RowOutcome.for_missing_status(key)
 
     return PushResult(
@@ -177,13 +169,6 @@ def _parse_statuses(
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
     """Return the same outcome for every row of a batch, and for the batch itself where it has none."""
     return dict.fromkeys(keys or (NO_ROW_KEY,), outcome)
-
-
-def _parse_status(status: object, redact: Callable[[str], str]) -> RowOutcome:
-    if status == "ok":
-        return DELIVERED_OUTCOME
-    # an API may answer with what it was sent, and push() likes to put the answer into the message
-    return RowOutcome.parse_status(redact(str(status)))
 
 
 def _unusable_result(
@@ -219,10 +204,3 @@ def _find_unknown_keys(
 def _unknown_keys_warning(strays: UnknownResultKeys) -> str:
     rows = format_count(strays.number, "row")
     return f"push() returned a status for {rows} that the batch doesn't have: {', '.join(strays.examples)}"
-
-
-PARSERS_BY_BATCH_MODE: Mapping[str, ReturnValueParser] = {
-    "sync": _parse_sync,
-    "atomic": _parse_atomic,
-    "async": _parse_async,
-}

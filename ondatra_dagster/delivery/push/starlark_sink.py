@@ -13,13 +13,13 @@ from pathlib import Path
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.push.push_interface import (
-    PARSERS_BY_BATCH_MODE,
     PushBatch,
     PushResult,
     parse_error,
     parse_poll_return,
+    parse_push_return,
 )
-from ondatra_dagster.delivery.push.starlark.push_functions import EMPTY_BATCH, CallContext, PushLibrary, load_library
+from ondatra_dagster.delivery.push.starlark.push_functions import EMPTY_BATCH, PushContext, PushLibrary, load_library
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 from ondatra_dagster.errors import PushContractError
@@ -58,16 +58,6 @@ def push_with_bisection(
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PushContext:
-    """The values that push() gets with every batch of a sync."""
-
-    sync_id: str
-    kind: str
-    key_columns: tuple[str, ...]
-    arguments: tuple[str, ...]
-
-
 class StarlarkSink:
     """A sink of one library and one API."""
 
@@ -95,17 +85,17 @@ class StarlarkSink:
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
         calls = self._api.begin_calls()
-        context = self._call_context(parcel.number, parcel.layout.columns)
+        context = dataclasses.replace(self._context, batch_number=parcel.number, columns=parcel.layout.columns)
         job_ref = {"job_ref": json.loads(job)}
         try:
-            returned = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, **context)
+            returned = self._library.call_function("poll", parcel.rows_json, job_ref, http=calls, context=context)
         except PushContractError as error:
             if calls.call_counts.is_outage:  # then it couldn't know
                 result = PushResult(outcomes={}, is_open=True, warnings=(str(error),))
             else:
                 result = parse_error(error, parcel.result_keys)
         else:
-            result = parse_poll_return(returned, parcel.result_keys, redact=self._api.redactor.redact)
+            result = parse_poll_return(returned, parcel.result_keys, self._api.redactor.redact)
         self._log_warnings(parcel, result)
         # the job itself was a call: of a row without a status nobody knows whether it was taken
         return result._replace(calls=1, unanswered_calls=0, is_outage=calls.call_counts.is_outage)
@@ -117,27 +107,19 @@ class StarlarkSink:
     def _call_push(self, parcel: PushBatch, calls: BatchCalls) -> PushResult:
         """Call push() once."""
         calls.call_counts.last_status = None
-        context = self._call_context(parcel.number, parcel.layout.columns)
+        context = dataclasses.replace(self._context, batch_number=parcel.number, columns=parcel.layout.columns)
         try:
-            returned = self._library.call_function("push", parcel.rows_json, http=calls, **context)
+            returned = self._library.call_function("push", parcel.rows_json, http=calls, context=context)
         except PushContractError as error:
             return parse_error(error, parcel.result_keys)
-        parse = PARSERS_BY_BATCH_MODE[self._library.config.push.batch_mode]
-        return parse(returned, parcel.result_keys, redact=self._api.redactor.redact)
+        mode = self._library.config.push.batch_mode
+        return parse_push_return(mode, returned, parcel.result_keys, self._api.redactor.redact)
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
         calls = self._api.begin_calls(journal)
         sums = {"succeeded": succeeded, "failed": failed}
-        self._library.call_function("finalize", EMPTY_BATCH, sums, http=calls, **self._call_context(0, columns))
-
-    def _call_context(self, batch_number: int, columns: Sequence[Column]) -> CallContext:
-        return CallContext(
-            batch_number=batch_number,
-            kind=self._context.kind,
-            key_columns=self._context.key_columns,
-            columns=columns,
-            arguments=self._context.arguments,
-        )
+        context = dataclasses.replace(self._context, columns=columns)
+        self._library.call_function("finalize", EMPTY_BATCH, sums, http=calls, context=context)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettin
 from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.push.starlark.push_functions import PushLibrary
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, StarlarkSink
+from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary
+from ondatra_dagster.delivery.push.starlark_sink import StarlarkSink
 from ondatra_dagster.delivery.queue.claimed_batches import BatchUnit, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letters import DeadLetter, read_dead_letters, replay_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
@@ -126,11 +126,12 @@ class ConformanceRun:
         """One sync run; what was handed to push() in it."""
         before = len(self.recorded_pushes)
         self._now += RUN_INTERVAL_SECONDS
-        settings = DeliverySettings.from_config(self._config, run_id=f"run-{self._now:.0f}", journal=self._journal)
         # one call after the other, so that a fault meets the same one each time
-        settings = dataclasses.replace(settings, max_concurrent=1)
+        push = dataclasses.replace(self._config.push, max_concurrent=1)
         if batch_size and not self.is_mirror:
-            settings = dataclasses.replace(settings, batch_size=batch_size)
+            push = dataclasses.replace(push, batch_size=batch_size)
+        config = dataclasses.replace(self._config, push=push)
+        settings = DeliverySettings.from_config(config, run_id=f"run-{self._now:.0f}", journal=self._journal)
         mark_due_pending(self._queue, self._now)
         hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
         deliver(self._queue, self._push, settings, hooks)

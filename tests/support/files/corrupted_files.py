@@ -17,6 +17,7 @@ from ondatra_dagster.collector.event_store import (
     read_page_after,
     read_sequence_id,
 )
+from ondatra_dagster.delivery.http.http_response import HttpResponse
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
 from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
@@ -26,7 +27,7 @@ from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
 from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit, make_snapshot
 from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, PushAttempt, read_unpublished_rows
-from ondatra_dagster.delivery.response_journal import JournaledResponse, ResponseJournal
+from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import BusyError, StateError
@@ -205,9 +206,7 @@ def write_journal_file(folder: Path) -> WrittenFile:
     with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
         journal.begin_batch("seed", 1)
         for number in range(ROWS):
-            journal.record_response(
-                journal.next_call_key(str(number)), JournaledResponse(200, f"fine {number}", {"a": "b"})
-            )
+            journal.record_response(journal.next_call_key(str(number)), HttpResponse(200, f"fine {number}", {"a": "b"}))
 
     def read() -> Any:
         with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:

@@ -12,6 +12,7 @@ from support.random_histories.fake_destinations import DestinationObjects, Fault
 from support.random_histories.record_audit import RecordAudit
 
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
@@ -128,10 +129,8 @@ class RandomSyncRuns:
     def _deliver_batches(self, queue: Queue, run_id: str) -> None:
         course = DeliverySettings(
             run_id=run_id,
-            batch_size=self.sink.batch_size,
-            max_attempts=3,
-            max_concurrent=self.sink.max_concurrent,
             journal_path=self.path.with_suffix(".journal"),
+            push=PushSettings(batch_size=self.sink.batch_size, max_attempts=3, max_concurrent=self.sink.max_concurrent),
         )
 
         def settled(batch: Batch, settled: SettledBatch) -> None:

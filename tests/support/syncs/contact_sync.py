@@ -10,7 +10,8 @@ import orjson
 
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink import open_starlark_sink
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment

@@ -13,7 +13,7 @@ def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:
     for events, seconds in ((10, 1), (1010, 101), (1, None), (19, 2)):
         limits.consume_allowance(events)
         refusal = limits.check_limits()
-        assert (refusal and dict(refusal.headers)[b"retry-after"]) == (seconds and str(seconds).encode())
+        assert (refusal and dict(refusal.response.headers)[b"retry-after"]) == (seconds and str(seconds).encode())
         if seconds:
             now += seconds
             assert limits.check_limits() is None

@@ -20,6 +20,7 @@ from ondatra_dagster.delivery.delivery_loop import (
     DeliverySettings,
     deliver,
 )
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, load_batches, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
@@ -86,10 +87,8 @@ def fill(queue: Queue, keys: str, *, version: int = 1) -> None:
 def send(queue: Queue, api: ScriptedApi, *, threads: int, size: int = 1, **options: object) -> DeliveryResult:
     course = DeliverySettings(
         run_id="r",
-        batch_size=size,
-        max_attempts=3,
         journal_path=queue.store.path.with_suffix(".journal"),
-        max_concurrent=threads,
+        push=PushSettings(batch_size=size, max_attempts=3, max_concurrent=threads),
     )
     given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
     mark_due_pending(queue, given["clock"]())

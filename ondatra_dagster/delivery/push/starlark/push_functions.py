@@ -1,10 +1,11 @@
 """The functions of a lib/*.star file, loaded and callable: push(), poll() and finalize()."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import Any
 
 import orjson
 import starlark
@@ -77,16 +78,18 @@ def call_{function}(batch, given, decimals, takes_rows):
 EMPTY_BATCH = '{"columns":[],"rows":[]}'
 
 
-class CallContext(TypedDict):
-    """The values that each function of a file may declare as parameters, and its clock."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PushContext:
+    """The values that a file's functions may declare as parameters, with every batch of a sync, and their clock."""
 
-    batch_number: int
+    sync_id: str
     kind: str
     key_columns: Sequence[str]
-    columns: Sequence[Column]
     arguments: Sequence[str]
-    clock: NotRequired[Callable[[], float]]
-    sleep: NotRequired[Callable[[float], None]]
+    batch_number: int = 0
+    columns: Sequence[Column] = ()
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = interruption.sleep
 
 
 class PushLibrary:
@@ -108,24 +111,18 @@ class PushLibrary:
         own_arguments: Mapping[str, object] = MappingProxyType({}),
         *,
         http: BatchCalls,
-        **context: Unpack[CallContext],
+        context: PushContext,
     ) -> object:
         """Return what push(), poll() or finalize() returns, given the parameters that it declares.
 
         `own_arguments` are those that only this function has. A raise in it is a PushContractError with place
         and cause.
         """
-        call = PushCall(
-            self.config,
-            http,
-            batch_number=context["batch_number"],
-            clock=context.get("clock", time.monotonic),
-            sleep=context.get("sleep", interruption.sleep),
-        )
+        call = PushCall(self.config, http, batch_number=context.batch_number, clock=context.clock, sleep=context.sleep)
         wanted = self._source.function_parameters[function]
         known = {**self._call_arguments(context), **own_arguments}
         given = {name: value for name, value in known.items() if name in wanted}
-        decimals = self._decimal_paths(context["columns"])
+        decimals = self._decimal_paths(context.columns)
         options = starlark.EvalOptions(check_cancelled=call.check_time_limit)
         token = current_call.set(call)
         try:
@@ -142,13 +139,13 @@ class PushLibrary:
         # not raised in the handler: Starlark's text may hold secrets, and a traceback shows what led to it
         raise call.raised_error or self._contract_error(function, text, call)
 
-    def _call_arguments(self, context: CallContext) -> dict[str, object]:
+    def _call_arguments(self, context: PushContext) -> dict[str, object]:
         return {
-            "batch_number": context["batch_number"],
-            "kind": context["kind"],
-            "key_columns": list(context["key_columns"]),
-            "columns": [column._asdict() for column in context["columns"]],
-            **dict(zip(self.config.push.args, context["arguments"], strict=True)),
+            "batch_number": context.batch_number,
+            "kind": context.kind,
+            "key_columns": list(context.key_columns),
+            "columns": [column._asdict() for column in context.columns],
+            **dict(zip(self.config.push.args, context.arguments, strict=True)),
         }
 
     def _decimal_paths(self, columns: Sequence[Column]) -> Mapping[str, Json]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ondatra_dagster.delivery.http.request_retries import is_retryable_status, parse_retry_after, request_retry_seconds
+from ondatra_dagster.delivery.http.api_client import parse_retry_after, request_retry_seconds
+from ondatra_dagster.delivery.http.http_response import HttpResponse
 
 NOW = 1_792_324_800.0  # Sun, 18 Oct 2026 12:00:00 GMT
 
@@ -13,7 +14,7 @@ NOW = 1_792_324_800.0  # Sun, 18 Oct 2026 12:00:00 GMT
 )
 def test_only_what_may_pass_is_tried_again(status: int, *, expected: bool) -> None:
     """A 404 will be a 404."""
-    assert expected == is_retryable_status(status)
+    assert expected == HttpResponse(status, "").is_retryable
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls
+from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls, SyncStoppedError
 from ondatra_dagster.delivery.http.request_builder import HttpCall
-from ondatra_dagster.delivery.http.request_transport import SyncStoppedError
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 

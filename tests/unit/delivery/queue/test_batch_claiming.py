@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
 from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
@@ -150,7 +151,9 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
         arrived.extend(rows)
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
-    course = DeliverySettings(run_id="r", batch_size=10, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=10, max_attempts=3)
+    )
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(*(a_change(key, n) for n, key in enumerate("abcd"))), now=1.0)
     crashes = 0
@@ -172,7 +175,9 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
 
 def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
     """Publishing records may be what it dies of each time; the batches on their way are not to blame."""
-    course = DeliverySettings(run_id="r", batch_size=1, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
+    )
     sent: list[str] = []
     worst: list[int] = []
     ends = 0
@@ -200,7 +205,9 @@ def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
 
 def test_a_sync_that_may_not_go_on_claims_nothing(path):
     """What is paused isn't frozen: newer changes of its rows take its place."""
-    course = DeliverySettings(run_id="r", batch_size=1, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
+    )
     seen: list[str] = []
 
     def push(parcel, journal):
@@ -224,7 +231,9 @@ def test_an_interrupted_batch_is_not_held_against_its_rows(path):
             raise KeyboardInterrupt
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
-    course = DeliverySettings(run_id="r", batch_size=10, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=10, max_attempts=3)
+    )
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(a_change("a", 1)), now=1.0)
     for stops in range(6):  # noqa: B007 - push looks at it

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls, RetryClock
-from ondatra_dagster.delivery.push.starlark.push_functions import PushLibrary, load_library
+from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary, load_library
 from ondatra_dagster.errors import ProjectError, PushContractError
 from ondatra_dagster.row_changes import Column
 
@@ -49,17 +49,10 @@ def push(
     arguments: tuple[str, ...] = (),
     **options: Any,
 ) -> Any:
-    return library.call_function(
-        "push",
-        batch or a_batch(),
-        batch_number=3,
-        kind="merge",
-        key_columns=["id"],
-        columns=COLUMNS,
-        arguments=arguments,
-        http=calls or calls_of(library, server),
-        **options,
+    context = PushContext(
+        sync_id="", kind="merge", key_columns=["id"], arguments=arguments, batch_number=3, columns=COLUMNS, **options
     )
+    return library.call_function("push", batch or a_batch(), http=calls or calls_of(library, server), context=context)
 
 
 def result_of(write_library: Lib, text: str, **options: Any) -> Any:
