@@ -10,8 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, open_existing_database, open_transaction
 
 SCHEMA = SqliteSchema(
     "cache",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ondatra_dagster.project.sql.column_tracing import ColumnTracer, InputRelationLookup
-from ondatra_dagster.project.sql.output_columns import is_reserved_name
+from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 from ondatra_dagster.project.sql.relations import ColumnScope, Relation
 
