@@ -34,7 +34,7 @@ from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceStat
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_dry_run import dry_run_sync
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 
 @contextlib.contextmanager

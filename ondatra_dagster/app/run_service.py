@@ -33,13 +33,17 @@ from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.row_check_result import RowCheckResult, count_warnings
 from ondatra_dagster.row_changes import format_key
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import describe_invalid_events, describe_invalid_rows
-from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import (
+    InvalidRowSample,
+    ModelWriteResult,
+    RowCheckResult,
+    count_warnings,
+)
 
 log = logging.getLogger(__name__)
 

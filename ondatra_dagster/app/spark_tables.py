@@ -15,7 +15,7 @@ from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import FeedSegment, InvalidRow
 from ondatra_dagster.sync.run_context import Feed
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.change_feed import ChangeFeed

@@ -12,7 +12,7 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.sync.run_context import Feed
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 
 class RunTables(Protocol):

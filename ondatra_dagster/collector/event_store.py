@@ -18,8 +18,14 @@ from typing import Any, NamedTuple
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlRow, SqlValue, open_database
+from ondatra_dagster.storage.sqlite_database import (
+    SqliteSchema,
+    SqliteStore,
+    SqlRow,
+    SqlValue,
+    open_database,
+    open_existing_database,
+)
 
 STORE_FILE_NAME = "events.sqlite"
 SEQUENCE_PREFIX = "ondatra.events/"  # and the file's own id: another file begins to count anew

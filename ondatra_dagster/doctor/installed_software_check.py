@@ -12,9 +12,16 @@ from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_r
 from ondatra_dagster.errors import SparkSetupError
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.text_format import format_size
-from ondatra_dagster.warehouse.spark.jars import S3A_FOLDER, damaged_jars, fetch_needed_jars, missing_jars
+from ondatra_dagster.warehouse.spark.jars import (
+    DELTA_JARS,
+    S3A_FOLDER,
+    S3A_JARS,
+    JarSet,
+    damaged_jars,
+    fetch_needed_jars,
+    missing_jars,
+)
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS, S3A_JARS, JarSet
 
 PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
 

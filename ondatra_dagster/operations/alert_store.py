@@ -15,8 +15,7 @@ import orjson
 
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_existing_database, open_transaction
 
 ALERT_SCHEMA = SqliteSchema(
     "alerts",

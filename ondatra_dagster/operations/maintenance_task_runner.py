@@ -125,9 +125,5 @@ def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskR
     return TaskResult(
         task=FACT_TABLE_TASK,
         message=f"the fact tables tell of {format_count(len(syncs), 'sync')}",
-        counts={
-            "source_objects": len(facts.source_objects),
-            "destinations": len(facts.destinations),
-            "destination_objects": len(facts.destination_objects),
-        },
+        counts={name: len(rows) for name, rows in facts.items()},
     )

@@ -40,16 +40,12 @@ class WorkNeeded(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStep:
-    """One model's part of a plan."""
+class PlanStep:
+    """One model's or one sync's part of a plan."""
 
     model: Model
     work_needed: WorkNeeded
     reason: str
-    inputs: Mapping[str, str]  # name → version, as they are now
-    table: TableState | None
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
-    is_full: bool = False  # a full refresh was asked for
 
     @property
     def will_run(self) -> bool:
@@ -57,18 +53,21 @@ class ModelStep:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SyncStep:
+class ModelStep(PlanStep):
+    """One model's part of a plan."""
+
+    inputs: Mapping[str, str]  # name → version, as they are now
+    table: TableState | None
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
+    is_full: bool = False  # a full refresh was asked for
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStep(PlanStep):
     """One sync's part of a plan."""
 
     sync_id: str
-    model: Model
-    work_needed: WorkNeeded
-    reason: str
     reads_table: bool = False  # there are versions that it hasn't looked at
-
-    @property
-    def will_run(self) -> bool:
-        return self.work_needed is not WorkNeeded.NO
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ knows the query.
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ondatra_dagster.errors import Problem
@@ -138,11 +138,11 @@ class _HeaderReader:
         self.file = file
         self.problems: list[Problem] = []
         self.lines: dict[str, list[int]] = {}  # word → where it stands, readable or not
-        self._values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
+        self.values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
 
     def add_line(self, line: HeaderLine) -> None:
         try:
-            self._values.setdefault(line.word, []).append((self._parse_value(line), line.number))
+            self.values.setdefault(line.word, []).append((self._parse_value(line), line.number))
         except values.HeaderValueError as bad:
             self.report_problem(line.number, bad.description, bad.remedy)
         self.lines.setdefault(line.word, []).append(line.number)
@@ -162,33 +162,33 @@ class _HeaderReader:
     def report_problem(self, line: int, what: str, remedy: str) -> None:
         self.problems.append(Problem(file=self.file, line=line, description=what, remedy=remedy))
 
+    def report_word(self, word: str, what: str, remedy: str) -> None:
+        """Report a problem where a word stands first."""
+        self.report_problem(self.first_line_of(word), what, remedy)
+
     def first_line_of(self, word: str) -> int:
         """Where a word stands first; line 1 when it doesn't."""
         return self.lines.get(word, [1])[0]
 
     def has_value(self, word: str) -> bool:
-        return bool(self._values.get(word))
+        return bool(self.values.get(word))
 
     def single_value(self, word: str, default: T) -> T:
-        return cast("T", self._values[word][0][0]) if self.has_value(word) else default
+        return cast("T", self.values[word][0][0]) if self.has_value(word) else default
 
     def all_values(self, word: str) -> tuple[Any, ...]:
-        return tuple(value for value, _ in self._values.get(word, ()))
-
-    def values_with_lines(self, word: str) -> Sequence[tuple[Any, int]]:
-        """Every value of a word, with its line."""
-        return self._values.get(word, ())
+        return tuple(value for value, _ in self.values.get(word, ()))
 
     def named_columns(self) -> Iterator[tuple[str, int]]:
         """Every column that the header names, with the line that names it."""
         for word in KEY_WORDS:
-            for names, line in self._values.get(word, ()):
+            for names, line in self.values.get(word, ()):
                 yield from ((name, line) for name in names)
-        yield from self._values.get("incremental", ())
-        for (name, _), line in self._values.get("column", ()):
+        yield from self.values.get("incremental", ())
+        for (name, _), line in self.values.get("column", ()):
             yield name, line
         for check in CheckType:
-            for condition, line in self._values.get(check, ()):
+            for condition, line in self.values.get(check, ()):
                 yield from ((name, line) for name in condition.columns)
 
 
@@ -196,7 +196,7 @@ def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, Che
     """What is checked, each once; complains of what is said twice."""
     for word in CheckType:
         first: dict[tuple[str, ...], int] = {}
-        for condition, line in reading.values_with_lines(word):
+        for condition, line in reading.values.get(word, ()):
             other = first.setdefault(condition.words, line)
             if other == line:
                 yield word, condition, line
@@ -212,10 +212,10 @@ def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
     given = [word for word in kind.key_headers if word in reading.lines]
     if len(given) > 1:
         what = f"@{given[0]} and @{given[1]} say the same of kind {kind.name}"
-        reading.report_problem(reading.first_line_of(given[1]), what, "keep one of them")
+        reading.report_word(given[1], what, "keep one of them")
     if not given and kind.needs_key:
         remedy = f"add -- @{kind.key_headers[0]}: column"
-        reading.report_problem(reading.first_line_of("kind"), f"kind {kind.name} needs a key", remedy)
+        reading.report_word("kind", f"kind {kind.name} needs a key", remedy)
     return reading.single_value(given[0], ()) if given else ()
 
 
@@ -223,7 +223,7 @@ def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
     instead = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
     for word in KEY_WORDS:
         if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
-            reading.report_problem(reading.first_line_of(word), f"kind {kind.name} has no @{word}", instead)
+            reading.report_word(word, f"kind {kind.name} has no @{word}", instead)
 
 
 def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
@@ -231,12 +231,12 @@ def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None
     if "incremental" not in reading.lines:
         if "incremental_initial" in reading.lines:
             what = "@incremental_initial has no @incremental"
-            reading.report_problem(reading.first_line_of("incremental_initial"), what, "add -- @incremental: column")
+            reading.report_word("incremental_initial", what, "add -- @incremental: column")
         return None
     if not kind.takes_incremental:
         kinds = " or ".join(name for name, each in KINDS.items() if each.takes_incremental)
         what = f"kind {kind.name} can't be incremental"
-        reading.report_problem(reading.first_line_of("incremental"), what, f"remove it, or choose kind {kinds}")
+        reading.report_word("incremental", what, f"remove it, or choose kind {kinds}")
     if not reading.has_value("incremental"):
         return None
     return Incremental(
@@ -249,15 +249,13 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
     if "sink" not in reading.lines:
         _report_words_without_sink(reading)
     elif not kind.has_query:
-        reading.report_problem(
-            reading.first_line_of("sink"), f"kind {kind.name} can't have a @sink", "push a model of it"
-        )
+        reading.report_word("sink", f"kind {kind.name} can't have a @sink", "push a model of it")
     if not reading.has_value("sink"):
         return None
     name, arguments = reading.single_value("sink", ("", ()))
     if name not in sinks:
         known = suggest_correction(name, sinks, plural="sinks")
-        reading.report_problem(reading.first_line_of("sink"), f"@sink {name!r} has no lib/{name}.star", known)
+        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", known)
     return ModelSink(
         name=name,
         arguments=arguments,
@@ -272,6 +270,4 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
 def _report_words_without_sink(reading: _HeaderReader) -> None:
     for word, rules in HEADER_WORDS.items():
         if rules.needs_sink and word in reading.lines:
-            reading.report_problem(
-                reading.first_line_of(word), f"@{word} has no @sink", "add -- @sink: name, or remove it"
-            )
+            reading.report_word(word, f"@{word} has no @sink", "add -- @sink: name, or remove it")

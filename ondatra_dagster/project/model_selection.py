@@ -12,9 +12,8 @@ import re
 from collections.abc import Callable, Iterable
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project import dependency_graph
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.project import Project, model_graph
+from ondatra_dagster.project.project import Graph, Project, find_reachable, model_graph, reverse_edges
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 WORD_PATTERN = re.compile(r"[()]|[^\s()]+")
@@ -44,9 +43,9 @@ def select_models(project: Project, selections: Iterable[str]) -> set[str]:
 class _ModelEdges:
     """Who reads whom, both ways."""
 
-    def __init__(self, reads: dependency_graph.Graph) -> None:
+    def __init__(self, reads: Graph) -> None:
         self.upstream_edges = reads
-        self.downstream_edges = dependency_graph.reverse_edges(reads)
+        self.downstream_edges = reverse_edges(reads)
 
 
 class _SelectionParser:
@@ -125,14 +124,14 @@ def _match_attribute(project: Project, core: str) -> set[str]:
     return chosen
 
 
-def _boundary_models(chosen: set[str], edges: dependency_graph.Graph) -> set[str]:
+def _boundary_models(chosen: set[str], edges: Graph) -> set[str]:
     """Those of the chosen from which no edge leads to another one."""
     return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
 
 
-def _reachable_within(edges: dependency_graph.Graph, start: str, sign: str | None) -> set[str]:
+def _reachable_within(edges: Graph, start: str, sign: str | None) -> set[str]:
     """What lies on one side: everything for '+', so many steps for '2+'."""
     if not sign:
         return set()
     steps = sign.strip("+")
-    return dependency_graph.find_reachable(edges, start, steps=int(steps) if steps else None)
+    return find_reachable(edges, start, steps=int(steps) if steps else None)

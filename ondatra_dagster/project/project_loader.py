@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem, ProjectError
-from ondatra_dagster.project import dependency_graph
-from ondatra_dagster.project.file_discovery import ModelFile, find_model_files, find_sink_files
 from ondatra_dagster.project.inputs.file_options import FILE_FORMATS
 from ondatra_dagster.project.inputs.input_resolution import (
     ONDATRA_SCHEMA,
@@ -21,9 +19,15 @@ from ondatra_dagster.project.inputs.input_resolution import (
     source_locations,
 )
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
-from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
+from ondatra_dagster.project.model_files import (
+    ModelFile,
+    ParsedModelFile,
+    find_model_files,
+    find_sink_files,
+    parse_model_file,
+)
 from ondatra_dagster.project.model_header import Header
-from ondatra_dagster.project.project import Project, model_graph
+from ondatra_dagster.project.project import Project, model_graph, sort_topologically
 from ondatra_dagster.project.settings.setting_readers import find_setting_line
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references
@@ -73,7 +77,7 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
         lines[model.id] = found
     problems += _sync_id_problems(list(models.values()))
     problems += _source_name_problems(files, settings)
-    order, cycles = dependency_graph.sort_topologically(model_graph(models))
+    order, cycles = sort_topologically(model_graph(models))
     problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
     project = Project(
         root=root,

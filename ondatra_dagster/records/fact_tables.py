@@ -1,6 +1,5 @@
 """The fact tables, which name the sources and destinations of syncs, for joins with records."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import BinaryIO, NamedTuple, TypeAlias
 
@@ -32,56 +31,29 @@ class SyncEndpoints(NamedTuple):
         return Endpoint(type=type_, id=f"{self.destination}/{self.object}")
 
 
-class SourceObjectRow(NamedTuple):
-    id: str
-    type: str
-    name: str
-    model_id: str
-    # the other things that the published format can send from, which aren't here
-    business_object_id: None = None
-    filter_segment_id: None = None
-    cohort_id: None = None
-
-
-class DestinationRow(NamedTuple):
-    id: str
-    type: str
-    name: str
-
-
-class DestinationObjectRow(NamedTuple):
-    id: str
-    type: str
-    name: str
-
-
-# the tables by the names of their files, which are the fields of Facts
+# the tables by the names of their files, with their columns
 FACT_TABLES = {
-    "source_objects": SourceObjectRow._fields,
-    "destinations": DestinationRow._fields,
-    "destination_objects": DestinationObjectRow._fields,
+    "source_objects": (
+        *("id", "type", "name", "model_id"),
+        # the other things that the published format can send from, which aren't here
+        *("business_object_id", "filter_segment_id", "cohort_id"),
+    ),
+    "destinations": ("id", "type", "name"),
+    "destination_objects": ("id", "type", "name"),
 }
 FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
 WORKSPACES_NOTE = "ondatra.workspaces"  # a note in each file: which workspace has which of its rows
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FactTables:
-    """The rows of all fact tables, each sorted and without duplicates."""
-
-    source_objects: tuple[SourceObjectRow, ...]
-    destinations: tuple[DestinationRow, ...]
-    destination_objects: tuple[DestinationObjectRow, ...]
-
-
-def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> FactTables:
-    """One row for each model, destination and object that the syncs use."""
-    ends = list(syncs)
-    return FactTables(
-        source_objects=tuple(sorted({_source_object(sync) for sync in ends})),
-        destinations=tuple(sorted({_destination(sync) for sync in ends})),
-        destination_objects=tuple(sorted({_destination_object(sync) for sync in ends})),
-    )
+def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow, ...]]:
+    """One row for each model, destination and object that the syncs use, sorted, by the names of FACT_TABLES."""
+    rows: dict[str, set[FactRow]] = {table: set() for table in FACT_TABLES}
+    for sync in syncs:
+        source, destination, found = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
+        rows["source_objects"].add((source.id, source.type, sync.model, sync.model, None, None, None))
+        rows["destinations"].add((destination.id, destination.type, sync.destination))
+        rows["destination_objects"].add((found.id, found.type, sync.object))
+    return {table: tuple(sorted(each, key=lambda row: str(row[0]))) for table, each in rows.items()}
 
 
 def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
@@ -102,18 +74,3 @@ def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]
     file.seek(0)
     rows = {row[0]: row for row in parquet_files.read_rows(file, FACT_TABLES[table])}
     return {workspace: tuple(rows[id_] for id_ in of if id_ in rows) for workspace, of in ids.items()}
-
-
-def _source_object(sync: SyncEndpoints) -> SourceObjectRow:
-    source = sync.source_endpoint
-    return SourceObjectRow(id=source.id, type=source.type, name=sync.model, model_id=sync.model)
-
-
-def _destination(sync: SyncEndpoints) -> DestinationRow:
-    destination = sync.destination_endpoint
-    return DestinationRow(id=destination.id, type=destination.type, name=sync.destination)
-
-
-def _destination_object(sync: SyncEndpoints) -> DestinationObjectRow:
-    found = sync.object_endpoint
-    return DestinationObjectRow(id=found.id, type=found.type, name=sync.object)

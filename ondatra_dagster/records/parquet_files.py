@@ -152,11 +152,6 @@ def write_batches(
             writer.add_key_value_metadata(dict(notes))
 
 
-def count_rows(file: BinaryIO) -> int:
-    """How many rows there are; they aren't read."""
-    return int(pq.ParquetFile(file).metadata.num_rows)
-
-
 def read_notes(file: BinaryIO) -> dict[str, str]:
     """The key-value pairs that `write` left in the file."""
     pairs = pq.ParquetFile(file).metadata.metadata or {}

@@ -107,7 +107,6 @@ DELIVERED_COLUMNS = (
 )
 PAYLOAD_COLUMN = "record_payload"
 INVALID_ROW_COLUMNS = ("__ondatra_rowid", "table_id")
-STATUS_COLUMN = ("status",)
 _RUN_COLUMNS = ("sync_configuration_id", "sync_run_id")
 _RECORD_FIELDS = [field for field in RECORD_SCHEMA if field.name not in _RUN_COLUMNS]
 

@@ -16,12 +16,13 @@ from typing import BinaryIO, Self
 
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.records import file_paths, parquet_files
-from ondatra_dagster.records.fact_tables import FACT_TABLES, FactRow, FactTables, read_fact_table, write_fact_table
+from ondatra_dagster.records.fact_tables import FactRow, read_fact_table, write_fact_table
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.local_storage import DiscardingStorage, FileStorage, open_storage
 from ondatra_dagster.records.record_schema import (
@@ -30,7 +31,6 @@ from ondatra_dagster.records.record_schema import (
     INVALID_ROW_COLUMNS,
     PAYLOAD_COLUMN,
     RECORD_SCHEMA,
-    STATUS_COLUMN,
     DeliveredRecord,
     SyncRecord,
     build_record_batches,
@@ -198,7 +198,9 @@ class RecordStore:
         Within a run they have no order: a key's newest record is the one with the highest table version. For
         pruned runs it reads what write_delivered() stored.
         """
-        after, through = run_id or "", self._read_newest_delivered_run(sync_id)
+        after, through = run_id or "", ""
+        with contextlib.suppress(FileNotFoundError), self._open_delivered(sync_id) as file:
+            through = read_newest_delivered_run(file)
         if after < through:
             with self._open_delivered(sync_id) as file:
                 ends = read_delivered(file, with_payload=with_payload)
@@ -211,14 +213,6 @@ class RecordStore:
         """Keep these records, with their payloads, in place of all that the runs up to that one say."""
         with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
             write_delivered(file, ends, through=through)
-
-    def _read_newest_delivered_run(self, sync_id: str) -> str:
-        """Return the newest run that write_delivered() covered; it sorts before all runs when there is none."""
-        try:
-            with self._open_delivered(sync_id) as file:
-                return read_newest_delivered_run(file)
-        except FileNotFoundError:
-            return ""
 
     def _open_delivered(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
         remedy = "bring it back from a backup, or delete it to let what it says be forgotten"
@@ -267,12 +261,11 @@ class RecordStore:
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
         """How many records are in these files; one that is there no more has none."""
-        return sum(self._count_records_of_file(sync_id, run_id, file) for file in files)
-
-    def _count_records_of_file(self, sync_id: str, run_id: str, file: RecordFileId) -> int:
-        with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
-            return parquet_files.count_rows(opened)
-        return 0
+        rows = 0
+        for file in files:
+            with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
+                rows += pq.ParquetFile(opened).metadata.num_rows
+        return rows
 
     def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
         """The rows that the runs after one and up to another recorded as set aside, by rowid and table id."""
@@ -283,11 +276,11 @@ class RecordStore:
                     with self.open_records(sync_id, run_id, file) as opened:
                         yield from parquet_files.read_rows(opened, INVALID_ROW_COLUMNS)
 
-    def write_fact_tables(self, facts: FactTables) -> None:
+    def write_fact_tables(self, facts: Mapping[str, Sequence[FactRow]]) -> None:
         """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
-        for table in FACT_TABLES:
+        for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
-            by_workspace = {**self._read_fact_table(name, table), self._workspace: getattr(facts, table)}
+            by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
             with self._open_writer(name) as file:
                 write_fact_table(file, table, by_workspace)
 
@@ -302,12 +295,8 @@ class RecordStore:
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
         """Count the invalid rows that a run has records of."""
-        rows = 0
-        for file in self.list_record_files(sync_id, run_id):
-            if file[0] is RecordFileType.INVALID:
-                with self.open_records(sync_id, run_id, file) as opened:
-                    rows += sum(1 for _ in parquet_files.read_rows(opened, STATUS_COLUMN))
-        return rows
+        files = self.list_record_files(sync_id, run_id)
+        return self.count_records(sync_id, run_id, [file for file in files if file[0] is RecordFileType.INVALID])
 
     def _read_delivered_of_run(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[DeliveredRecord]:
         columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS

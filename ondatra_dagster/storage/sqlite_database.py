@@ -1,6 +1,6 @@
-"""A SQLite file: opened private, durable and migrated. A transaction begins by taking the lock.
+"""A SQLite file: opened private, durable and migrated, by one process or by several.
 
-The module that owns a file's tables has all statements on them.
+A transaction begins by taking the lock. The module that owns a file's tables has all statements on them.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ from ondatra_dagster.text_format import ondatra_version
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
+from ondatra_dagster.storage.file_lock import FileLock
 
 COPY_TRIES = 3
 IDLE_SECONDS = 0.05  # after which nobody seems to be writing
@@ -423,3 +424,29 @@ def _build_step(script: str):  # type: ignore[no-untyped-def]  # the library's o
             database.execute(statement)
 
     return apply
+
+
+WAIT_SECONDS = 60
+
+
+@contextlib.contextmanager
+def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteStore | None]:
+    """Open the file to read it; None without a file, or while another process is making its tables."""
+    with explain_file_errors(path, schema.if_damaged):
+        is_there = path.exists() or path.is_symlink()
+    if not is_there:
+        yield None
+        return
+    with open_read_only(path, schema) as store:
+        yield store if has_tables(store, schema) else None
+
+
+@contextlib.contextmanager
+def open_transaction(path: Path, schema: SqliteSchema, *, purpose: str) -> Iterator[SqliteStore]:
+    """Open the file, made if need be, for one transaction; other processes that write it wait for the lock.
+
+    SQLite before 3.51.3 can damage a file that two connections write and checkpoint at the same time.
+    """
+    lock = FileLock(path.parent / "locks" / f"{path.name}.lock", purpose=purpose, wait_seconds=WAIT_SECONDS)
+    with lock, open_database(path, schema) as store, store.write_transaction():
+        yield store

@@ -21,10 +21,10 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.parquet_search import RunRecords, count_runs_matches, search_runs
-from ondatra_dagster.records.record_chunks import RecordChunk, SpooledChunks, chunk_records, slice_chunks
 from ondatra_dagster.records.record_query import RecordQuery, ResultRecord
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.search_results import RecordChunk, SpooledChunks, chunk_records, slice_chunks
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 from ondatra_dagster.sync.record_publisher import build_records

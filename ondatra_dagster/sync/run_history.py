@@ -18,8 +18,14 @@ import orjson
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.storage.file_errors import damage_error
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlRow, SqlValue
+from ondatra_dagster.storage.sqlite_database import (
+    SqliteSchema,
+    SqliteStore,
+    SqlRow,
+    SqlValue,
+    open_existing_database,
+    open_transaction,
+)
 
 log = logging.getLogger(__name__)
 

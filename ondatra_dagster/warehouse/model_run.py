@@ -11,17 +11,15 @@ from pyspark.sql.types import MapType, StructType
 
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.deltalog.system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.row_check_result import count_warnings
+from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.warehouse import invalid_rows_table
-from ondatra_dagster.warehouse.kinds.duplicate_keys import check_duplicate_keys
+from ondatra_dagster.warehouse.kinds.key_comparison import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
-from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
 from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input_files
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
@@ -40,6 +38,7 @@ from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 from ondatra_dagster.warehouse.spark.tuning import estimate_model_bytes, tune_for_size
 from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, align_columns, open_target
+from ondatra_dagster.warehouse.write_and_check_results import InvalidRowSample, ModelWriteResult, count_warnings
 
 MAX_SAMPLES = 20
 MISFIT_REASON = "MISFIT"  # why an event was put aside

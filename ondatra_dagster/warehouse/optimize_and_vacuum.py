@@ -18,7 +18,7 @@ from ondatra_dagster.deltalog.removable_history import (
 )
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.planning.table_lookup import invalid_table_path
-from ondatra_dagster.warehouse.alter_table import TableAlterer
+from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table

@@ -16,12 +16,18 @@ from pyspark.sql.types import StructField
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import CLONE_ORIGIN_PROPERTY, TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import RETENTION_PROPERTIES, is_retention_lowered
-from ondatra_dagster.deltalog.system_columns import PARTITION_COLUMN, ROWID_COLUMN
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.sql.input_references import quote_name
-from ondatra_dagster.warehouse.alter_table import STALE_HASHES, TableAlterer, property_literals
+from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, ROWID_COLUMN
 from ondatra_dagster.warehouse.row_comparison import column_of
-from ondatra_dagster.warehouse.schema_evolution import ddl_type, plan_column_changes, visible_fields
+from ondatra_dagster.warehouse.schema_evolution import (
+    STALE_HASHES,
+    TableAlterer,
+    ddl_type,
+    plan_column_changes,
+    property_literals,
+    visible_fields,
+)
 
 TABLE_PROPERTIES = {
     "delta.enableChangeDataFeed": "true",

@@ -12,7 +12,7 @@ from ondatra_dagster.planning.table_lookup import invalid_table_path
 from ondatra_dagster.project.model import CheckType, Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_condition
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 pytestmark = pytest.mark.spark
 

@@ -17,11 +17,11 @@ from ondatra_dagster.cli.output import (
     shrink_columns,
     terminal_width,
 )
-from ondatra_dagster.records.record_chunks import RecordChunk, iterate_records
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, format_json_lines, write_export
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord, explain_status
 from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.search_results import RecordChunk, iterate_records
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count, format_local_time

@@ -21,8 +21,7 @@ from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database, open_existing_database
 
 NOTHING_ENQUEUED = -1  # a watermark: no version's changes
 DAMAGE_ADVICE = (

@@ -182,10 +182,15 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
             problems.append(Problem(file=given.file, line=given.line, description=what, remedy=remedy))
             refused.add(given.name)
     if needs_http_permission(chosen):
-        problems.append(_open_mirror_problem(places["maven_mirror"]))
-    settings = dataclasses.replace(
-        _build_settings(root, chosen, variables), java_home_setting=_java_home_setting(places)
-    )
+        what = "maven_mirror is an http:// address: others can read its password, and put in what they like"
+        remedy = 'write https://…, or allow it by maven_http = "on"'
+        mirror = places["maven_mirror"]
+        problems.append(Problem(file=mirror.file, line=mirror.line, description=what, remedy=remedy))
+    settings = _build_settings(root, chosen, variables)
+    if "java_home" in places:
+        file = places["java_home"].file
+        named = f"java_home in {file}" if file == PYPROJECT else file
+        settings = dataclasses.replace(settings, java_home_setting=named)
     if problems:
         # without the sources nobody knows what models may read: each that reads one would seem to be wrong
         raise InvalidSettingsError(problems, usable=None if "sources" in refused else settings)
@@ -274,18 +279,6 @@ def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
     origins, hosts = (tuple(given.get(name, "").split()) for name in ("origins", "hosts"))
     unknown = given.get("unknown_fields", "keep")
     return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown, **numbers)
-
-
-def _open_mirror_problem(given: SettingEntry) -> Problem:
-    what = "maven_mirror is an http:// address: others can read its password, and put in what they like"
-    remedy = 'write https://…, or allow it by maven_http = "on"'
-    return Problem(file=given.file, line=given.line, description=what, remedy=remedy)
-
-
-def _java_home_setting(places: Mapping[str, SettingEntry]) -> str:
-    """Return the variable, or the line of pyproject.toml, that says which Java to use."""
-    file = places["java_home"].file if "java_home" in places else JAVA_HOME_VARIABLE
-    return f"java_home in {file}" if file == PYPROJECT else file
 
 
 def _parse_days(written: str) -> int | None:

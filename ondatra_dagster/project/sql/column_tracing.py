@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from ondatra_dagster.project.sql.output_columns import find_certain_names
+from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
 from ondatra_dagster.project.sql.relations import (
     NO_SOURCES,
     UNKNOWN_SOURCES,

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from ondatra_dagster.project.inputs.input_resolution import InputNames, UnknownInputError
 from ondatra_dagster.project.model import FileInput, Input, Model, Reference, TextEdit
+from ondatra_dagster.project.sql.dialect_translation import apply_edits
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 
 
@@ -94,12 +95,7 @@ def replace_names(
 ) -> str:
     """The query with each input's name replaced by that of its view, and with the edits of its dialect."""
     named = [TextEdit(each.start, each.end, _replacement_text(sql, each, views)) for each in references]
-    pieces: list[str] = []
-    position = 0
-    for edit in sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)):
-        pieces += [sql[position : edit.start], edit.text]
-        position = edit.end
-    return "".join((*pieces, sql[position:]))
+    return apply_edits(sql, sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)))
 
 
 def quote_name(name: str) -> str:

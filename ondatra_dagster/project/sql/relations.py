@@ -172,22 +172,12 @@ class ColumnScope:
 
     def resolve_column(self, parts: Sequence[str]) -> ValueSources:
         """What the column is made of that is written with these parts."""
-        scope: ColumnScope | None = self
-        while scope is not None:
-            found = scope.resolve_locally(parts)
-            if found is not None:
-                return found
-            scope = scope.outer
-        return UNKNOWN_SOURCES
+        return self.find_in_scopes(parts) or UNKNOWN_SOURCES
 
-    def has_column(self, parts: Sequence[str]) -> bool:
-        """Return whether the column may be one of this SELECT, or of those around it."""
-        scope: ColumnScope | None = self
-        while scope is not None:
-            if scope.resolve_locally(parts) is not None:
-                return True
-            scope = scope.outer
-        return False
+    def find_in_scopes(self, parts: Sequence[str]) -> ValueSources | None:
+        """Return the same by this SELECT and those around it; None when the column is surely in none."""
+        found = self.resolve_locally(parts)
+        return self.outer.find_in_scopes(parts) if found is None and self.outer else found
 
     def resolve_locally(self, parts: Sequence[str]) -> ValueSources | None:
         """The same by this SELECT alone; None when it has no such column."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ondatra_dagster.project.sql.column_tracing import ColumnTracer, InputRelationLookup
-from ondatra_dagster.project.sql.output_columns import is_reserved_name
+from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 from ondatra_dagster.project.sql.relations import ColumnScope, Relation
 
@@ -66,9 +66,9 @@ def _unresolved_in_select(each: ScopedSelect) -> Iterator[UnresolvedColumn]:
     for column in _checked_columns(each):
         parts = [part.name for part in column.parts]
         line = column.parts[0].meta.get("line")
-        if line is None or each.scope.has_column(parts) or _is_spark_word(column) or any(map(is_reserved_name, parts)):
-            continue
-        yield _describe_column(parts, line, each.scope)
+        is_known = each.scope.find_in_scopes(parts) or _is_spark_word(column) or any(map(is_reserved_name, parts))
+        if line is not None and not is_known:
+            yield _describe_column(parts, line, each.scope)
 
 
 def _checked_columns(each: ScopedSelect) -> Iterator[exp.Column]:

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Iterator
 
-from ondatra_dagster.records.reason_counts import ReasonCount, ReasonCounts, count_reasons
 from ondatra_dagster.records.record_query import RecordStage, explain_status
+from ondatra_dagster.records.search_results import ReasonCount, ReasonCounts, count_reasons
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element

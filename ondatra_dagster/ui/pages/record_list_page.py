@@ -8,9 +8,9 @@ from starlette.responses import Response, StreamingResponse
 
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
-from ondatra_dagster.records.record_chunks import iterate_records
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
+from ondatra_dagster.records.search_results import iterate_records
 from ondatra_dagster.sync.record_search import count_records, find_records
 from ondatra_dagster.text_format import format_count
 from ondatra_dagster.ui import page_urls

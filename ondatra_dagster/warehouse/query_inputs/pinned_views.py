@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit
-from ondatra_dagster.deltalog.system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.table_lookup import table_path, warehouse_table_path
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern
@@ -18,6 +17,7 @@ from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, S
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import is_readable_without_spark
 from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
+from ondatra_dagster.project.sql.output_and_system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
 from ondatra_dagster.warehouse.row_comparison import column_of

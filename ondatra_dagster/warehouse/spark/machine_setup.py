@@ -16,10 +16,9 @@ from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
-from ondatra_dagster.warehouse.spark.jars import FetchListener, fetch_needed_jars, jar_addresses
+from ondatra_dagster.warehouse.spark.jars import DELTA_JARS, S3A_JARS, FetchListener, fetch_needed_jars, jar_addresses
 from ondatra_dagster.warehouse.spark.java_finder import Java, find_java
 from ondatra_dagster.warehouse.spark.jvm import class_archive_path
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS, S3A_JARS
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 # one of every kind of statement that a run makes, so that the archive has the classes for it

@@ -19,9 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ondatra_dagster.project.settings.settings import read_settings
-from ondatra_dagster.warehouse.spark.jars import fetch_jars
+from ondatra_dagster.warehouse.spark.jars import DELTA_JARS, fetch_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS
 
 ROOT = Path(__file__).parents[3]
 TEST_PACKAGES = ("pytest", "flit_core")  # what the new project's `pip install -e '.[test]'` would fetch

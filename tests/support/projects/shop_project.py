@@ -30,7 +30,6 @@ from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.table_lookup import invalid_table_path, table_path
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
-from ondatra_dagster.project.row_check_result import RowCheckResult, checks_failed_error, count_warnings
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import (
@@ -44,7 +43,13 @@ from ondatra_dagster.row_changes import (
     format_key,
 )
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
+from ondatra_dagster.warehouse.write_and_check_results import (
+    InvalidRowSample,
+    ModelWriteResult,
+    RowCheckResult,
+    checks_failed_error,
+    count_warnings,
+)
 
 Row = tuple[str | None, ...]
 COLUMNS = (Column("id", "string"), Column("email", "string"))

@@ -16,8 +16,8 @@ from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.row_changes import InvalidRow, RowChange
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
 from ondatra_dagster.warehouse.spark.session import Warehouse
+from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 QUERY_KINDS = [kind.name for kind in KINDS.values() if kind.has_query]
 

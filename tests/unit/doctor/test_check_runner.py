@@ -19,7 +19,7 @@ from ondatra_dagster.doctor import (
 from ondatra_dagster.doctor.check_context import CheckContext, read_check_context
 from ondatra_dagster.doctor.check_result import CheckLevel, CheckResult
 from ondatra_dagster.doctor.check_runner import run_checks
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS
+from ondatra_dagster.warehouse.spark.jars import DELTA_JARS
 
 URL = "http://127.0.0.1:9"
 

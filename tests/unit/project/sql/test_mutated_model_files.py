@@ -10,9 +10,8 @@ from support.projects.query_corpus import CORPUS, MODELS, SOURCES
 from support.random_histories.random_seeds import new_random
 
 from ondatra_dagster.errors import Problem
-from ondatra_dagster.project.file_discovery import ModelFile
 from ondatra_dagster.project.inputs.input_resolution import InputNames
-from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
+from ondatra_dagster.project.model_files import ModelFile, ParsedModelFile, parse_model_file
 from ondatra_dagster.project.sql.column_tracing import trace_columns
 from ondatra_dagster.project.sql.input_references import find_references, replace_names
 from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_row_by_row

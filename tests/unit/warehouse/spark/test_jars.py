@@ -20,8 +20,11 @@ from support.apis.maven_server import MavenRepository, build_jar_set, running_ma
 from ondatra_dagster.errors import SparkSetupError
 from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
 from ondatra_dagster.warehouse.spark.jars import (
+    DELTA_JARS,
     NULL_LISTENER,
+    S3A_JARS,
     FetchListener,
+    JarSet,
     ProtectedRedirects,
     damaged_jars,
     default_repository,
@@ -31,7 +34,6 @@ from ondatra_dagster.warehouse.spark.jars import (
 )
 from ondatra_dagster.warehouse.spark.jvm import pyspark_jars
 from ondatra_dagster.warehouse.spark.machine_setup import main
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS, S3A_JARS, JarSet
 
 TESTS = Path(__file__).parents[2]
 CONTENTS = {"alpha": b"the first jar", "beta": b"another one"}

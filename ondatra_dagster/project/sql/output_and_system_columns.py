@@ -1,12 +1,26 @@
-"""The columns of a query, as far as its text shows them: a star hides the rest."""
+"""The columns of a query, as far as its text shows them, and the columns that ondatra and Delta add to a table."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
 
-RESERVED_NAMES = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_content_hash"})
 RESERVED_PREFIX = "__ondatra_"
+ROWID_COLUMN = "__ondatra_rowid"  # a Delta identity column: a row keeps its number while it lives
+CONTENT_HASH_COLUMN = "_content_hash"  # of a tracked group
+PARTITION_COLUMN = "__ondatra_partition"  # a digest of a partition's key, which names its folder
+REASON_COLUMN = "__ondatra_reason"  # why a row was set aside
+
+
+# what Delta adds to a row that its change feed tells
+CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN = "_change_type", "_commit_version"
+FEED_COLUMNS = frozenset({CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "_commit_timestamp"})
+RESERVED_NAMES = FEED_COLUMNS | {CONTENT_HASH_COLUMN}
+
+
+def is_hidden_column(name: str) -> bool:
+    """Whether a column is kept from every reader through a model, and from pushed rows."""
+    return name == CONTENT_HASH_COLUMN or name.startswith(RESERVED_PREFIX)
 
 
 class OutputColumnName(NamedTuple):

@@ -1,19 +1,47 @@
-"""The kind scd2: every version of a key's row is kept, with the snapshots between which it was the current one.
+"""The kinds merge and scd2: the rows of a key are updated, or kept as versions of it.
 
-A snapshot is the version of the commit itself, so a closed row ends where its successor begins.
+Merge writes rows with a new key or other values. Only a full refresh deletes the keys that the query no longer gives.
+Scd2 keeps every version of a key's row, with the snapshots between which it was the current one. A snapshot is the
+version of the commit itself, so a closed row ends where its successor begins.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.warehouse.kinds.duplicate_keys import split_duplicate_keys
-from ondatra_dagster.warehouse.kinds.key_comparison import KeyComparison, compare_by_key
+from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN
+from ondatra_dagster.warehouse.kinds.key_comparison import KeyComparison, compare_by_key, split_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_comparison import column_of
 from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
+
+
+def write_merge(work: WriteRequest) -> WriteResult:
+    """Insert of rows whose key is new, update of those that differ, in one commit at most."""
+    found = _compare_keys(work, work.target.rows, finds_gone=False)
+    try:
+        work.check_before_commit(lambda: found.rows_after(work.target.rows, work.target))
+        work.write_invalid_rows(found.invalid_rows, found.invalid_counts)
+        told = work.commit_note(rows=count_existing_rows(work.target) + found.new_count - found.deleted_count)
+        if found.changed_count or found.deleted_count:
+            work.target.merge(found.rows_to_write, told, inserts=found.new_count > 0)
+        elif found.new_count:
+            work.target.append(found.rows_to_write.drop(ROWID_COLUMN, DELETE_FLAG), told)
+        return WriteResult(
+            inserted=found.new_count, updated=found.changed_count, deleted=found.deleted_count, rows=told.rows or 0
+        )
+    finally:
+        found.release()
+
+
+def _compare_keys(work: WriteRequest, old: DataFrame, *, finds_gone: bool) -> KeyComparison:
+    """Compare the query's rows with the table's current ones, of which a key may have several at a full refresh."""
+    if work.is_full:
+        with split_duplicate_keys(old, work.rows, work.target) as (standing, others):
+            return compare_by_key(work.rows, standing, work.target, finds_gone=True, surplus=others)
+    return compare_by_key(work.rows, None if work.target.is_empty else old, work.target, finds_gone=finds_gone)
+
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "is_current"
 
@@ -21,7 +49,7 @@ VALID_FROM, VALID_TO, IS_CURRENT = "valid_from_snapshot", "valid_to_snapshot", "
 def write_scd2(work: WriteRequest) -> WriteResult:
     """Close of every version that isn't given any more, insert of every new one, in one commit at most."""
     target = work.target
-    found = _compare_all_keys(work) if work.is_full else _compare_keys(work)
+    found = _compare_keys(work, current_version_rows(target.rows), finds_gone=True)
     try:
         snapshot = target.next_version
         work.check_before_commit(lambda: _versions_after(found.rows_to_write, target, snapshot))
@@ -37,17 +65,6 @@ def write_scd2(work: WriteRequest) -> WriteResult:
         return WriteResult(inserted=opened, updated=closed, rows=told.rows or 0)
     finally:
         found.release()
-
-
-def _compare_keys(work: WriteRequest) -> KeyComparison:
-    old = None if work.target.is_empty else current_version_rows(work.target.rows)
-    return compare_by_key(work.rows, old, work.target, finds_gone=True)
-
-
-def _compare_all_keys(work: WriteRequest) -> KeyComparison:
-    """The same, where a key may have several rows that are current."""
-    with split_duplicate_keys(current_version_rows(work.target.rows), work.rows, work.target) as (standing, others):
-        return compare_by_key(work.rows, standing, work.target, finds_gone=True, surplus=others)
 
 
 def current_version_rows(rows: DataFrame) -> DataFrame:

@@ -1,10 +1,13 @@
-"""The result of a row check: the rows that it found, as counts and samples. warehouse/row_checks.py computes it."""
+"""The results of a model's write and of its row checks, as counts and samples. Spark isn't loaded here.
+
+model_run.py writes, and row_checks.py checks."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
+from ondatra_dagster.row_changes import Column
 from ondatra_dagster.text_format import format_count
 
 MAX_SAMPLES = 20  # rows that are kept of those that fail
@@ -57,3 +60,29 @@ def _format_failure(model: Model, finding: RowCheckResult) -> str:
 
 def _format_sample(row: SampleRow) -> str:
     return ", ".join(f"{name} {'null' if value is None else value}" for name, value in row.items())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidRowSample:
+    """One row that the write kept out of the table."""
+
+    key: tuple[str | None, ...]
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWriteResult:
+    """The counts of one write, the table's state after it, and what the model's checks found."""
+
+    has_changes: bool  # False: there was no commit
+    table_id: str
+    version: int  # the last commit that changed rows
+    rows: int  # in the table now
+    inputs: Mapping[str, str]  # the versions that were read: when another run came first, newer than planned
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    invalid_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # reason → rows kept out by this write
+    invalid_samples: Sequence[InvalidRowSample] = ()
+    columns: tuple[Column, ...] = ()
+    findings: tuple[RowCheckResult, ...] = ()  # one for each of the model's checks
