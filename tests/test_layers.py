@@ -28,7 +28,7 @@ BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "int
 SHARED_LIBRARIES = {
     "grpc": {"warehouse.spark.spark_connect"},
     "starlark": {"delivery.push.starlark"},
-    "httpx": {"delivery.http", "testing.redirect_transport"},
+    "httpx": {"delivery.http", "testing.conformance.push_harness"},
     "pyarrow": {
         "warehouse",
         "records",

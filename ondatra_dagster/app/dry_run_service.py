@@ -13,7 +13,7 @@ from ondatra_dagster.app import sync_service
 from ondatra_dagster.app.dry_run_folder import open_dry_run_folder
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
 from ondatra_dagster.app.run_service import ComputedModel, RunService
-from ondatra_dagster.app.warehouse_interface import CloningTables
+from ondatra_dagster.app.warehouse_tables import CloningTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.event_store import event_store_path
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
@@ -33,7 +33,7 @@ from ondatra_dagster.sync.feed_adapters import CloneFeed
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.sync_dry_run import dry_run_sync
+from ondatra_dagster.sync.sync_run import dry_run_sync
 from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from ondatra_dagster.app import sync_service
-from ondatra_dagster.app.warehouse_interface import RunTables
+from ondatra_dagster.app.warehouse_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector import event_store
 from ondatra_dagster.delivery.http import rate_limit

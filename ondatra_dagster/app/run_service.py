@@ -16,7 +16,7 @@ from ondatra_dagster.app.error_traces import store_trace
 from ondatra_dagster.app.project_maintenance import build_maintenance_tasks
 from ondatra_dagster.app.run_events import ModelResult, NullRunProgress, RunProgress, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations, page_url, run_path, sync_path
-from ondatra_dagster.app.warehouse_interface import RunTables
+from ondatra_dagster.app.warehouse_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata

@@ -9,8 +9,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.app.dry_run_service import DryRunService, open_dry_workspace
 from ondatra_dagster.app.run_events import RunProgress
 from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.app.spark_tables import SparkTables
-from ondatra_dagster.app.warehouse_interface import RunTables
+from ondatra_dagster.app.warehouse_tables import RunTables, SparkTables
 from ondatra_dagster.app.workspace import Workspace
 
 

@@ -1,15 +1,16 @@
 """The output of commands: text and tables for people, JSON Lines on stdout for programs."""
 
+import functools
 import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
 import orjson
 
-from ondatra_dagster.cli.text_width import display_width, pad_left, pad_right, shorten_text
 from ondatra_dagster.row_changes import Json
 
 COLUMN_GAP = "  "
@@ -94,3 +95,51 @@ def format_cell(value: Json) -> str:
 
 def _replace_line_breaks(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else "·" for each in text)
+
+
+WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks that stand on the letter before, and what only joins or directs
+FIRST_JOINING_LETTER, LAST_JOINING_LETTER = (
+    "\u1160",
+    "\u11ff",
+)  # Korean vowels and ends: they go into the letter before
+ELLIPSIS = "…"
+
+
+def display_width(text: str) -> int:
+    """Return how many columns the text takes."""
+    return len(text) if text.isascii() else sum(map(_letter_width, text))
+
+
+def pad_right(text: str, width: int) -> str:
+    """Pad the text with blanks on its right."""
+    return text + " " * (width - display_width(text))
+
+
+def pad_left(text: str, width: int) -> str:
+    """Pad the text with blanks on its left."""
+    return " " * (width - display_width(text)) + text
+
+
+def shorten_text(text: str, width: int) -> str:
+    """Cut a text that is wider, and end it with an ellipsis."""
+    return text if display_width(text) <= width else cut_text(text, width - len(ELLIPSIS)) + ELLIPSIS
+
+
+def cut_text(text: str, width: int) -> str:
+    """Return as much of the text as fits; no letter loses its marks."""
+    if text.isascii():
+        return text[:width]
+    left = width
+    for place, letter in enumerate(text):
+        left -= _letter_width(letter)
+        if left < 0:
+            return text[:place]
+    return text
+
+
+@functools.lru_cache(maxsize=4096)
+def _letter_width(letter: str) -> int:
+    if unicodedata.category(letter) in ZERO_WIDTH_CATEGORIES or FIRST_JOINING_LETTER <= letter <= LAST_JOINING_LETTER:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in WIDE_CLASSES else 1

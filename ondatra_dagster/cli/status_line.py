@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
-from ondatra_dagster.cli.text_width import cut_text
+from ondatra_dagster.cli.output import cut_text
 
 CLEAR_LINE = "\r\x1b[2K"  # back to the line's begin, and wipe it
 REDRAW_SECONDS = 1.0

@@ -3,14 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ondatra_dagster.doctor import (
-    disk_and_port_check,
-    installed_software_check,
-    settings_and_variables_check,
-    spark_check,
-)
-from ondatra_dagster.doctor.check_context import CheckContext
-from ondatra_dagster.doctor.check_result import CheckLevel, CheckResult, warning_result
+from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
+from ondatra_dagster.doctor.check_interface import CheckContext, CheckLevel, CheckResult, warning_result
 
 
 class DoctorCheck(NamedTuple):
@@ -23,15 +17,18 @@ class DoctorCheck(NamedTuple):
 
 
 CHECKS = (
-    DoctorCheck("packages", installed_software_check.check_packages),
+    DoctorCheck("packages", software_and_spark_check.check_packages),
     DoctorCheck("settings", settings_and_variables_check.check_settings),
     DoctorCheck("variables", settings_and_variables_check.check_variables),
-    DoctorCheck("java", installed_software_check.check_java),
-    DoctorCheck("jars", installed_software_check.check_jars),
+    DoctorCheck("java", software_and_spark_check.check_java),
+    DoctorCheck("jars", software_and_spark_check.check_jars),
     DoctorCheck("disk", disk_and_port_check.check_disks),
     DoctorCheck("ports", disk_and_port_check.check_ports),
     DoctorCheck(
-        "spark", spark_check.check_spark, required_checks=("packages", "java", "jars", "disk"), starts_spark=True
+        "spark",
+        software_and_spark_check.check_spark,
+        required_checks=("packages", "java", "jars", "disk"),
+        starts_spark=True,
     ),
 )
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ondatra_dagster.doctor.check_context import CheckContext
-from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.doctor.check_interface import CheckContext, CheckResult, failed_result, ok_result, warning_result
 from ondatra_dagster.project.settings.settings import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import local_path

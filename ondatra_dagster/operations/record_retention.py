@@ -18,7 +18,7 @@ from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import SyncLogPosition, list_missing_row_groups_of_run
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.sync.recovery.delivered_keys import store_delivered_keys
-from ondatra_dagster.sync.run_id import parse_start_time
+from ondatra_dagster.sync.run_context import parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
 

@@ -18,9 +18,15 @@ from ondatra_dagster.log_formatter import EscapingFormatter
 from ondatra_dagster.orchestration.asset_keys import model_key, sync_key
 from ondatra_dagster.orchestration.dagster_instance import IF_DAMAGED, open_instance, storage_folder
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.dry_run_events import DEFER_EVENTS_TAG
-from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, ALLOW_NEW_STATE, DRY_RUN, FULL_REFRESH, TRIGGER
+from ondatra_dagster.orchestration.run_tags_and_locks import (
+    ALLOW_DELETES,
+    ALLOW_NEW_STATE,
+    DEFER_EVENTS_TAG,
+    DRY_RUN,
+    FULL_REFRESH,
+    TRIGGER,
+    close_abandoned_runs,
+)
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.storage.file_errors import explain_file_errors, storage_error

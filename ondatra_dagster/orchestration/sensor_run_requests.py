@@ -13,7 +13,7 @@ import orjson
 from ondatra_dagster.clock_jumps import corrected_time
 from ondatra_dagster.delivery.row_outcome import row_retry_seconds
 from ondatra_dagster.orchestration.asset_keys import op_name
-from ondatra_dagster.orchestration.dry_run_events import is_dry_run
+from ondatra_dagster.orchestration.run_tags_and_locks import is_dry_run
 
 NEW_WORK_GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
 

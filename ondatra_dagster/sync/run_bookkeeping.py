@@ -23,9 +23,8 @@ from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMeta
 from ondatra_dagster.row_changes import Column
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck, find_newest_run
-from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext
+from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext, create_run_id
 from ondatra_dagster.sync.run_history import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
-from ondatra_dagster.sync.run_id import create_run_id
 from ondatra_dagster.sync.run_summary import RECORDED_ROWS, CountGrid, GridRow, RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
 

@@ -5,6 +5,7 @@ run_counters, the run's stored state is in run_bookkeeping, and sending is in de
 """
 
 import contextlib
+import dataclasses
 import logging
 from datetime import UTC, datetime
 
@@ -12,6 +13,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
 from ondatra_dagster.delivery.queue.change_counts import UnitCounter, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
+from ondatra_dagster.delivery.queue.dry_run_changes import read_expected_changes
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.delivery.queue.queue_status import read_status
@@ -25,12 +27,26 @@ from ondatra_dagster.sync.enqueue_step import enqueue_table_changes
 from ondatra_dagster.sync.record_publisher import drop_recorded_invalid_rows, store_invalid_rows
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
-from ondatra_dagster.sync.run_bookkeeping import RunBookkeeper, choose_mode, close_crashed_runs, record_refusal
-from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, version_of_watermark
+from ondatra_dagster.sync.run_bookkeeping import (
+    RunBookkeeper,
+    build_past_run,
+    choose_mode,
+    close_crashed_runs,
+    find_newest_known_run,
+    record_refusal,
+)
+from ondatra_dagster.sync.run_context import (
+    Ports,
+    RunContext,
+    RunOptions,
+    SourceState,
+    create_run_id,
+    version_of_watermark,
+)
 from ondatra_dagster.sync.run_counters import RunCounters
 from ondatra_dagster.sync.run_history import RunResult
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, RunCause, RunSummary, describe_counts
-from ondatra_dagster.sync.send_guards import check_removals, unit_noun
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, RunCause, RunSummary, describe_counts
+from ondatra_dagster.sync.send_guards import check_removals, count_table_units, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks
 from ondatra_dagster.sync.sync_definition import Sync
 
@@ -209,3 +225,69 @@ class SyncRun:
             is_outage=is_outage,
             message=message,
         )
+
+
+def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
+    """Say what a run would send.
+
+    The sync's queue has to be a copy, and the tracking store one that is left alone. What a run would refuse
+    to do is the forecast's refusal.
+    """
+    at = ports.now()
+    source = ports.read_source()
+    if source is None:
+        return DryRunResult(summary=summarize_missing_table(sync, at))
+    with sync.open_queue() as queue:
+        return _SyncDryRun(RunContext.create(sync, ports, options, queue, source)).execute()
+
+
+class _SyncDryRun:
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._queue: Queue = context.queue
+        self._source: SourceState = context.source
+        self._ports: Ports = context.ports
+        self._run_id = create_run_id(
+            context.started_at, after=find_newest_known_run(context), random=context.ports.random
+        )
+
+    def execute(self) -> DryRunResult:
+        try:
+            recovered = recover_queue(
+                self._queue,
+                self._context.sync,
+                self._ports,
+                self._source,
+                is_new_state=self._context.options.allows_new_state,
+            )
+            correct_times(self._queue, self._ports.clock())
+            mark_due_pending(self._queue, self._ports.clock())
+            # a lost queue is only now as far as its snapshot
+            self._context = self._context.with_current_watermarks()
+            summary = SyncRun(self._context).execute_dry(recovered, self._run_id)
+        except OndatraError as error:
+            forecast = DryRunResult.from_refusal(self._build_empty_summary(), str(error))
+        else:
+            forecast = self._build_result(summary)
+        self._write_history(forecast)
+        return forecast
+
+    def _build_result(self, summary: RunSummary) -> DryRunResult:
+        size = count_table_units(self._queue, self._context.sync, self._source, self._ports.feed)
+        found = read_expected_changes(self._queue, since=self._context.watermark, size=size, samples=MAX_SAMPLES)
+        return DryRunResult(summary=summary, expected_changes=found, source_rows=self._source.row_count)
+
+    def _build_empty_summary(self) -> RunSummary:
+        nothing = RunSummary.without_run(self._context.sync.id, "", at=self._context.started_at)
+        return dataclasses.replace(nothing, run_id=self._run_id, ended_at=self._ports.now())
+
+    def _write_history(self, forecast: DryRunResult) -> None:
+        """The line in the history."""
+        past = dataclasses.replace(
+            build_past_run(self._context, self._run_id),
+            ended_at=forecast.summary.ended_at,
+            counts=forecast.to_json(),
+            result=RunResult.DRY,
+            first_errors=(forecast.refusal,) if forecast.refusal else (),
+        )
+        self._ports.history.finish_run(past)

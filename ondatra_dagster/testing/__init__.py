@@ -7,13 +7,13 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
-    "Answer": "call_handler",
+    "Answer": "fake_api_server",
     "Fault": "api_faults",
     "PushCase": "conformance.push_test_input",
     "Request": "fake_api",
     "State": "fake_api",
     "problems_of": "conformance.contract_rules",
-    "refusal": "call_handler",
+    "refusal": "fake_api_server",
     "running_fake_api": "fake_api",
 }
 

@@ -18,8 +18,16 @@ from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.api_faults import Fault
-from ondatra_dagster.testing.call_handler import Answer, CallHandler, RecordedCall, path_segments, refusal
-from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
+from ondatra_dagster.testing.fake_api_server import (
+    LOOPBACK_HOST,
+    Answer,
+    CallHandler,
+    DisconnectFunction,
+    LoopbackServer,
+    RecordedCall,
+    path_segments,
+    refusal,
+)
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 GENERATED_ID_PREFIX = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted

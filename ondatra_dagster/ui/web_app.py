@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.error_traces import store_trace
 from ondatra_dagster.app.project_cache import ProjectCache
 from ondatra_dagster.errors import OndatraError, SelectionError
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.access_control import AccessControl
 from ondatra_dagster.ui.html_builder import Html, element
 from ondatra_dagster.ui.page_layout import Page, heading, render_page
@@ -37,7 +37,7 @@ PAGE_ROUTES: dict[str, PageHandler] = {
     "/syncs/{sync}/reasons": failure_reasons_page,
     "/syncs/{sync}/queue": queue_page,
 }
-ASSETS = {page_urls.STYLE_URL: ("page.css", "text/css"), page_urls.SCRIPT_URL: ("page.js", "text/javascript")}
+ASSETS = {ui_urls.STYLE_URL: ("page.css", "text/css"), ui_urls.SCRIPT_URL: ("page.js", "text/javascript")}
 
 
 def create_app(project: ProjectCache, *, port: int, token: str) -> ASGIApp:
@@ -112,7 +112,7 @@ ERROR_TITLES = {
 def error_page(status: int, sentence: str) -> Page:
     """Return an error page for a user with access, with a link to the list of syncs."""
     paragraphs = [element("p", line) for line in _capitalize(sentence).splitlines()]
-    back = element("p", element("a", "To all syncs", href=page_urls.HOME_URL))
+    back = element("p", element("a", "To all syncs", href=ui_urls.HOME_URL))
     body = (heading(ERROR_TITLES[status]), element("div", paragraphs, back, class_="card refusal"))
     return Page(title=ERROR_TITLES[status], body=body, status=status)
 

@@ -13,7 +13,7 @@ from ondatra_dagster.cli.output import (
     shrink_columns,
     terminal_width,
 )
-from ondatra_dagster.cli.sync_dry_run_output import format_changes
+from ondatra_dagster.cli.run_output import format_changes
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history import PastRun
 from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid

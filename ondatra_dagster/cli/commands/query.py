@@ -5,8 +5,7 @@ import sys
 import click
 
 from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.output import format_cell, print_message, print_table
-from ondatra_dagster.cli.text_width import shorten_text
+from ondatra_dagster.cli.output import format_cell, print_message, print_table, shorten_text
 from ondatra_dagster.planning.table_lookup import find_named_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.text_format import format_count

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import click
 
+from ondatra_dagster.cli.commands.dead import report_no_dead_letters, show_dead_letters
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
 from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.dead_letter_output import report_no_dead_letters, show_dead_letters
 from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.queue_status import read_status

@@ -15,7 +15,7 @@ from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_ser
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import print_json, print_message
-from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.cli.run_output import JsonProgress, TextProgress
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model_selection import select_models
 from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun

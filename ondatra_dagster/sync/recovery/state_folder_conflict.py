@@ -7,8 +7,7 @@ at work sees that another one has begun.
 
 from ondatra_dagster.errors import OtherStateFolderError
 from ondatra_dagster.records.run_metadata_and_heartbeat import RunHeartbeat
-from ondatra_dagster.sync.run_context import Ports
-from ondatra_dagster.sync.run_id import parse_start_time
+from ondatra_dagster.sync.run_context import Ports, parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_duration
 

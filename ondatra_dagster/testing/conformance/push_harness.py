@@ -9,8 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
+
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
+from ondatra_dagster.delivery.http.request_transport import DeadlineTransport
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary
@@ -25,11 +28,10 @@ from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.delivery.rows_to_send import SentRow, UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column
-from ondatra_dagster.testing.call_handler import RecordedCall
 from ondatra_dagster.testing.conformance.in_memory_table import InMemoryTable
 from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
-from ondatra_dagster.testing.redirect_transport import RedirectTransport
+from ondatra_dagster.testing.fake_api_server import RecordedCall
 
 RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
 MAX_RUNS = 12  # more than a row is tried
@@ -263,3 +265,16 @@ class _MessageHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._messages.append(record.getMessage())
+
+
+class RedirectTransport(DeadlineTransport):
+    """All else, credentials and hosts that may be called, is judged by the real address before."""
+
+    def __init__(self, address: str, *, connections: int = 8) -> None:
+        super().__init__(connections=connections)
+        self._address = httpx.URL(address)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        place = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
+        request.url = request.url.copy_with(**place)
+        return super().handle_request(request)

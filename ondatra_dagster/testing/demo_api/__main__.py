@@ -17,9 +17,8 @@ from pathlib import Path
 import click
 import orjson
 
-from ondatra_dagster.testing.call_handler import RecordedCall
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi, running_demo_api
-from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST
+from ondatra_dagster.testing.fake_api_server import LOOPBACK_HOST, RecordedCall
 
 SHOWN_CALLS = 12
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.call_handler import Answer, refusal
+from ondatra_dagster.testing.fake_api_server import Answer, refusal
 
 Record: TypeAlias = dict[str, Json]
 

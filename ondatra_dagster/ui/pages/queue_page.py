@@ -5,13 +5,13 @@ from datetime import datetime
 
 import orjson
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.delivery.queue.dead_letters import DeadLetter
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
 from ondatra_dagster.sync.send_guards import find_hold_reason
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     Breadcrumb,
@@ -25,14 +25,14 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.payload_view import render_payload
-from ondatra_dagster.ui.sync_status import queue_lost_notice
+from ondatra_dagster.ui.sync_and_run_status import queue_lost_notice
 from ondatra_dagster.ui.value_formatting import (
     format_age,
     format_count,
     format_due_time,
     format_number,
     format_time,
+    render_payload,
     shorten_message,
 )
 
@@ -58,7 +58,7 @@ def queue_page(asked: PageRequest) -> Page:
     held = find_hold_reason(sync, asked.workspace.settings)
     return Page(
         title=f"{sync.id} · queue",
-        breadcrumbs=sync_breadcrumbs(sync, Breadcrumb("Queue", page_urls.queue_url(sync.id))),
+        breadcrumbs=sync_breadcrumbs(sync, Breadcrumb("Queue", ui_urls.queue_url(sync.id))),
         body=(
             heading("Queue and dead letters", under=sync.id),
             element("p", f"Held: {held}.", class_="notice") if held else None,
@@ -78,7 +78,7 @@ def queue_page(asked: PageRequest) -> Page:
                 ),
                 pager(
                     page=asked.page,
-                    link_of=lambda page: page_urls.queue_url(sync.id, page=page),
+                    link_of=lambda page: ui_urls.queue_url(sync.id, page=page),
                     has_more=len(letters) > PAGE_SIZE,
                     newer="older ones",
                     older="later ones",
@@ -112,7 +112,7 @@ def _queue_facts(sync: Sync, queue: QueueStatus | None, now: datetime) -> Html:
 
 
 def _stage_count_link(sync: Sync, stage: RecordStage, count: int) -> Content:
-    records = page_urls.records_url(sync.id, page_urls.RecordFilter(status=stage))
+    records = ui_urls.records_url(sync.id, ui_urls.RecordFilter(status=stage))
     return element("a", format_number(count), href=records) if count else format_number(count)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation
 from ondatra_dagster.delivery.rows_to_send import UnitKind
@@ -12,7 +13,6 @@ from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_dry_run_co
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,
@@ -26,7 +26,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.run_display import (
+from ondatra_dagster.ui.sync_and_run_status import (
     count_link,
     describe_dry_run,
     format_run_duration,
@@ -132,7 +132,7 @@ def _run_facts(asked: PageRequest, run: PastRun) -> Html:
                 element(
                     "a",
                     element("code", run.dagster_run_id[:8]),
-                    href=page_urls.dagster_run_url(dagster, run.dagster_run_id),
+                    href=ui_urls.dagster_run_url(dagster, run.dagster_run_id),
                     rel="noreferrer",
                 )
                 if run.dagster_run_id

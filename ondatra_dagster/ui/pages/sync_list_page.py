@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.run_history import RunResult
 from ondatra_dagster.sync.run_summary import GridRow
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
-from ondatra_dagster.ui import bar_charts, page_urls
+from ondatra_dagster.ui import bar_charts
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,
@@ -21,8 +22,13 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.run_display import read_run_counts
-from ondatra_dagster.ui.sync_status import Health, SyncStatus, dead_letter_link, read_sync_status
+from ondatra_dagster.ui.sync_and_run_status import (
+    Health,
+    SyncStatus,
+    dead_letter_link,
+    read_run_counts,
+    read_sync_status,
+)
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
     UNREADABLE,
@@ -109,7 +115,7 @@ def _unreadable_row(unread: _UnreadableSync) -> Iterator[Content]:
 
 def _sync_name(sync: Sync) -> Content:
     return (
-        element("a", sync.id, href=page_urls.sync_url(sync.id), class_="strong"),
+        element("a", sync.id, href=ui_urls.sync_path(sync.id), class_="strong"),
         element("small", f"{sync.push_config.destination} · {sync.push_config.object}"),
     )
 
@@ -136,7 +142,7 @@ def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
     yield format_due_time(queue.next_due_at if queue else None, now)
     yield dead_letter_link(of)
     yield (
-        element("a", format_time_ago(last.started_at, now), href=page_urls.run_url(sync.id, last.run_id))
+        element("a", format_time_ago(last.started_at, now), href=ui_urls.run_path(sync.id, last.run_id))
         if last
         else NO_VALUE
     )

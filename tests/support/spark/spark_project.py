@@ -12,7 +12,7 @@ from ondatra_dagster.app.dry_run_service import DryRunService, open_dry_workspac
 from ondatra_dagster.app.run_events import RunProgress
 from ondatra_dagster.app.run_service import RunService
 from ondatra_dagster.app.run_service_factory import open_service_on_tables
-from ondatra_dagster.app.spark_tables import SparkTables
+from ondatra_dagster.app.warehouse_tables import SparkTables
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan, plan_run
 from ondatra_dagster.project.model import Model

@@ -25,8 +25,7 @@ from ondatra_dagster.sync.run_context import Ports, RunOptions
 from ondatra_dagster.sync.run_history import RunHistory
 from ondatra_dagster.sync.run_summary import DryRunResult, RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.sync_dry_run import dry_run_sync
-from ondatra_dagster.sync.sync_run import run_sync
+from ondatra_dagster.sync.sync_run import dry_run_sync, run_sync
 
 ReceivedRow = tuple[str, str, int, int]  # change type, id, value, rowid
 SYNC_ID = "sync.things"

@@ -13,8 +13,7 @@ from support.projects.ui_client import PageReader
 
 from ondatra_dagster.app.project_cache import ProjectCache
 from ondatra_dagster.cli.commands.records import RECORDS_HEAD, RECORDS_SHRINKS
-from ondatra_dagster.cli.output import ColumnShrink, shrink_columns
-from ondatra_dagster.cli.text_width import display_width
+from ondatra_dagster.cli.output import ColumnShrink, display_width, shrink_columns
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch

@@ -11,7 +11,7 @@ from support.syncs.kind_sync_harness import SYNC_ID, KindSyncHarness
 
 from ondatra_dagster.app.run_events import SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations
-from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.cli.run_output import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.dagster_metadata import sync_metadata
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model_kinds import KINDS

@@ -12,7 +12,7 @@ from ondatra_dagster.sync.dead_letter_listing import list_dead_letters
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.run_history import RunResult
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_undelivered
-from ondatra_dagster.sync.sync_dry_run import dry_run_sync
+from ondatra_dagster.sync.sync_run import dry_run_sync
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 JUMPS = [pytest.param(DAY, id="a day"), pytest.param(3650 * DAY, id="ten years")]

@@ -14,9 +14,9 @@ from support.files.sample_records import build_record
 from support.projects.shop_project import ShopProject
 
 from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.collector import event_server
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.ui import page_server
 from ondatra_dagster.ui.page_server import PageServer, open_listener
 
 PATIENCE_SECONDS = 60  # a busy machine
@@ -76,7 +76,7 @@ def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) ->
 )
 def test_half_a_request_is_not_waited_for(server: PageServer, begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a thousand of them open the page would answer nobody."""
-    monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with contextlib.ExitStack() as opened:
         silent = [opened.enter_context(connected(server)) for _ in range(50)]
         for connection in silent:
@@ -89,7 +89,7 @@ def test_half_a_request_is_not_waited_for(server: PageServer, begun: bytes, monk
 
 def test_a_head_that_comes_in_drops_has_one_deadline(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a line now and then would keep the connection."""
-    monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with connected(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
         for _ in range(PATIENCE_SECONDS):
@@ -106,7 +106,7 @@ def test_a_head_that_comes_in_drops_has_one_deadline(server: PageServer, monkeyp
 def test_an_answer_may_take_longer_than_a_head(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with ask(server, CSV) as answer:
         assert answer.read(1000)
-        monkeypatch.setattr(page_server, "HEAD_SECONDS", 0.2)
+        monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
         with connected(server) as later:
             assert b"" == later.recv(100)
         assert answer.read().endswith(b"\n")

@@ -1,16 +1,24 @@
-"""The output of `ondatra run` while it runs: a line a model and a sync for people, or an object for programs."""
+"""The output of `ondatra run`: a line a model and a sync while it runs, the tables of a dry run, or JSON objects."""
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, SyncResult
-from ondatra_dagster.cli import sync_dry_run_output
-from ondatra_dagster.cli.output import indent_lines, print_json, print_message
+from ondatra_dagster.cli.output import (
+    display_width,
+    format_cell,
+    indent_lines,
+    pad_right,
+    print_json,
+    print_message,
+    print_table,
+    shorten_text,
+)
 from ondatra_dagster.cli.status_line import StatusLine
-from ondatra_dagster.cli.text_width import display_width, pad_right
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation
 from ondatra_dagster.delivery.queue.dead_letters import FailureReason
+from ondatra_dagster.delivery.queue.dry_run_changes import ExpectedKeyChange, RowChangeCounts
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
@@ -106,12 +114,12 @@ class TextProgress:
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
-        said = sync_dry_run_output.format_sentence(forecast)
+        said = format_sentence(forecast)
         self._print_line(sign, result.sync.id, said)
         self._print_warnings(result.verdicts, told=said)
         if not forecast.refusal:
             with self._status_line:
-                sync_dry_run_output.print_dry_run_tables(result.sync.id, forecast)
+                print_dry_run_tables(result.sync.id, forecast)
 
     def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
         """The checks that didn't pass, but for what is said already."""
@@ -175,7 +183,7 @@ class JsonProgress:
         summary = result.summary
         if result.forecast:
             checks = {"checks": _severities(result.verdicts)}
-            print_json(sync_dry_run_output.to_json_object(result.sync.id, result.forecast) | checks)
+            print_json(to_json_object(result.sync.id, result.forecast) | checks)
             return
         print_json(
             {
@@ -239,3 +247,87 @@ def _format_counts(result: SyncResult) -> str:
     if queue and queue.depth:
         parts.append(f"{queue.depth} wait")
     return "; ".join(parts)
+
+
+MAX_CHANGE_WIDTH = 100  # columns of a terminal that a row's changes take
+MAX_VALUE_WIDTH = 40  # of a value among them, so that the one after it is seen too
+OPTIONAL_COLUMNS = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
+WHOLE_TABLE_KEY = "all"  # in place of the key of a table that goes out whole
+CHANGE_VERBS = ("create", "update", "delete")
+
+
+def format_sentence(forecast: DryRunResult) -> str:
+    """Return a sentence: would create 3 rows, update 1 row; 2 rows newly set aside."""
+    if forecast.refusal or forecast.summary.run_id is None:
+        return forecast.summary.message
+    newly = forecast.counts["invalid"]
+    aside = f"{format_count(newly, 'row')} newly set aside" if newly else ""
+    told = f"would {format_changes(forecast.expected_changes.change_counts, noun=forecast.summary.unit_noun)}"
+    return "; ".join(filter(None, (told, aside, forecast.summary.message)))
+
+
+def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
+    """Return the changes as text: create 3 rows, update 1 row."""
+    named = zip(CHANGE_VERBS, moves, strict=True)
+    told = [f"{verb} {format_count(units, noun)}" for verb, units in named if units]
+    return ", ".join(told) or "change nothing"
+
+
+def print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
+    """Print the counts, and a sample of the rows."""
+    if forecast.summary.run_id is None:
+        return
+    numbers = {name: number for name, number in forecast.counts.items() if number != 0 or name not in OPTIONAL_COLUMNS}
+    print_table(
+        ("sync", *(name.replace("_", " ") for name in numbers)),
+        [(sync_id, *("unknown" if number is None else number for number in numbers.values()))],
+    )
+    samples = forecast.expected_changes.samples
+    if samples:
+        print_table(
+            ("key", "change", "what"),
+            [(format_cell(row.key) or WHOLE_TABLE_KEY, _operation_name(row), _format_columns(row)) for row in samples],
+        )
+
+
+def to_json_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
+    """Return the whole forecast, with the samples' changed values."""
+    return {
+        "sync": sync_id,
+        "dry_run": True,
+        "run": forecast.summary.run_id,
+        "message": forecast.summary.message,
+        "ok": not forecast.refusal,
+        **forecast.counts,
+        "samples": [_sample_object(row) for row in forecast.expected_changes.samples],
+        "sample_invalid": [{"key": row.key, "reason": row.reason} for row in forecast.summary.invalid_samples],
+    }
+
+
+def _sample_object(row: ExpectedKeyChange) -> Json:
+    return {
+        "key": row.key,
+        "change": _operation_name(row),
+        "rows_before": row.rows_before,
+        "rows_after": row.rows_after,
+        "columns": {name: list(values) for name, values in row.changed_columns.items()},
+    }
+
+
+def _operation_name(row: ExpectedKeyChange) -> str:
+    return row.operation.value
+
+
+def _format_columns(row: ExpectedKeyChange) -> str:
+    told = (
+        ", ".join(_format_each_column(row))
+        or f"{format_count(row.rows_before, 'row')} → {format_count(row.rows_after, 'row')}"
+    )
+    return shorten_text(told, MAX_CHANGE_WIDTH)
+
+
+def _format_each_column(row: ExpectedKeyChange) -> Iterator[str]:
+    for name, (old, new) in row.changed_columns.items():
+        values = (old,) if not row.rows_after else (new,) if not row.rows_before else (old, new)
+        texts = [shorten_text(format_cell(value), MAX_VALUE_WIDTH) for value in values]
+        yield f"{format_cell(name)}: {' → '.join(texts)}"

@@ -1,6 +1,7 @@
-"""The context of the checks: this machine, and the project if there is one."""
+"""The context that the checks of `ondatra doctor` get, and the results that they give."""
 
 import dataclasses
+import enum
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,3 +44,33 @@ def _settings(folder: Path) -> tuple[Settings | None, Sequence[Problem]]:
         return read_settings(folder), ()
     except InvalidSettingsError as error:
         return error.usable_settings, error.problems
+
+
+class CheckLevel(enum.StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # worth a look, and no run fails for it
+    FAILED = "failed"  # a run, or a part of one, fails for it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The result of a check, and the remedy."""
+
+    level: CheckLevel
+    what: str
+    remedy: str = ""  # empty where nothing is to be done
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
+
+
+def ok_result(what: str) -> CheckResult:
+    return CheckResult(level=CheckLevel.OK, what=what)
+
+
+def warning_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.WARNING, what=what, remedy=remedy)
+
+
+def failed_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.FAILED, what=what, remedy=remedy)

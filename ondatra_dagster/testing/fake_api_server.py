@@ -1,20 +1,55 @@
-"""The handler of a pretend API's calls: requested faults, idempotency keys, and the record of each call.
+"""An API's calls over HTTP on a loopback port: requested faults, idempotency keys, and the record of each call.
 
-The answer to an allowed call is the API's own.
+The answer to an allowed call is the API's own. The server runs in a thread of the process that starts it.
 """
 
 import asyncio
 import datetime
+import socket
+import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import orjson
+import uvicorn
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.api_faults import Fault
+
+LOOPBACK_HOST = "127.0.0.1"
+DisconnectFunction = Callable[[Request], None]
+
+
+class LoopbackServer:
+    """A server that begins to answer with start(); its port listens already."""
+
+    def __init__(self, listener: socket.socket, app: Callable[[DisconnectFunction], Starlette]) -> None:
+        self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            app(self._disconnect), http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
+
+    def start(self) -> None:
+        self._thread.start()  # the port listens already: early callers wait in its queue
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _disconnect(self, request: Request) -> None:
+        """End the caller's connection, as a lost one ends."""
+        caller = tuple(request.scope["client"])
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, H11Protocol) and connection.client == caller:
+                connection.transport.abort()
+
 
 NO_FAULT = Fault()
 
