@@ -164,24 +164,12 @@ def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[
 
 def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
     """Whether the commits in (after, upto] surely take no row away and change none."""
-    log = open_log(table)
-    return all(
-        kind == "add"
-        for version in range(after + 1, upto + 1)
-        for kind, action in read_file_actions(log, version)
-        if is_in_change_feed(kind, action)
-    )
+    return all(kind == "add" for kind, _ in _read_feed_actions(table, after, upto))
 
 
 def count_changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
     """How many bytes of files the commits in (after, upto] name: a measure of their change feed."""
-    log = open_log(table)
-    return sum(
-        action.get("size") or 0
-        for version in range(after + 1, upto + 1)
-        for kind, action in read_file_actions(log, version)
-        if is_in_change_feed(kind, action)
-    )
+    return sum(action.get("size") or 0 for _, action in _read_feed_actions(table, after, upto))
 
 
 def read_table_size(table: str | Path) -> int | None:
@@ -206,9 +194,13 @@ def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Acti
             yield from _parse_action(log, version, line).items()
 
 
-def is_in_change_feed(kind: str, action: Action) -> bool:
-    """Whether a change feed tells of the file: one that an OPTIMIZE moved rows to or from is none."""
-    return kind == "cdc" or action.get("dataChange") is True
+def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
+    """The files that a change feed of (after, upto] tells of: those that an OPTIMIZE moved rows to or from are none."""
+    log = open_log(table)
+    for version in range(after + 1, upto + 1):
+        for kind, action in read_file_actions(log, version):
+            if kind == "cdc" or action.get("dataChange") is True:
+                yield kind, action
 
 
 def _read_commit_lines(log: LogStorage, version: int) -> list[bytes]:
