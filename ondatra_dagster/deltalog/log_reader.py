@@ -87,7 +87,10 @@ def read_table_state(table: str | Path) -> TableState | None:
     newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
     if newest is None:
         return None
-    metadata = metadata or _read_checkpoint_metadata(log, names)
+    metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # someone has cleaned away commits
+    if metadata is None:
+        raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+    written_at = commit.get("timestamp")
     return TableState(
         table_id=metadata["id"],
         # cleaned away: which commit it was is known no more, so the oldest that is there stands for it
@@ -98,7 +101,7 @@ def read_table_state(table: str | Path) -> TableState | None:
         properties=metadata.get("configuration", {}),
         metrics=commit.get("operationMetrics", {}),
         partition_columns=tuple(metadata.get("partitionColumns") or ()),
-        changed_at=_parse_commit_time(commit),
+        changed_at=None if written_at is None else datetime.fromtimestamp(written_at / 1000, UTC),
         is_from_newer_version=is_from_newer_version(commit.get("userMetadata")),
     )
 
@@ -252,11 +255,6 @@ def read_metadata_at(log: LogStorage, version: int) -> Action | None:
     return _read_newest_metadata(log, [each for each in _find_checkpoints(names) if each.version <= version])
 
 
-def _parse_commit_time(commit: Action) -> datetime | None:
-    milliseconds = commit.get("timestamp")
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds is not None else None
-
-
 def _parse_columns(metadata: Action) -> tuple[Column, ...]:
     fields = orjson.loads(metadata["schemaString"])["fields"]
     return tuple(
@@ -284,13 +282,6 @@ class _Checkpoint(NamedTuple):
 def _find_checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
     found = (CHECKPOINT_FILE.fullmatch(name) for name in names)
     return [_Checkpoint(int(name.group(1)), name.group()) for name in found if name]
-
-
-def _read_checkpoint_metadata(log: LogStorage, names: Iterable[str]) -> Action:
-    """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
-    if metadata := _read_newest_metadata(log, _find_checkpoints(names)):
-        return metadata
-    raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
 
 
 def _read_newest_metadata(log: LogStorage, checkpoints: Iterable[_Checkpoint]) -> Action | None:

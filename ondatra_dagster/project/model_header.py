@@ -96,9 +96,8 @@ def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]
             continue
         word = found["word"].casefold()
         word = HEADER_SYNONYMS.get(word, word)
-        if found["colon"] or find_nearest(
-            word, HEADER_WORDS, likeness=0.8
-        ):  # "-- @anna, please look" is a comment like any other
+        # "-- @anna, please look" is a comment like any other
+        if found["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
             number = text.count("\n", 0, comment.start()) + first_line
             yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
 

@@ -60,10 +60,11 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
     def explain(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
             return None
-        strict = (read for read in model.inputs if isinstance(read, FileInput) and _is_strict(read))
-        for source in strict:
-            if found := _find_malformed_rows(warehouse, source):
-                return f"{place_of_input(model, source)}: {found}"
+        for source in model.inputs:
+            if isinstance(source, FileInput) and source.format in FORMATS_WITH_MODES:
+                is_strict = read_parse_mode(source.options) is ParseMode.FAIL
+                if is_strict and (found := _find_malformed_rows(warehouse, source)):
+                    return f"{place_of_input(model, source)}: {found}"
         return None
 
     return explain
@@ -77,10 +78,6 @@ def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
     except (PySparkException, Py4JError):
         return None  # the files can't be read at all, as Spark has said
     return _format_message(warehouse, source, rows, found) if found else None
-
-
-def _is_strict(source: FileInput) -> bool:
-    return source.format in FORMATS_WITH_MODES and read_parse_mode(source.options) is ParseMode.FAIL
 
 
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
