@@ -101,7 +101,9 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
         last_commit=upto,
         files=len(sizes),
         size=sum(sizes),
-        log_files=tuple(name for name in sorted(names) if _is_older_log_file(name, checkpoint)),
+        log_files=tuple(
+            name for name in sorted(names) if (old := OLD_LOG_FILE.fullmatch(name)) and int(old[1]) < checkpoint
+        ),
         checkpoint=tuple(parts),
     )
 
@@ -157,8 +159,3 @@ def _removed_file_sizes(log: LogStorage, *, after: int, upto: int) -> Iterator[i
         for kind, action in read_file_actions(log, commit):
             if kind in REMOVAL_ACTIONS:
                 yield action.get("size") or 0
-
-
-def _is_older_log_file(name: str, checkpoint: int) -> bool:
-    found = OLD_LOG_FILE.fullmatch(name)
-    return found is not None and int(found[1]) < checkpoint

@@ -51,16 +51,14 @@ def table_state_lookup(settings: Settings) -> TableStateLookup:
 
 
 def _read_input_version(read: Input, settings: Settings, tables: TableStateLookup) -> str:
-    match read:
-        case ModelInput(model=model):
-            table = tables(model)
-            return format_table_version(table) if table else MODEL_NOT_BUILT
-        case _:
-            try:
-                return _read_external_version(read, settings)
-            except WarehouseError as error:  # that is for the model's own run to say: others may go on
-                logger.warning("input=%s: %s", read.name, error)
-                return UNVERSIONED
+    if isinstance(read, ModelInput):
+        table = tables(read.model)
+        return format_table_version(table) if table else MODEL_NOT_BUILT
+    try:
+        return _read_external_version(read, settings)
+    except WarehouseError as error:  # that is for the model's own run to say: others may go on
+        logger.warning("input=%s: %s", read.name, error)
+        return UNVERSIONED
 
 
 def _read_external_version(read: FileInput | SourceInput, settings: Settings) -> str:

@@ -121,6 +121,9 @@ class ParsedModelFile(NamedTuple):
         """A problem at a line of the query."""
         return Problem(file=self.source.file, line=self.line + line - 1, description=what, remedy=remedy)
 
+    def query_problem(self, error: QueryError) -> Problem:
+        return self.problem(error.line, error.description, error.remedy)
+
     def header_problem(self, line: int, what: str, remedy: str) -> Problem:
         return Problem(file=self.source.file, line=line, description=what, remedy=remedy)
 
@@ -157,8 +160,7 @@ def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProb
 
 def _untranslatable_call_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     """Calls of another dialect that can't be put into Spark's words."""
-    for error in draft.query.dialect.problems:
-        yield draft.problem(error.line, error.description, error.remedy)
+    yield from map(draft.query_problem, draft.query.dialect.problems)
 
 
 def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:

@@ -96,13 +96,10 @@ def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]
             continue
         word = found["word"].casefold()
         word = HEADER_SYNONYMS.get(word, word)
-        if found["colon"] or _is_likely_header_word(word):  # "-- @anna, please look" is a comment like any other
+        # "-- @anna, please look" is a comment like any other
+        if found["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
             number = text.count("\n", 0, comment.start()) + first_line
             yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
-
-
-def _is_likely_header_word(written: str) -> bool:
-    return written in HEADER_WORDS or find_nearest(written, HEADER_WORDS, likeness=0.8) is not None
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:

@@ -36,25 +36,17 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
     """The ids of all models that the selections mean; raises SelectionError for one that can't be meant."""
-    edges = _ModelEdges(model_graph(project.models))
-    return {id_ for written in selections for id_ in _SelectionParser(written, project, edges).parse_selection()}
-
-
-class _ModelEdges:
-    """Who reads whom, both ways."""
-
-    def __init__(self, reads: Graph) -> None:
-        self.upstream_edges = reads
-        self.downstream_edges = reverse_edges(reads)
+    return {id_ for written in selections for id_ in _SelectionParser(written, project).parse_selection()}
 
 
 class _SelectionParser:
     """One selection, read from left to right: `or` binds least, then `and`, then `not`."""
 
-    def __init__(self, written: str, project: Project, edges: _ModelEdges) -> None:
+    def __init__(self, written: str, project: Project) -> None:
         self.selection_text = written
         self.project = project
-        self.edges = edges
+        self.upstream_edges = model_graph(project.models)
+        self.downstream_edges = reverse_edges(self.upstream_edges)
         self.words = WORD_PATTERN.findall(written)
 
     def parse_selection(self) -> set[str]:
@@ -80,9 +72,9 @@ class _SelectionParser:
             return set(self.project.models) - self._parse_not()
         if len(self.words) > 1 and self.words[1] == "(":
             if self._accept_word("roots"):
-                return _boundary_models(self._parse_not(), self.edges.upstream_edges)
+                return _boundary_models(self._parse_not(), self.upstream_edges)
             if self._accept_word("sinks"):
-                return _boundary_models(self._parse_not(), self.edges.downstream_edges)
+                return _boundary_models(self._parse_not(), self.downstream_edges)
         if self._accept_word("("):
             chosen = self._parse_or()
             if not self._accept_word(")"):
@@ -95,8 +87,8 @@ class _SelectionParser:
         if term is None:
             raise self._syntax_error()
         chosen = _match_attribute(self.project, term["core"])
-        around = [_reachable_within(self.edges.upstream_edges, id_, term["up"]) for id_ in chosen]
-        around += [_reachable_within(self.edges.downstream_edges, id_, term["down"]) for id_ in chosen]
+        around = [_reachable_within(self.upstream_edges, id_, term["up"]) for id_ in chosen]
+        around += [_reachable_within(self.downstream_edges, id_, term["down"]) for id_ in chosen]
         return chosen.union(*around)
 
     def _accept_word(self, word: str) -> bool:

@@ -66,7 +66,7 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
     lines: dict[str, InputReferences] = {}
     for draft in drafts:
         found = find_references(draft.query, names)
-        problems += [draft.problem(*missing) for missing in found.unreadable_inputs]
+        problems += map(draft.query_problem, found.unreadable_inputs)
         warnings += [
             *_absent_input_warnings(draft, found, settings),
             *_strict_comparison_warnings(draft),

@@ -60,10 +60,7 @@ def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iter
     """Put one of FACT_TABLES into an empty file: all workspaces' rows, each once; its columns are text."""
     schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
     rows = {row[0]: row for rows in by_workspace.values() for row in rows}
-    batches = (
-        pa.RecordBatch.from_arrays(parquet_files.to_arrays(part, schema), schema=schema)
-        for part in parquet_files.chunk_rows(sorted(rows.values(), key=lambda row: row[0] or ""), weigh=len)
-    )
+    batches = parquet_files.build_batches(sorted(rows.values(), key=lambda row: row[0] or ""), schema, len)
     ids = {workspace: [row[0] for row in rows] for workspace, rows in sorted(by_workspace.items())}
     parquet_files.write_file(file, schema, batches, notes={WORKSPACES_NOTE: orjson.dumps(ids).decode()})
 

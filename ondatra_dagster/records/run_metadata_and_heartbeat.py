@@ -1,6 +1,7 @@
 """A run's metadata.json and its heartbeat file: their fields and their text."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -44,7 +45,9 @@ _JSON_TYPES = {
 
 def build_payload_schema(columns: Iterable[Column]) -> dict[str, str]:
     """Each column's JSON type, as its values stand in a payload: dates, decimals and binaries are strings."""
-    return {column.name: _JSON_TYPES.get(_base_type(column.type), "string") for column in columns}
+    # without what is in a type's brackets: "decimal" of "decimal(10,2)"
+    words = {column.name: re.split(r"[<(]", column.type)[0].strip().lower() for column in columns}
+    return {name: _JSON_TYPES.get(word, "string") for name, word in words.items()}
 
 
 def dump_metadata(
@@ -59,7 +62,7 @@ def dump_metadata(
         "source": metadata.source._asdict(),
         "destination": metadata.destination._asdict(),
         "destination_object": metadata.destination_object._asdict(),
-        "started_at": _format_time(metadata.started_at),
+        "started_at": f"{metadata.started_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
         "record_payload_schema": build_payload_schema(metadata.columns),
         "dagster_run_id": metadata.dagster_run_id,
         "state_id": state_id,
@@ -67,15 +70,6 @@ def dump_metadata(
         "counts": dict(metadata.counts),
     }
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _base_type(spark_type: str) -> str:
-    """The type without what is in its brackets: "decimal" of "decimal(10,2)"."""
-    return spark_type.strip().lower().partition("<")[0].partition("(")[0].strip()
-
-
-def _format_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ondatra_dagster.records.parquet_files import chunk_rows, to_arrays
+from ondatra_dagster.records.parquet_files import build_batches
 from ondatra_dagster.records.record_query import RESULT_SCHEMA, ResultRecord
 
 RecordChunk: TypeAlias = Any  # a pyarrow.Table: that library tells no types
@@ -21,8 +21,8 @@ END_TIME_COLUMN = "batch_ended_at"
 
 def chunk_records(records: Iterable[ResultRecord]) -> Iterator[RecordChunk]:
     """The records as parts, in their order."""
-    for rows in chunk_rows(records, weigh=lambda record: len(record[1])):
-        yield pa.Table.from_arrays(to_arrays(rows, RESULT_SCHEMA), schema=RESULT_SCHEMA)
+    for batch in build_batches(records, RESULT_SCHEMA, lambda record: len(record.payload)):
+        yield pa.Table.from_batches([batch])
 
 
 def iterate_records(parts: Iterable[RecordChunk]) -> Iterator[ResultRecord]:

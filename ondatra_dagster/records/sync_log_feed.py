@@ -19,7 +19,6 @@ from ondatra_dagster.errors import StateError
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.row_changes import Json
 
 _FORMAT, _FORMAT_VERSION = "ondatra_sync_log", 1
 
@@ -187,8 +186,5 @@ def _list_row_groups_of_file(sync_id: str, run_id: str, file: RecordFileId, foot
 def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
     """What the run connected; unknown where its metadata is lost."""
     metadata = store.read_metadata(sync_id, run_id) or {}
-    return {column: _endpoint_id(metadata.get(name)) for column, name in _ENDPOINT_FIELDS.items()}
-
-
-def _endpoint_id(end: Json) -> str | None:
-    return str(end["id"]) if isinstance(end, dict) else None
+    ends = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
+    return {column: str(end["id"]) if isinstance(end, dict) else None for column, end in ends.items()}

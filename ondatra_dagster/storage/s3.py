@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -91,13 +90,12 @@ def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
         return [file for file in below if file.is_file and _is_read_by_spark(file.path[len(path) + 1 :])]
     fits = compile_pattern(path)
     depth = path.count("/")
-    return [file for file in below if file.is_file and _matches_pattern(file.path, fits, depth)]
-
-
-def _matches_pattern(path: str, fits: "re.Pattern[str]", depth: int) -> bool:
-    parts = path.split("/")
-    matched = "/".join(parts[: depth + 1])
-    return bool(fits.fullmatch(matched)) and _is_read_by_spark("/".join(parts[depth:]))
+    split = [(file, file.path.split("/")) for file in below if file.is_file]
+    return [
+        file
+        for file, parts in split
+        if fits.fullmatch("/".join(parts[: depth + 1])) and _is_read_by_spark("/".join(parts[depth:]))
+    ]
 
 
 def _is_read_by_spark(inside: str) -> bool:

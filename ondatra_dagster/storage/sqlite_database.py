@@ -321,7 +321,9 @@ def copy_database(path: Path, to: Path) -> None:
             before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
-            if before == _read_file_states(path) and _is_idle(before):
+            # of two writes in one tick of the clock the second leaves no trace
+            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
+            if is_idle and before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
     with explain_file_errors(to):
@@ -354,11 +356,6 @@ def _read_file_states(path: Path) -> list[tuple[int, float]]:
             state = file.stat()
             seen.append((state.st_size, state.st_mtime))
     return seen
-
-
-def _is_idle(seen: Sequence[tuple[int, float]]) -> bool:
-    # of two writes in one tick of the clock the second leaves no trace
-    return all(time.time() - written > IDLE_SECONDS for _, written in seen)
 
 
 def _create_private(path: Path) -> None:

@@ -41,11 +41,9 @@ class SparkTableMaintenance:
         self._path = path
         self._lock_name = lock
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Keep others from writing it; BusyError at once says who does."""
-        with lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0):
-            yield
+        return lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0)
 
     def restore_retention(self) -> None:
         """Put the retention back that a VACUUM lowers."""

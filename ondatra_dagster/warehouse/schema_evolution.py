@@ -219,7 +219,8 @@ class TableAlterer:
             added = ", ".join(f"{quote_name(name)} {of}" for name, of in missing.items())
             self._run_alter(f"add columns ({added})")
         if first_values:
-            version = self._newest_version() + 1
+            state = read_table_state(self._path)
+            version = (state.version_offset + state.log_version if state else 0) + 1
             values = ", ".join(f"{quote_name(n)} = {v.format(version=version)}" for n, v in first_values.items())
             unset = " and ".join(f"{quote_name(name)} is null" for name in first_values)
             self._session.sql(f"update {self._table} set {values} where {unset}").collect()
@@ -231,10 +232,6 @@ class TableAlterer:
     def mark_hashes_valid(self) -> None:
         """Go by the hashes that its rows hold again, now that all of them are of its columns."""
         self._run_alter(f"unset tblproperties if exists ({text_literal(STALE_HASHES)})")
-
-    def _newest_version(self) -> int:
-        state = read_table_state(self._path)
-        return state.version_offset + state.log_version if state else 0
 
     def alter_columns(self, change: ColumnChanges) -> None:
         """Bring the columns in line; rows that are there stay as they are."""

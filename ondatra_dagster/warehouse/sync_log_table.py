@@ -1,7 +1,6 @@
 """The Delta table of what was sent, as far as Spark is needed for it: rows are appended, and no more."""
 
 import contextlib
-from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -19,12 +18,10 @@ class SyncLogTable:
         self._warehouse = warehouse
         self._wait_seconds = wait_seconds
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Hold the table; BusyError says who does."""
         locks, wait = self._warehouse.locks_folder, self._wait_seconds
-        with lock_table(locks, SYNC_LOG_TABLE, run_id="that keeps the sync log", wait_seconds=wait):
-            yield
+        return lock_table(locks, SYNC_LOG_TABLE, run_id="that keeps the sync log", wait_seconds=wait)
 
     def append(self, rows: pa.Table, *, note: str, number: int) -> None:
         """Add the rows in one commit with that note; nothing when the commit of that number is there."""

@@ -24,17 +24,14 @@ SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
     """Return a warning for each variable that neither ondatra nor a file of the project knows."""
-    unknown = sorted(name for name in names if name.startswith(VARIABLE_PREFIX) and not _is_known(name))
+    ours = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
+    unknown = sorted(name for name in ours if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX)))
     if not unknown:
         return
     text = _read_project_text(root)
     for name in unknown:
         if name not in text:
             yield Problem(file=name, line=0, description="no setting has this variable", remedy=_variable_remedy(name))
-
-
-def _is_known(name: str) -> bool:
-    return name in KNOWN_VARIABLES or name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX))
 
 
 def _read_project_text(root: Path) -> str:

@@ -7,7 +7,7 @@ warehouse/row_checks.py evaluates the conditions.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -109,15 +109,11 @@ def _named_columns(tree: exp.Expr) -> Iterator[str]:
 
 def _check_name(word: CheckType, condition: CheckCondition) -> str:
     """constraint_amount_ge_0: Dagster takes letters, digits and _ for a check's name."""
-    said = "_".join(_plain_words(OPERATORS.get(part, part) for part in condition.words)).casefold()
+    said = " ".join(OPERATORS.get(part, part) for part in condition.words)
+    said = "_".join(re.findall(r"[A-Za-z0-9]+", said)).casefold()
     if not said or len(said) > MAX_NAME_LENGTH:
         said = "_".join(filter(None, (said[:MAX_NAME_LENGTH].rstrip("_"), _condition_digest(condition))))
     return f"{word}_{said}"
-
-
-def _plain_words(parts: Iterable[str]) -> Iterator[str]:
-    for part in parts:
-        yield from filter(None, re.split(r"[^A-Za-z0-9]+", part))
 
 
 def _condition_digest(condition: CheckCondition) -> str:

@@ -250,7 +250,7 @@ class ColumnTracer:
         return ValueSources(origins=made.origins, is_known=made.is_known, is_json=is_json)
 
     def _part_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
-        for part in node.walk(prune=_is_query_or_column):
+        for part in node.walk(prune=lambda part: isinstance(part, exp.Query | exp.Column)):
             if isinstance(part, exp.Query):
                 given = self.trace_query(part, ctes, scope)
                 yield from (column.sources for column in given.columns)
@@ -298,11 +298,6 @@ class ColumnTracer:
         return is_json_function(node) or (
             bool(branches) and all(self.is_json_value(branch, scope, ctes) for branch in branches)
         )
-
-
-def _is_query_or_column(node: exp.Expr) -> bool:
-    """Whether a part of an expression is looked up as one."""
-    return isinstance(node, exp.Query | exp.Column)
 
 
 def _choice_branches(node: exp.Expr) -> list[exp.Expr]:

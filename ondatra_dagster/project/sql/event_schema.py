@@ -69,18 +69,11 @@ PLAIN_TYPES = {
     SqlType.FLOAT: "float",
     SqlType.DOUBLE: "double",
     SqlType.DECIMAL: "decimal",
-    SqlType.TEXT: "string",
-    SqlType.CHAR: "string",
-    SqlType.VARCHAR: "string",
-    SqlType.NCHAR: "string",
-    SqlType.NVARCHAR: "string",
+    **dict.fromkeys((SqlType.TEXT, SqlType.CHAR, SqlType.VARCHAR, SqlType.NCHAR, SqlType.NVARCHAR), "string"),
     SqlType.DATE: "date",
-    SqlType.TIMESTAMP: "timestamp",
-    SqlType.TIMESTAMPTZ: "timestamp",
-    SqlType.TIMESTAMPLTZ: "timestamp",
+    **dict.fromkeys((SqlType.TIMESTAMP, SqlType.TIMESTAMPTZ, SqlType.TIMESTAMPLTZ), "timestamp"),
     SqlType.TIMESTAMPNTZ: "timestamp_ntz",
-    SqlType.BINARY: "binary",
-    SqlType.VARBINARY: "binary",
+    **dict.fromkeys((SqlType.BINARY, SqlType.VARBINARY), "binary"),
 }
 NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "struct"}
 MAP_KEY_TYPES = frozenset(  # what the text of a JSON key can stand for

@@ -26,11 +26,7 @@ def replace_with_literals(text: str) -> str:
 
     What stands in quotes or in a comment is the user's own: a text to be sent may well say {{ name }}.
     """
-    return QUOTED_OR_BRACES.sub(_literal_text, text)
-
-
-def _literal_text(found: re.Match[str]) -> str:
-    return f"'{found['braces'][1:-1]}'" if found["braces"] else found.group()
+    return QUOTED_OR_BRACES.sub(lambda found: f"'{found['braces'][1:-1]}'" if found["braces"] else found[0], text)
 
 
 def is_last_value(node: exp.Expr) -> bool:

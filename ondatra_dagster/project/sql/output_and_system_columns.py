@@ -1,6 +1,5 @@
 """The columns of a query, as far as its text shows them, and the columns that ondatra and Delta add to a table."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -43,19 +42,15 @@ def read_output_columns(tree: exp.Expr) -> OutputColumnNames:
         tree = tree.this
     if not isinstance(tree, exp.Select) or tree.args.get("kind"):
         return OutputColumnNames((), is_complete=False)
-    named = [list(_projection_names(projection)) for projection in tree.expressions]
-    is_complete = bool(named) and all(named)
-    return OutputColumnNames(tuple(column for columns in named for column in columns), is_complete)
+    named = [(projection, find_certain_names(projection)) for projection in tree.expressions]
+    is_complete = bool(named) and all(names for _, names in named)
+    columns = (OutputColumnName(name.name, _find_line(name, each)) for each, names in named for name in names)
+    return OutputColumnNames(tuple(columns), is_complete)
 
 
 def is_reserved_name(name: str) -> bool:
     folded = name.casefold()
     return folded in RESERVED_NAMES or folded.startswith(RESERVED_PREFIX)
-
-
-def _projection_names(projection: exp.Expr) -> Iterator[OutputColumnName]:
-    for identifier in find_certain_names(projection):
-        yield OutputColumnName(identifier.name, _find_line(identifier, projection))
 
 
 def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:

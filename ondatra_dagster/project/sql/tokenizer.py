@@ -106,3 +106,7 @@ def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Toke
 def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:
     """Whether that word stands at `place`."""
     return 0 <= place < len(tokens) and tokens[place].text.casefold() == word
+
+
+def replace_token(token: Token, type_: TokenType, text: str) -> Token:
+    return Token(type_, text, token.line, token.col, token.start, token.end, token.comments)

@@ -216,7 +216,7 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
 
 
 def _is_json_lines(path: Path) -> bool:
-    with contextlib.suppress(gzip.BadGzipFile, EOFError), _open_json_file(path) as file:  # Spark will say so
+    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark will say so
         first = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
         while first.isspace():
             first = file.readline(MAX_LINE_BYTES)
@@ -228,5 +228,6 @@ def _is_json_lines(path: Path) -> bool:
     return False
 
 
-def _open_json_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
+def open_text_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
+    """Open a file of lines, which may be compressed."""
     return contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb"))

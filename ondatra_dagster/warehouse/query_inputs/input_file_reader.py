@@ -44,7 +44,7 @@ def check_input_files(settings: Settings, model: Model) -> None:
             raise WarehouseError(
                 f"{place_of_input(model, source)}: {what} isn't there; {absent_input_remedy(source, settings)}"
             )
-        if isinstance(source, FileInput) and source.format != "parquet" and not _schema_option(source):
+        if isinstance(source, FileInput):
             _check_not_empty(settings, model, source)
         if problem := differing_columns_problem(settings, source) or multiline_json_problem(settings, source):
             raise WarehouseError(f"{place_of_input(model, source)}: {problem}")
@@ -57,7 +57,8 @@ def place_of_input(model: Model, source: Input) -> str:
 
 
 def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> None:
-    if local_files_size(settings, source.path) == 0:
+    is_typed = source.format == "parquet" or option_value(source.options, SCHEMA_OPTION)
+    if not is_typed and local_files_size(settings, source.path) == 0:
         raise WarehouseError(
             f"{place_of_input(model, source)}: {source.path} is empty, and nothing else tells its columns;"
             " add 'schema' = 'id INT, name STRING' to its WITH (…)"
@@ -66,8 +67,11 @@ def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> Non
 
 def read_files(session: SparkSession, settings: Settings, source: FileInput) -> DataFrame:
     """Return the files' rows; nothing is computed yet, but where columns are found in the values."""
-    rows = load_files(session, settings, source, _reader_options(source), _schema_option(source))
-    if _schema_option(source) and (problem := missing_columns_problem(settings, source, rows.columns)):
+    options, schema = model_options(source), option_value(source.options, SCHEMA_OPTION)
+    if source.format in FORMATS_WITH_MODES:
+        options = {**strict_options(source), **options}
+    rows = load_files(session, settings, source, options, schema)
+    if schema and (problem := missing_columns_problem(settings, source, rows.columns)):
         raise WarehouseError(problem)
     return rows
 
@@ -89,15 +93,11 @@ def load_files(
     return reader.load([escape_pattern(str(found)) for found in find_matching_paths(settings.root, str(path))])
 
 
-def _reader_options(source: FileInput) -> Mapping[str, str]:
-    options = model_options(source)
-    return {**strict_options(source), **options} if source.format in FORMATS_WITH_MODES else options
-
-
 def model_options(source: FileInput) -> Mapping[str, str]:
     """Return Spark's options as the model gives them; of CSV with the comparison of names in addition."""
     options = {name: value for name, value in source.options if name.casefold() != SCHEMA_OPTION}
-    return with_header_check(options) if source.format == "csv" else options
+    is_header_checked = source.format != "csv" or ENFORCE_SCHEMA.casefold() in map(str.casefold, options)
+    return options if is_header_checked else {ENFORCE_SCHEMA: "false", **options}
 
 
 def strict_options(source: FileInput) -> Mapping[str, str]:
@@ -110,16 +110,7 @@ def strict_options(source: FileInput) -> Mapping[str, str]:
     return {MODE_OPTION: mode.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN, **whole_rows}
 
 
-def _schema_option(source: FileInput) -> str | None:
-    return option_value(source.options, SCHEMA_OPTION)
-
-
 def spark_address(address: str) -> str:
     """Hadoop knows S3 by one name only."""
     scheme, mark, rest = address.partition("://")
     return f"s3a{mark}{rest}" if scheme.casefold() in S3_SCHEMES else address
-
-
-def with_header_check(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options, with that one where the user says nothing else."""
-    return options if ENFORCE_SCHEMA.casefold() in map(str.casefold, options) else {ENFORCE_SCHEMA: "false", **options}

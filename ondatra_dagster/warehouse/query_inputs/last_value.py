@@ -26,7 +26,7 @@ from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Incremental, Model
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query
 from ondatra_dagster.warehouse.row_comparison import column_of
-from ondatra_dagster.warehouse.schema_evolution import ddl_type
+from ondatra_dagster.warehouse.schema_evolution import ddl_type, text_literal
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 # the value that no other is below: what an incremental query starts from when nothing else is said
@@ -75,18 +75,15 @@ def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
     of = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
     if incremental.initial is None:
         return _cast_literal(_lowest_text(of, incremental), of)
-    literal = _cast_literal(incremental.initial, of)
     if (
-        warehouse.session.sql(f"select try_cast({_text_literal(incremental.initial)} as {ddl_type(of)})").collect()[0][
-            0
-        ]
+        warehouse.session.sql(f"select try_cast({text_literal(incremental.initial)} as {ddl_type(of)})").collect()[0][0]
         is None
     ):
         raise WarehouseError(
             f"@incremental_initial {incremental.initial!r} is no {ddl_type(of)}, as {incremental.column!r} is;"
             " write a value of that type"
         )
-    return literal
+    return _cast_literal(incremental.initial, of)
 
 
 def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
@@ -110,8 +107,4 @@ def _lowest_text(of: DataType, incremental: Incremental) -> str:
 
 
 def _cast_literal(text: str, of: DataType) -> str:
-    return f"CAST({_text_literal(text)} AS {ddl_type(of)})"
-
-
-def _text_literal(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"CAST({text_literal(text)} AS {ddl_type(of)})"

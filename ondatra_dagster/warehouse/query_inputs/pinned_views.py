@@ -118,17 +118,14 @@ def _path_of_version(settings: Settings, model_id: str, version: str | None) -> 
 def read_source(session: SparkSession, settings: Settings, source: SourceInput, version: str | None) -> DataFrame:
     folder = source_table_address(source, settings)
     if folder is None:
-        return session.table(".".join([_quoted_parts(source.location), quote_name(source.table)]))
+        # a catalog.schema, whose parts the user may have quoted
+        place = source.location if "`" in source.location else ".".join(map(quote_name, source.location.split(".")))
+        return session.table(f"{place}.{quote_name(source.table)}")
     state = read_table_state(folder) if is_readable_without_spark(folder) else None
     if state is None:
         return session.read.format("parquet").load(spark_address(escape_pattern(folder)))
     rows = _read_table(session, folder, source.name, version)
     return drop_hidden_columns(rows) if KIND_PROPERTY in state.properties else rows  # another project's table
-
-
-def _quoted_parts(location: str) -> str:
-    """catalog.schema with its parts quoted, where the user hasn't done that."""
-    return location if "`" in location else ".".join(map(quote_name, location.split(".")))
 
 
 def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:

@@ -35,12 +35,12 @@ class PreviousResultsFromInputs:
     warehouse: Warehouse
     model: Model
     current_versions: Mapping[str, str]
-    previous_versions: Mapping[str, str] | None  # None: nobody noted them
+    previous_versions: Mapping[str, str]  # none where nobody noted them
     align_rows: Callable[[DataFrame], DataFrame]  # into the table's columns
 
     def changes(self) -> ResultChanges | None:
         """What the query gives of its one input's changes, where it looks at one row at a time."""
-        if not self.model.is_row_by_row or not self._is_readable() or self.previous_versions is None:
+        if not self.model.is_row_by_row or not self._is_readable():
             return None
         (source,) = self.model.inputs
         if not isinstance(source, ModelInput):
@@ -61,7 +61,7 @@ class PreviousResultsFromInputs:
 
     def rows(self) -> DataFrame | None:
         """All that the query gives of its inputs as they were."""
-        if not self.model.is_deterministic or not self._is_readable() or self.previous_versions is None:
+        if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
             views = pin_previous_inputs(
@@ -77,15 +77,9 @@ class PreviousResultsFromInputs:
 
     def _is_readable(self) -> bool:
         # a query that reads nothing changes by its definition alone: only its table tells what it gave
-        return (
-            bool(self.model.inputs)
-            and self.previous_versions is not None
-            and all(
-                self._is_available(
-                    source, self.previous_versions.get(source.name), self.current_versions.get(source.name)
-                )
-                for source in self.model.inputs
-            )
+        return bool(self.model.inputs) and all(
+            self._is_available(source, self.previous_versions.get(source.name), self.current_versions.get(source.name))
+            for source in self.model.inputs
         )
 
     def _is_available(self, source: Input, then: str | None, now: str | None) -> bool:
@@ -104,7 +98,7 @@ class PreviousResultsFromInputs:
         return bool(state and state.clone_origin and state.clone_origin.table_id == _table_id(then))
 
     def _query_changes(self, source: ModelInput, *, came: bool) -> DataFrame:
-        then, now = (versions[source.name] for versions in (self.previous_versions or {}, self.current_versions))
+        then, now = (versions[source.name] for versions in (self.previous_versions, self.current_versions))
         session, settings = self.warehouse.session, self.warehouse.settings
         return self._query({source.name: pin_input_changes(session, settings, self.model, then, now, came=came)})
 
@@ -144,15 +138,15 @@ class PreviousResultsFromTable:
 
 def previous_input_versions(
     session: SparkSession, model: Model, target: TargetTable, now: Mapping[str, str]
-) -> Mapping[str, str] | None:
-    """The inputs' versions at the table's newest commit; None when nobody noted them.
+) -> Mapping[str, str]:
+    """The inputs' versions at the table's newest commit; none when nobody noted them.
 
     An input that a changed definition has brought counts from now. That is kept with the table: a run that
     finds nothing new makes no commit, and the next one would count from its own now.
     """
     note = target.state.commit_metadata
     if note is None:
-        return None
+        return {}
     then = dict(note.inputs)
     brought = [source.name for source in model.inputs if source.name not in then]
     if brought and model.kind.uses_input_baseline:

@@ -110,25 +110,12 @@ class FetchListener:
 NULL_LISTENER = FetchListener()
 
 
-def fetch_jars(folder: Path, *, mirror: str | None = None, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
-    """Return Delta's jars in the folder, and fetch those that it doesn't have. Raises SparkSetupError."""
-    return fetch_jar_set(folder, DELTA_JARS, mirror or default_repository(), listener)
-
-
-def fetch_s3a_jars(
-    folder: Path, *, mirror: str | None = None, listener: FetchListener = NULL_LISTENER
-) -> tuple[Path, ...]:
-    """Return the jars for S3, which are in a folder within that of Delta's, likewise."""
-    return fetch_jar_set(folder / S3A_FOLDER, S3A_JARS, mirror or default_repository(), listener)
-
-
 def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
     """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
-    mirror = settings.maven_mirror
-    jars = fetch_jars(settings.jars, mirror=mirror, listener=listener)
-    if not settings.uses_s3:
-        return jars
-    return (*jars, *fetch_s3a_jars(settings.jars, mirror=mirror, listener=listener))
+    jars = fetch_jar_set(settings.jars, DELTA_JARS, settings.maven_mirror, listener)
+    if settings.uses_s3:
+        jars += fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror, listener)
+    return jars
 
 
 def missing_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
@@ -146,22 +133,21 @@ def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
     return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
 
 
-def fetch_jar_set(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> tuple[Path, ...]:
-    """Return the jars of a set, and fetch from the repository those that the folder doesn't have.
+def fetch_jar_set(
+    folder: Path, wanted: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
+) -> tuple[Path, ...]:
+    """Return the jars of a set, and fetch those that the folder doesn't have from the mirror, else from Maven Central.
 
     Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
     """
     if missing_jars(folder, wanted):
         try:
-            with _folder_lock(folder, listener.on_start):
-                _fetch_missing(folder, wanted, repository, listener)
+            lock = folder / "jars.lock"
+            with FileLock(lock, purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=listener.on_start):
+                _fetch_missing(folder, wanted, mirror or default_repository(), listener)
         except (OSError, StateError, SparkSetupError) as error:
             raise SparkSetupError(_fetch_failure_message(folder, wanted, error)) from error
     return tuple(sorted(folder / jar.name for jar in wanted.jars))
-
-
-def _folder_lock(folder: Path, on_wait: Callable[[str], None]) -> FileLock:
-    return FileLock(folder / "jars.lock", purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=on_wait)
 
 
 def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:

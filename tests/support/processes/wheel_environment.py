@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ondatra_dagster.project.settings.settings import read_settings
-from ondatra_dagster.warehouse.spark.jars import DELTA_JARS, fetch_jars
+from ondatra_dagster.warehouse.spark.jars import DELTA_JARS, fetch_jar_set
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 
 ROOT = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
 def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
     """Return Delta's jars as a repository has them, from this machine's own."""
     folder = read_settings(ROOT).jars
-    fetch_jars(folder, mirror=read_settings(ROOT).maven_mirror)
+    fetch_jar_set(folder, DELTA_JARS, read_settings(ROOT).maven_mirror)
     for jar in DELTA_JARS.jars:
         yield f"/{jar.path}", (folder / jar.name).read_bytes()
 

@@ -73,7 +73,7 @@ def look_at(draft: ParsedModelFile) -> Iterator[Problem]:
     said = replace_names(query.sql, found.references, {read.name: "v" for read in found.inputs}, query.dialect.edits)
     within = sum(query.sql.count("\n", name.start, name.end) for name in found.references)
     assert query.sql.count("\n") - within <= said.count("\n") <= query.sql.count("\n")
-    return (draft.problem(*missing) for missing in found.unreadable_inputs)
+    return map(draft.query_problem, found.unreadable_inputs)
 
 
 @pytest.mark.parametrize("number", range(5))
