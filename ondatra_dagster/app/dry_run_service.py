@@ -19,8 +19,6 @@ from ondatra_dagster.collector.event_store import event_store_path
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.event_batches import EventBatchSource
-from ondatra_dagster.operations.sync_log_appender import LogTable
-from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import NO_VERSION, ModelStep, plan_model
 from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
@@ -91,9 +89,9 @@ class DryRunService(RunService):
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
         """Say what would be brought to the sync's destination now."""
-        self._progress.on_sync_start(sync, lambda: "")
+        self.progress.on_sync_start(sync, lambda: "")
         result = self._dry_run_sync(sync, options)
-        self._progress.on_sync_end(result)
+        self.progress.on_sync_end(result)
         return result
 
     def finish_run(self) -> None:
@@ -149,18 +147,11 @@ class DryRunTables:
         self._scratch: DryRunFolder = settings.dry_run_folder
         self._clones: dict[str, ModelClone] = {}
         self.start_early, self.activity = tables.start_early, tables.activity
+        self.sync_log, self.open_for_maintenance = tables.sync_log, tables.open_for_maintenance  # the real ones
 
     @property
     def is_open(self) -> bool:
         return self._tables.is_open
-
-    def sync_log(self, *, waits: bool = True) -> LogTable:
-        """The real one, which a dry run has nothing for."""
-        return self._tables.sync_log(waits=waits)
-
-    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
-        """The real one, which a dry run has nothing for either."""
-        return self._tables.open_for_maintenance(table)
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives; its table's clone is as it is from now on."""

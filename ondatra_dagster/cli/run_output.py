@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, SyncResult
+from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, RunProgress, SyncResult
 from ondatra_dagster.cli.output import (
     display_width,
     format_cell,
@@ -33,7 +33,7 @@ MAX_REASONS_SHOWN = 3
 UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
 
 
-class TextProgress:
+class TextProgress(RunProgress):
     """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
     def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -153,14 +153,12 @@ class TextProgress:
             print_message(begin + indent_lines(text, len(begin)))
 
 
-class JsonProgress:
+class JsonProgress(RunProgress):
     """For programs, on stdout."""
 
     def __init__(self, plan: Plan) -> None:
         """The plan needs no telling: each of its models and syncs tells of itself."""
 
-    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
-    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
     def on_model_end(self, result: ModelResult) -> None:
         print_json(
             {
@@ -190,7 +188,7 @@ class JsonProgress:
                 "sync": result.sync.id,
                 "run": summary.run_id,
                 "message": summary.message,
-                "counts": summary.counts_to_json(),
+                "counts": summary.grid.to_json(),
                 "warned": summary.warned_units,
                 "depth": summary.queue.depth if summary.queue else 0,
                 "dead": summary.queue.dead_units if summary.queue else 0,

@@ -65,7 +65,6 @@ SELECT_UNSENT = "select number, id, body from unsent_alert order by number"
 DELETE_SENT = "delete from unsent_alert where number = ?"
 STORE_SEND_ERROR = "update unsent_alert set tries = tries + 1, error = ? where number = ?"
 SELECT_ACTIVE = f"select {ACTIVE_COLUMNS} from active_alert order by since, subject, rule"
-COUNT_UNSENT = "select count(*) from unsent_alert"
 
 
 class SubjectType(enum.StrEnum):

@@ -34,6 +34,7 @@ from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
 from ondatra_dagster.testing.fake_api_server import RecordedCall
 
 RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
+CONNECTIONS = 8
 MAX_RUNS = 12  # more than a row is tried
 OPERATION_NAMES = {
     ChangeType.INSERT: "insert",
@@ -137,6 +138,11 @@ class ConformanceRun:
         hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
         deliver(self._queue, self._push, settings, hooks)
         return self.recorded_pushes[before:]
+
+    def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
+        """The model gives these rows now, and they are delivered."""
+        self.write_version(rows)
+        self.run_until_settled(batch_size=batch_size)
 
     def run_until_settled(self, *, batch_size: int | None = None) -> None:
         """Runs until nothing is left that would be tried again."""
@@ -269,8 +275,8 @@ class _MessageHandler(logging.Handler):
 class RedirectTransport(DeadlineTransport):
     """All else, credentials and hosts that may be called, is judged by the real address before."""
 
-    def __init__(self, address: str, *, connections: int = 8) -> None:
-        super().__init__(connections=connections)
+    def __init__(self, address: str) -> None:
+        super().__init__(connections=CONNECTIONS)
         self._address = httpx.URL(address)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
