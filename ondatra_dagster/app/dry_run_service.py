@@ -20,7 +20,7 @@ from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version
-from ondatra_dagster.planning.plan import NO_VERSION, ModelStep, plan_model
+from ondatra_dagster.planning.plan import NO_VERSION
 from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.settings import DryRunFolder, Settings
@@ -66,18 +66,11 @@ class DryRunService(RunService):
         self, workspace: Workspace, rehearsed: Workspace, tables: CloningTables, *, progress: RunProgress | None = None
     ) -> None:
         self._dry_tables = DryRunTables(tables, rehearsed.settings)
-        self._dry_workspace = rehearsed
         super().__init__(workspace, self._dry_tables, progress=progress)
-
-    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
-        """Whether the model would have to be computed, when all that it reads has had its turn."""
-        return plan_model(self.workspace.project, model, self._dry_workspace.plan_inputs(), is_full=is_full)
+        self.current_state = rehearsed
 
     def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
         """The next run has to find this out for itself."""
-
-    def _waiting_events(self, model: Model) -> EventBatchSource | None:
-        return self._dry_workspace.events(model)
 
     def _delete_flushed_events(self, model: Model) -> None:
         """They wait on for a real run."""
@@ -104,16 +97,16 @@ class DryRunService(RunService):
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
         if self.workspace.settings.sinks == "off":
             return sync_service.push_sync(self.workspace, sync, self.tables.feed(sync), options)
-        forecast = dry_run_sync(self._dry_workspace.syncs[sync.id], self._dry_run_ports(sync), options)
+        forecast = dry_run_sync(self.current_state.syncs[sync.id], self._dry_run_ports(sync), options)
         return sync_service.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
         """Those of a run, but for what it would change."""
-        own = self._dry_workspace.syncs[sync.id]
+        own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
-            sync_service.build_ports(self._dry_workspace, own, self.tables.feed(sync)),
+            sync_service.build_ports(self.current_state, own, self.tables.feed(sync)),
             read_source=lambda: (
-                self._dry_tables.source(sync) or sync_service.read_source_state(self._dry_workspace, own)
+                self._dry_tables.source(sync) or sync_service.read_source_state(self.current_state, own)
             ),
             open_push=_refuse_to_push,
             record_store=self.workspace.tracking.for_dry_run(

@@ -21,14 +21,8 @@ from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
-from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.operations.maintenance_task_runner import (
-    MaintenanceTask,
-    TaskResult,
-    refresh_fact_tables,
-    run_tasks,
-)
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables, run_tasks
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
@@ -61,6 +55,7 @@ class RunService:
 
     def __init__(self, workspace: Workspace, tables: RunTables, *, progress: RunProgress | None = None) -> None:
         self.workspace = workspace
+        self.current_state = workspace  # the workspace with the tables, queues and events to plan from
         self.tables = tables
         self.progress = progress or RunProgress()
         self.alerts = AlertService(workspace)
@@ -70,7 +65,7 @@ class RunService:
 
     def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
         """Return whether the model has to be computed now, after all its inputs had their turn."""
-        return plan_model(self.workspace.project, model, self.workspace.plan_inputs(), is_full=is_full)
+        return plan_model(self.workspace.project, model, self.current_state.plan_inputs(), is_full=is_full)
 
     def report_unchanged(self, step: ModelStep) -> ModelResult:
         """Report a model that had nothing to do."""
@@ -106,7 +101,7 @@ class RunService:
             definition=model.definition, inputs=step.inputs, run_id=computed.run_id, checks=model.checks_digest
         )
         planned = format_table_version(step.table) if step.table else ""
-        events = self._waiting_events(model)
+        events = self.current_state.events(model)
         try:
             written = self.tables.write(
                 model, computed.frame, note, is_full=step.is_full, planned=planned, events=events
@@ -125,9 +120,6 @@ class RunService:
         if not self.is_dry:
             self.alerts.on_model_end(result.model)
         return result
-
-    def _waiting_events(self, model: Model) -> EventBatchSource | None:
-        return self.workspace.events(model)
 
     def _delete_flushed_events(self, model: Model) -> None:
         """Delete the events that are in the table, where no collector does that."""
@@ -230,10 +222,10 @@ class RunService:
     def run_maintenance(self) -> Iterator[TaskResult]:
         """Run the maintenance tasks, and yield the result of each when it has ended."""
         return run_tasks(
-            [
-                *build_maintenance_tasks(self.workspace, self.tables),
-                MaintenanceTask(name=ALERT_TASK, action=lambda: self.alerts.check_and_send(is_current=True)),
-            ],
+            {
+                **build_maintenance_tasks(self.workspace, self.tables),
+                ALERT_TASK: lambda: self.alerts.check_and_send(is_current=True),
+            },
             lambda error: store_trace(error, self.workspace.settings.state),
         )
 

@@ -284,7 +284,7 @@ def print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
     if samples:
         print_table(
             ("key", "change", "what"),
-            [(format_cell(row.key) or WHOLE_TABLE_KEY, _operation_name(row), _format_columns(row)) for row in samples],
+            [(format_cell(row.key) or WHOLE_TABLE_KEY, row.operation.value, _format_columns(row)) for row in samples],
         )
 
 
@@ -305,15 +305,11 @@ def to_json_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
 def _sample_object(row: ExpectedKeyChange) -> Json:
     return {
         "key": row.key,
-        "change": _operation_name(row),
+        "change": row.operation.value,
         "rows_before": row.rows_before,
         "rows_after": row.rows_after,
         "columns": {name: list(values) for name, values in row.changed_columns.items()},
     }
-
-
-def _operation_name(row: ExpectedKeyChange) -> str:
-    return row.operation.value
 
 
 def _format_columns(row: ExpectedKeyChange) -> str:

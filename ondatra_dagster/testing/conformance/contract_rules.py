@@ -119,7 +119,7 @@ def _new_call_message(play: ConformanceRun, handed: RecordedPush) -> str | None:
 
 def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterator[str]:
     """It is owed until it comes to its end: a failed call that it passes over is never made again."""
-    if "finalize" not in stage.functions:
+    if "finalize" not in stage.library.config.functions:
         return
     with stage.open_run() as play:
         play.deliver_version(case.versions[0])

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,17 +188,12 @@ class PushHarness:
     """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
 
     def __init__(self, library: PushLibrary, case: PushCase, http: ApiClient, api: FakeApi, folder: Path) -> None:
-        self._library = library
+        self.library = library
         self._case = case
         self._http = http
         self._api = api
         self._folder = folder
         self._run_count = 0
-
-    @property
-    def functions(self) -> Collection[str]:
-        """What the file has, of those that are called."""
-        return self._library.config.functions
 
     @contextlib.contextmanager
     def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
@@ -209,7 +204,7 @@ class PushHarness:
         path = self._folder / f"{self._run_count}.sqlite"
         if self._run_count > 1:  # a copy of an empty one is there sooner than a new one
             shutil.copy(self._folder / "empty", path)
-        size = self._library.config.push.batch_size
+        size = self.library.config.push.batch_size
         with open_queue_for(case.model_kind, path, batch_size=size) as queue:
             if self._run_count == 1:
                 queue.store.checkpoint()
@@ -217,9 +212,9 @@ class PushHarness:
             queue.store.execute("pragma synchronous = off")  # it is gone in a moment
             yield ConformanceRun(
                 case,
-                StarlarkSink(self._library, self._http, _push_context(self._library, case)),
+                StarlarkSink(self.library, self._http, _push_context(self.library, case)),
                 queue,
-                config=self._library.config,
+                config=self.library.config,
                 journal=path.with_suffix(".journal"),
                 api=self._api,
             )
