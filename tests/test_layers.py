@@ -23,7 +23,7 @@ PACKAGE_ROWS = [
     if line.startswith("| `")
 ]
 # what users' tests import needs delivery, and what is below it
-BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "interruption", "testing"}
+BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "text_format", "interruption", "testing"}
 # libraries with more than one home, or with one module as their home
 SHARED_LIBRARIES = {
     "grpc": {"warehouse.spark.spark_connect"},

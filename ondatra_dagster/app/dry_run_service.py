@@ -19,10 +19,8 @@ from ondatra_dagster.collector.event_store import event_store_path
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.event_batches import EventBatchSource
-from ondatra_dagster.operations.sync_log_appender import LogTable
-from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.input_versions import format_table_version
-from ondatra_dagster.planning.plan import NO_VERSION, ModelStep, plan_model
+from ondatra_dagster.planning.plan import NO_VERSION
 from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.settings import DryRunFolder, Settings
@@ -68,18 +66,11 @@ class DryRunService(RunService):
         self, workspace: Workspace, rehearsed: Workspace, tables: CloningTables, *, progress: RunProgress | None = None
     ) -> None:
         self._dry_tables = DryRunTables(tables, rehearsed.settings)
-        self._dry_workspace = rehearsed
         super().__init__(workspace, self._dry_tables, progress=progress)
-
-    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
-        """Whether the model would have to be computed, when all that it reads has had its turn."""
-        return plan_model(self.workspace.project, model, self._dry_workspace.plan_inputs(), is_full=is_full)
+        self.current_state = rehearsed
 
     def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
         """The next run has to find this out for itself."""
-
-    def _waiting_events(self, model: Model) -> EventBatchSource | None:
-        return self._dry_workspace.events(model)
 
     def _delete_flushed_events(self, model: Model) -> None:
         """They wait on for a real run."""
@@ -91,9 +82,9 @@ class DryRunService(RunService):
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
         """Say what would be brought to the sync's destination now."""
-        self._progress.on_sync_start(sync, lambda: "")
+        self.progress.on_sync_start(sync, lambda: "")
         result = self._dry_run_sync(sync, options)
-        self._progress.on_sync_end(result)
+        self.progress.on_sync_end(result)
         return result
 
     def finish_run(self) -> None:
@@ -106,16 +97,16 @@ class DryRunService(RunService):
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
         if self.workspace.settings.sinks == "off":
             return sync_service.push_sync(self.workspace, sync, self.tables.feed(sync), options)
-        forecast = dry_run_sync(self._dry_workspace.syncs[sync.id], self._dry_run_ports(sync), options)
+        forecast = dry_run_sync(self.current_state.syncs[sync.id], self._dry_run_ports(sync), options)
         return sync_service.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
         """Those of a run, but for what it would change."""
-        own = self._dry_workspace.syncs[sync.id]
+        own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
-            sync_service.build_ports(self._dry_workspace, own, self.tables.feed(sync)),
+            sync_service.build_ports(self.current_state, own, self.tables.feed(sync)),
             read_source=lambda: (
-                self._dry_tables.source(sync) or sync_service.read_source_state(self._dry_workspace, own)
+                self._dry_tables.source(sync) or sync_service.read_source_state(self.current_state, own)
             ),
             open_push=_refuse_to_push,
             record_store=self.workspace.tracking.for_dry_run(
@@ -149,18 +140,11 @@ class DryRunTables:
         self._scratch: DryRunFolder = settings.dry_run_folder
         self._clones: dict[str, ModelClone] = {}
         self.start_early, self.activity = tables.start_early, tables.activity
+        self.sync_log, self.open_for_maintenance = tables.sync_log, tables.open_for_maintenance  # the real ones
 
     @property
     def is_open(self) -> bool:
         return self._tables.is_open
-
-    def sync_log(self, *, waits: bool = True) -> LogTable:
-        """The real one, which a dry run has nothing for."""
-        return self._tables.sync_log(waits=waits)
-
-    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
-        """The real one, which a dry run has nothing for either."""
-        return self._tables.open_for_maintenance(table)
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives; its table's clone is as it is from now on."""

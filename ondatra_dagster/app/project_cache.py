@@ -20,14 +20,14 @@ class ProjectCache:
         self._root = root
         self._load = load
         self._lock = threading.Lock()
-        self._file_states = self._read_file_states()
+        self._file_states = frozenset(self._list_files())
         self._workspace = load(root)
         self._load_error = ""
 
     def load_current_project(self) -> tuple[Workspace, str]:
         """The project, and what is wrong with its files: then it is as it was before."""
         with self._lock:
-            seen = self._read_file_states()
+            seen = frozenset(self._list_files())
             if seen != self._file_states:
                 self._file_states = seen
                 self._reload()
@@ -38,9 +38,6 @@ class ProjectCache:
             self._workspace, self._load_error = self._load(self._root), ""
         except OndatraError as error:
             self._load_error = f"The project can't be read, so it is shown as it was before. {error}"
-
-    def _read_file_states(self) -> FileStates:
-        return frozenset(self._list_files())
 
     def _list_files(self) -> Iterator[tuple[str, int, int]]:
         for pattern in PROJECT_FILES:

@@ -37,9 +37,9 @@ DAMAGED_FILE_REMEDIES = {
 }
 
 
-def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> list[MaintenanceTask]:
-    """Return all tasks in their order: changes are enqueued before anything is deleted."""
-    done = {
+def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[str, MaintenanceTask]:
+    """Return all tasks by their names, in their order: changes are enqueued before anything is deleted."""
+    return {
         maintenance_task_runner.ENQUEUE_TASK: lambda: maintenance_task_runner.enqueue_pending_changes(
             _pending_enqueues(workspace, warehouse)
         ),
@@ -55,7 +55,6 @@ def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> list[
         ),
         state_file_maintenance.LOG_TASK: lambda: state_file_maintenance.rotate_logs(workspace.settings.state / "logs"),
     }
-    return [MaintenanceTask(name=name, action=do) for name, do in done.items()]
 
 
 def _pending_enqueues(

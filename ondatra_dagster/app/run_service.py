@@ -6,7 +6,7 @@ It knows no Dagster. Spark is behind a protocol, and starts when the first model
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ondatra_dagster import interruption
@@ -14,21 +14,15 @@ from ondatra_dagster.app import sync_service
 from ondatra_dagster.app.alert_service import ALERT_TASK, AlertService
 from ondatra_dagster.app.error_traces import store_trace
 from ondatra_dagster.app.project_maintenance import build_maintenance_tasks
-from ondatra_dagster.app.run_events import ModelResult, NullRunProgress, RunProgress, SyncResult
+from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations, page_url, run_path, sync_path
 from ondatra_dagster.app.warehouse_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
-from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.operations.maintenance_task_runner import (
-    MaintenanceTask,
-    TaskResult,
-    refresh_fact_tables,
-    run_tasks,
-)
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables, run_tasks
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
@@ -63,30 +57,19 @@ class RunService:
 
     is_dry = False  # whether all is as in a run, and nothing stays or is sent
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        tables: RunTables,
-        *,
-        progress: RunProgress | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, workspace: Workspace, tables: RunTables, *, progress: RunProgress | None = None) -> None:
         self.workspace = workspace
+        self.current_state = workspace  # the workspace with the tables, queues and events to plan from
         self.tables = tables
-        self._progress = progress or NullRunProgress()
+        self.progress = progress or RunProgress()
         self.alerts = AlertService(workspace)
-        self._clock = clock
         self._write_summaries: dict[str, ModelWriteResult] = {}
         self._model_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
         self._sync_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}  # by sync, what its turn was judged
 
-    def start_early(self, models: Iterable[Model]) -> None:
-        """Start what takes long to start, sized for these models, while something else is being done."""
-        self.tables.start_early(models)
-
     def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
         """Return whether the model has to be computed now, after all its inputs had their turn."""
-        return plan_model(self.workspace.project, model, self.workspace.plan_inputs(), is_full=is_full)
+        return plan_model(self.workspace.project, model, self.current_state.plan_inputs(), is_full=is_full)
 
     def report_unchanged(self, step: ModelStep) -> ModelResult:
         """Report a model that had nothing to do."""
@@ -109,8 +92,8 @@ class RunService:
     @interruption.raise_on_signal()
     def compute(self, step: ModelStep, *, run_id: str) -> ComputedModel:
         """Return the rows that the model's query gives now."""
-        started = self._clock()
-        self._progress.on_model_start(step.model, self.tables.activity)
+        started = time.monotonic()
+        self.progress.on_model_start(step.model, self.tables.activity)
         frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
         return ComputedModel(step=step, frame=frame, run_id=run_id, started_at=started)
 
@@ -122,7 +105,7 @@ class RunService:
             definition=model.definition, inputs=step.inputs, run_id=computed.run_id, checks=model.checks_digest
         )
         planned = format_table_version(step.table) if step.table else ""
-        events = self._waiting_events(model)
+        events = self.current_state.events(model)
         try:
             written = self.tables.write(
                 model, computed.frame, note, is_full=step.is_full, planned=planned, events=events
@@ -137,13 +120,10 @@ class RunService:
         return self._report_model_result(self._model_result(computed, written))
 
     def _report_model_result(self, result: ModelResult) -> ModelResult:
-        self._progress.on_model_end(result)
+        self.progress.on_model_end(result)
         if not self.is_dry:
             self.alerts.on_model_end(result.model)
         return result
-
-    def _waiting_events(self, model: Model) -> EventBatchSource | None:
-        return self.workspace.events(model)
 
     def _delete_flushed_events(self, model: Model) -> None:
         """Delete the events that are in the table, where no collector does that."""
@@ -179,7 +159,7 @@ class RunService:
             deleted=written.deleted,
             invalid_rows=sum(written.invalid_counts.values()),
             verdicts=self._store_verdicts(step.model, written.findings),
-            seconds=self._clock() - computed.started_at,
+            seconds=time.monotonic() - computed.started_at,
         )
 
     def model_verdicts(self, model: Model) -> Iterator[SyncCheckResult]:
@@ -208,12 +188,12 @@ class RunService:
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
         """Deliver the sync's rows as far as that is possible now."""
-        self._progress.on_sync_start(sync, lambda: sync_service.describe_pending(self.workspace, sync))
+        self.progress.on_sync_start(sync, lambda: sync_service.describe_pending(self.workspace, sync))
         result = sync_service.push_sync(
             self.workspace, sync, self.tables.feed(sync), options, notify=self._report_notice
         )
         self._sync_verdicts[sync.id] = result.verdicts
-        self._progress.on_sync_end(result)
+        self.progress.on_sync_end(result)
         self.alerts.on_sync_end(result)
         return result
 
@@ -246,10 +226,10 @@ class RunService:
     def run_maintenance(self) -> Iterator[TaskResult]:
         """Run the maintenance tasks, and yield the result of each when it has ended."""
         return run_tasks(
-            [
-                *build_maintenance_tasks(self.workspace, self.tables),
-                MaintenanceTask(name=ALERT_TASK, action=lambda: self.alerts.check_and_send(is_current=True)),
-            ],
+            {
+                **build_maintenance_tasks(self.workspace, self.tables),
+                ALERT_TASK: lambda: self.alerts.check_and_send(is_current=True),
+            },
             lambda error: store_trace(error, self.workspace.settings.state),
         )
 
@@ -273,16 +253,12 @@ class RunService:
 
     def _report_notice(self, message: str) -> None:
         log.info("%s", message)
-        self._progress.on_notice(message)
-
-    def on_wait(self, message: str) -> None:
-        """Report that the run waits, and why."""
-        self._progress.on_wait(message)
+        self.progress.on_notice(message)
 
     def report_error(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
         """Return a failure as a sentence. An unforeseen one leaves its traceback in the log folder."""
         message = str(error) if isinstance(error, OndatraError) else store_trace(error, self.workspace.settings.state)
-        self._progress.on_failure(name, message)
+        self.progress.on_failure(name, message)
         if of and not self.is_dry:
             self.alerts.on_failure(of, name, message)
         return message
@@ -312,22 +288,24 @@ def judge_finding(finding: RowCheckResult) -> SyncCheckResult:
 
 def judge_invalid_events(total: int, samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
     """Return the verdict on events that no longer fit the table's columns."""
-    return SyncCheckResult(
-        name="invalid_records",
-        severity=Severity.WARN if total else Severity.PASS,
-        description=describe_invalid_events(total) if total else "every event fits the columns",
-        counts={"set_aside": total} if total else {},
-        samples=tuple({"event": format_key(sample.key), "reason": sample.reason} for sample in samples),
-    )
+    message = describe_invalid_events(total) if total else "every event fits the columns"
+    return _invalid_records_result("event", message, {"set_aside": total} if total else {}, samples)
 
 
 def judge_invalid_rows(counts: Mapping[str, int], samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
     """Return the verdict on rows that a write kept out of the table."""
     total = sum(counts.values())
+    message = describe_invalid_rows(total) if total else "every row has a key of its own"
+    return _invalid_records_result("key", message, dict(counts), samples)
+
+
+def _invalid_records_result(
+    named_by: str, message: str, counts: Mapping[str, int], samples: Sequence[InvalidRowSample]
+) -> SyncCheckResult:
     return SyncCheckResult(
         name="invalid_records",
-        severity=Severity.WARN if total else Severity.PASS,
-        description=describe_invalid_rows(total) if total else "every row has a key of its own",
-        counts=dict(counts),
-        samples=tuple({"key": format_key(sample.key), "reason": sample.reason} for sample in samples),
+        severity=Severity.WARN if any(counts.values()) else Severity.PASS,
+        description=message,
+        counts=counts,
+        samples=tuple({named_by: format_key(sample.key), "reason": sample.reason} for sample in samples),
     )

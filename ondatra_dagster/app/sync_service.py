@@ -19,9 +19,8 @@ from ondatra_dagster.operations.sync_log_appender import is_logged
 from ondatra_dagster.planning.table_lookup import table_path, warehouse_table_path
 from ondatra_dagster.records.fact_tables import build_fact_tables
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letter_reasons
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CurrentState, DryRunResult, RunSummary, summarize_past_run
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, RunSummary, summarize_past_run
 from ondatra_dagster.sync.send_guards import find_hold_reason, read_removals, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult, run_sync_checks
 from ondatra_dagster.sync.sync_definition import Sync
@@ -149,11 +148,6 @@ def describe_pending(workspace: Workspace, sync: Sync) -> str:
     return ", ".join(f"{number} {word}" for word, number in told.items() if not number.startswith("0 "))
 
 
-def start_resync(workspace: Workspace, sync: Sync, feed: Feed, way: ResyncOptions) -> int:
-    """Make the sync's next run send the whole table again, or none of it; return how many keys that are."""
-    return resync_queue(sync, build_ports(workspace, sync, feed), way)
-
-
 def read_source_state(workspace: Workspace, sync: Sync) -> SourceState | None:
     """Return the state of the model's table from its log; None when there is no table yet."""
     path = table_path(workspace.settings, sync.model.id)
@@ -195,15 +189,16 @@ def _current_summary(workspace: Workspace, sync: Sync) -> RunSummary:
     if not past:
         return _empty_summary(sync, "the sync has never run")
     pending, removals = _read_pending_and_removals(workspace, sync)
-    now = CurrentState(
-        read_at=datetime.fromtimestamp(workspace.clock(), UTC),
+    return dataclasses.replace(
+        summarize_past_run(past[0]),
         queue=workspace.queue(sync.id),
+        unit_noun=unit_noun(sync),
         reject_reasons=list_dead_letter_reasons(sync, limit=MAX_SAMPLES),
         invalid_count=workspace.invalid_count(sync.model.id),
-        pending_samples=pending,
+        pending_samples=tuple(pending),
         removals=removals,
+        queue_read_at=datetime.fromtimestamp(workspace.clock(), UTC),
     )
-    return summarize_past_run(past[0], now, unit_noun=unit_noun(sync))
 
 
 def _read_pending_and_removals(workspace: Workspace, sync: Sync) -> tuple[list[PendingKey], RemovalCount | None]:

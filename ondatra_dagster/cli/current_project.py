@@ -7,9 +7,9 @@ from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.errors import SettingsError
 
 
-def find_root(start: Path | None = None) -> Path:
+def find_root() -> Path:
     """Return the project's folder; raise SettingsError outside of a project."""
-    folder = (start or Path.cwd()).resolve()
+    folder = Path.cwd().resolve()
     for candidate in (folder, *folder.parents):
         if _is_project(candidate):
             return candidate

@@ -31,9 +31,11 @@ def print_message(text: str) -> None:
     click.echo(replace_control_characters(text), err=True)
 
 
-def replace_control_characters(text: str) -> str:
-    """Replace control characters other than line breaks and tabs: keys and API responses are in the text."""
-    return "".join(letter if letter.isprintable() or letter in ALLOWED_CONTROL_CHARACTERS else "·" for letter in text)
+def replace_control_characters(text: str, allowed: str = ALLOWED_CONTROL_CHARACTERS) -> str:
+    """Replace control characters other than these: keys and API responses are in the text."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in allowed else "·" for letter in text)
 
 
 def indent_lines(text: str, width: int = 4) -> str:
@@ -48,7 +50,7 @@ def print_json(line: Mapping[str, Json]) -> None:
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print aligned columns; numbers are right-aligned."""
-    texts = [["" if cell is None else _replace_line_breaks(str(cell)) for cell in row] for row in rows]
+    texts = [["" if cell is None else replace_control_characters(str(cell), "") for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(head, *texts, strict=True)]
     numbers = [all(map(NUMBER_PATTERN.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(head)
     for line in (list(head), *texts):
@@ -90,11 +92,7 @@ def format_cell(value: Json) -> str:
         return NULL_TEXT
     is_nested = isinstance(value, list | dict | bool)
     text = orjson.dumps(value).decode() if is_nested else str(value)
-    return _replace_line_breaks(text)
-
-
-def _replace_line_breaks(text: str) -> str:
-    return text if text.isprintable() else "".join(each if each.isprintable() else "·" for each in text)
+    return replace_control_characters(text, "")
 
 
 WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms

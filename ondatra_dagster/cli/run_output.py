@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, SyncResult
+from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, RunProgress, SyncResult
 from ondatra_dagster.cli.output import (
     display_width,
     format_cell,
@@ -33,7 +33,7 @@ MAX_REASONS_SHOWN = 3
 UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
 
 
-class TextProgress:
+class TextProgress(RunProgress):
     """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
 
     def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
@@ -153,14 +153,12 @@ class TextProgress:
             print_message(begin + indent_lines(text, len(begin)))
 
 
-class JsonProgress:
+class JsonProgress(RunProgress):
     """For programs, on stdout."""
 
     def __init__(self, plan: Plan) -> None:
         """The plan needs no telling: each of its models and syncs tells of itself."""
 
-    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
-    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
     def on_model_end(self, result: ModelResult) -> None:
         print_json(
             {
@@ -190,7 +188,7 @@ class JsonProgress:
                 "sync": result.sync.id,
                 "run": summary.run_id,
                 "message": summary.message,
-                "counts": summary.counts_to_json(),
+                "counts": summary.grid.to_json(),
                 "warned": summary.warned_units,
                 "depth": summary.queue.depth if summary.queue else 0,
                 "dead": summary.queue.dead_units if summary.queue else 0,
@@ -286,7 +284,7 @@ def print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
     if samples:
         print_table(
             ("key", "change", "what"),
-            [(format_cell(row.key) or WHOLE_TABLE_KEY, _operation_name(row), _format_columns(row)) for row in samples],
+            [(format_cell(row.key) or WHOLE_TABLE_KEY, row.operation.value, _format_columns(row)) for row in samples],
         )
 
 
@@ -307,15 +305,11 @@ def to_json_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
 def _sample_object(row: ExpectedKeyChange) -> Json:
     return {
         "key": row.key,
-        "change": _operation_name(row),
+        "change": row.operation.value,
         "rows_before": row.rows_before,
         "rows_after": row.rows_after,
         "columns": {name: list(values) for name, values in row.changed_columns.items()},
     }
-
-
-def _operation_name(row: ExpectedKeyChange) -> str:
-    return row.operation.value
 
 
 def _format_columns(row: ExpectedKeyChange) -> str:

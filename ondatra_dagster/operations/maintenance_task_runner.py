@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
@@ -28,31 +28,26 @@ class TaskResult:
     is_successful: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceTask:
-    """A task and the name under which it is reported."""
-
-    name: str
-    action: Callable[[], TaskResult]
+MaintenanceTask = Callable[[], TaskResult]
 
 
-def run_tasks(duties: Iterable[MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
+def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
     """Do each of them in turn, whatever became of the others; one that fails says why.
 
     `explain` makes a sentence of an unforeseen error.
     """
-    for duty in duties:
-        yield _run_task(duty, explain)
+    for name, duty in duties.items():
+        yield _run_task(name, duty, explain)
 
 
 @interruption.raise_on_signal()
-def _run_task(duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
+def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
     try:
-        return duty.action()
+        return duty()
     except Exception as error:  # the edge of a duty: the others have their turn
         interruption.raise_if_interrupted()  # the duty fails because it was interrupted
         why = str(error) if isinstance(error, OndatraError) else explain(error)
-        return TaskResult(task=duty.name, message=why, is_successful=False)
+        return TaskResult(task=name, message=why, is_successful=False)
 
 
 ENQUEUE_TASK = "feeds"

@@ -26,10 +26,6 @@ class StateFile(NamedTuple):
     lock: Path  # who holds it writes the file
     if_damaged: str = RESTORE_FROM_BACKUP
 
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
 
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
     """Every SQLite file of ours that is there; `remedies` has those of damaged files by the file's name."""
@@ -60,7 +56,7 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
                 freed += compact_database(file.path, file.if_damaged)
                 done += 1
         except BusyError:
-            busy.append(file.name)
+            busy.append(file.path.stem)
         except StateError as error:
             failed.append(f"; {error}")
     left = f"; at work, and left for the next time: {', '.join(busy)}" if busy else ""

@@ -46,10 +46,6 @@ class SyncLogAppender:
         self._tracking = tracking
         self._commit_bytes = commit_bytes
 
-    def missing_pieces(self) -> Iterator[RecordRowGroup]:
-        """What is published and not in the log yet; starts nothing."""
-        return list_missing_row_groups(self._tracking, self.position())
-
     def append(self, table: LogTable) -> int:
         """Bring the log up to what is published now; how many records that were."""
         appended = 0
@@ -64,7 +60,7 @@ class SyncLogAppender:
 
     def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
         """The same as a duty; where nothing is missing, the table isn't opened."""
-        is_behind = any(True for _ in self.missing_pieces())
+        is_behind = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
         appended = self.append(opened()) if is_behind else 0
         return TaskResult(
             task=SYNC_LOG_TASK,

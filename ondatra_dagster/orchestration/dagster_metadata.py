@@ -12,7 +12,7 @@ from ondatra_dagster.orchestration.asset_keys import file_key, model_key
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.row_changes import Column, Json
-from ondatra_dagster.sync.run_summary import CountGrid, DryRunResult, GridRow, RunSummary
+from ondatra_dagster.sync.run_summary import DryRunResult, GridRow, RunSummary
 from ondatra_dagster.sync.sync_checks import format_pending_keys, format_reasons
 
 MAX_SAMPLES = 20
@@ -52,11 +52,6 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
     }
 
 
-def sync_result_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
-    """What came of a sync's turn, or what would have come of it in a run that isn't dry."""
-    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, places)
-
-
 def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
     """What came of a sync's turn, and where its records are."""
     summary = result.summary
@@ -71,7 +66,8 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
         shown["oldest waits seconds"] = dg.MetadataValue.float(
             round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
         )
-    shown |= _counts_metadata(summary.grid)
+    totals = {cell: summary.grid.known_total(cell) for cell in GridRow}
+    shown |= {cell.value: dg.MetadataValue.int(count) for cell, count in totals.items() if count is not None}
     shown["warned"] = dg.MetadataValue.int(summary.warned_units)
     for name, reasons in (("sample rejects", summary.reject_reasons), ("sample warnings", summary.warning_reasons)):
         if reasons:
@@ -82,12 +78,6 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
         shown["records"] = dg.MetadataValue.path(places.folder)
     shown["records page"] = dg.MetadataValue.url(places.page_url)
     return shown
-
-
-def _counts_metadata(grid: CountGrid) -> Metadata:
-    """All that is known."""
-    counts = {cell: grid.known_total(cell) for cell in GridRow}
-    return {cell.value: dg.MetadataValue.int(count) for cell, count in counts.items() if count is not None}
 
 
 def _trigger_metadata(summary: RunSummary) -> Metadata:

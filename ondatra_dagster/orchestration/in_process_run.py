@@ -62,7 +62,11 @@ def run_plan(
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sync_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    tags = {TRIGGER: trigger, **_plan_tags(plan, is_dry=engine.is_dry)}
+    tags = {TRIGGER: trigger}
+    if any(step.is_full for step in plan.models):
+        tags[FULL_REFRESH] = "true"
+    if engine.is_dry:
+        tags |= {DRY_RUN: "true", DEFER_EVENTS_TAG: "true"}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
     if is_new_state:
@@ -72,7 +76,7 @@ def run_plan(
         engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
     )
     folder = settings.state / "logs"
-    with log_to_folder(folder), report_waits(engine.on_wait), open_instance(settings) as instance:
+    with log_to_folder(folder), report_waits(engine.progress.on_wait), open_instance(settings) as instance:
         close_abandoned_runs(instance, settings.state)
         result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,
@@ -92,12 +96,6 @@ def run_plan(
             if name not in (EXPLAINED_ERROR, *INTERRUPTION_ERRORS)
         ),
     )
-
-
-def _plan_tags(plan: Plan, *, is_dry: bool) -> dict[str, str]:
-    """Return the tags that say how the plan is run."""
-    full = {FULL_REFRESH: "true"} if any(step.is_full for step in plan.models) else {}
-    return full | ({DRY_RUN: "true", DEFER_EVENTS_TAG: "true"} if is_dry else {})
 
 
 @dg.logger({})

@@ -136,7 +136,9 @@ def _report_result(
 ) -> dagster_metadata.Metadata:
     for warning in result.warnings:
         context.log.warning(warning)
-    return dagster_metadata.sync_result_metadata(result, places)
+    if result.forecast:
+        return dagster_metadata.forecast_metadata(result.forecast)
+    return dagster_metadata.sync_metadata(result, places)
 
 
 def _sync_spec(sync: Sync) -> dg.AssetSpec:

@@ -19,22 +19,22 @@ EACH_SIX_HOURS = "0 */6 * * *"
 
 
 def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
-    """Those of models that run at times; what runs on change is for a sensor."""
-    at_times = (model for model in models if model.schedule != ON_CHANGE)
-    return [_model_schedule(model, model.schedule) for model in at_times if model.schedule]
-
-
-def _model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
-    """The schedule of one model, in UTC."""
-    key = model_key(model)
-    return dg.ScheduleDefinition(
-        name=op_name(key, "schedule"),
-        cron_schedule=cron,
-        execution_timezone="UTC",
-        target=[key, sync_key(model)] if model.sink else [key],
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {cron}",
-    )
+    """Return those of models that run at times, in UTC; what runs on change is for a sensor."""
+    schedules = []
+    for model in models:
+        if model.schedule and model.schedule != ON_CHANGE:
+            key = model_key(model)
+            schedules.append(
+                dg.ScheduleDefinition(
+                    name=op_name(key, "schedule"),
+                    cron_schedule=model.schedule,
+                    execution_timezone="UTC",
+                    target=[key, sync_key(model)] if model.sink else [key],
+                    default_status=dg.DefaultScheduleStatus.RUNNING,
+                    description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {model.schedule}",
+                )
+            )
+    return schedules
 
 
 @dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)

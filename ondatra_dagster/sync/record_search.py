@@ -8,7 +8,6 @@ open at that moment, only the files count whose rows had been chosen by then. Ru
 import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import orjson
@@ -27,7 +26,7 @@ from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.search_results import RecordChunk, SpooledChunks, chunk_records, slice_chunks
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
-from ondatra_dagster.sync.record_publisher import build_records
+from ondatra_dagster.sync.record_publisher import build_records, to_datetime
 from ondatra_dagster.sync.sync_definition import Sync
 
 MAX_LISTED_RUNS = 5  # runs that are named to whom asks for one that isn't there
@@ -174,7 +173,7 @@ class _QueueSearch:
             table_version=unsettled.version,
             table_id=self._table_id,
             attempts=unsettled.attempts,
-            next_try_at=None if unsettled.next_try_at is None else _to_datetime(unsettled.next_try_at),
+            next_try_at=None if unsettled.next_try_at is None else to_datetime(unsettled.next_try_at),
         )
 
     def _read_meta(self, name: str) -> str:
@@ -186,7 +185,3 @@ class _QueueSearch:
     def _spool_records(self, records: Iterator[ResultRecord]) -> SpooledChunks:
         most = None if self._query.limit is None else self._query.offset + self._query.limit
         return SpooledChunks(chunk_records(itertools.islice(records, most)))
-
-
-def _to_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -100,7 +100,7 @@ class RunBookkeeper:
             queue.delete_meta(RESYNC_REQUEST)
             unpublished_records.begin_run(queue, bookkeeper.run_id, _dump_metadata(metadata))
         ports.record_store.write_metadata(sync.id, bookkeeper.run_id, metadata)
-        ports.history.begin_run(bookkeeper._build_past_run())
+        ports.history.begin_run(build_past_run(context, run_id))
         return bookkeeper
 
     def end_run(self, summary: RunSummary, result: RunResult) -> None:
@@ -108,7 +108,7 @@ class RunBookkeeper:
         self.publisher.publish_all()
         ports, sync, queue = self._context.ports, self._context.sync, self._context.queue
         metadata = dataclasses.replace(
-            self._build_metadata(), version_to=summary.version_to, counts=summary.counts_to_json()
+            self._build_metadata(), version_to=summary.version_to, counts=summary.grid.to_json()
         )
         ports.record_store.finish_run(sync.id, self.run_id, metadata)
         # a queue that is taking over doesn't say all that the last snapshot and the records do; and what
@@ -132,7 +132,7 @@ class RunBookkeeper:
 
     def _write_history(self, summary: RunSummary, result: RunResult) -> None:
         past = dataclasses.replace(
-            self._build_past_run(),
+            build_past_run(self._context, self.run_id),
             ended_at=summary.ended_at,
             version_to=summary.version_to,
             counts=summary.to_json(),
@@ -154,9 +154,6 @@ class RunBookkeeper:
             version_to=context.source.version,
             counts={},
         )
-
-    def _build_past_run(self) -> PastRun:
-        return build_past_run(self._context, self.run_id)
 
 
 def build_past_run(context: RunContext, run_id: str) -> PastRun:

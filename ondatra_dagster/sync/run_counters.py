@@ -1,14 +1,14 @@
 """The counters of a run: its grid, and the messages about its rows. Equal messages count as one reason."""
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from ondatra_dagster.delivery.queue.change_counts import Counts, UnitOperation, UnitOutcome
+from ondatra_dagster.delivery.queue.change_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.dead_letters import SHOWN_KEYS, FailureReason
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.row_changes import ChangeType, InvalidRow
 from ondatra_dagster.sync.run_context import RunContext
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CountGrid, GridRow, InvalidRecordSample, load_invalid_samples
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CountGrid, InvalidRecordSample, load_invalid_samples
 
 MAX_MESSAGES = 1000  # different ones that are told apart: a message with a key in it is another one each time
 
@@ -29,9 +29,9 @@ class MessageCounter:
         if len(keys) <= SHOWN_KEYS:
             keys[key] = None
 
-    def most_common(self, most: int) -> tuple[FailureReason, ...]:
+    def most_common(self) -> tuple[FailureReason, ...]:
         """The most frequent first; of equally frequent ones that which was said first."""
-        counted = self._units_by_message.most_common(most)
+        counted = self._units_by_message.most_common(MAX_SAMPLES)
         return tuple(FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in counted)
 
 
@@ -45,36 +45,16 @@ class RunCounters:
         self.grid = CountGrid()
         self.dead_units = 0  # units that ran out of attempts
         self.warned_units = 0  # units that were delivered with a warning
-        self._reject_messages = MessageCounter()
-        self._warning_messages = MessageCounter()
-        self._failure_messages = MessageCounter()
+        # why units were rejected, delivered with a warning, or failed so that they are tried again
+        self.reject_messages = MessageCounter()
+        self.warning_messages = MessageCounter()
+        self.failure_messages = MessageCounter()
         self._new_invalid_samples: list[InvalidRecordSample] = []
         self._error_messages: dict[str, None] = {}  # in order, each once
 
     @property
-    def reject_reasons(self) -> tuple[FailureReason, ...]:
-        return self._reject_messages.most_common(MAX_SAMPLES)
-
-    @property
-    def warning_reasons(self) -> tuple[FailureReason, ...]:
-        return self._warning_messages.most_common(MAX_SAMPLES)
-
-    @property
-    def failure_reasons(self) -> tuple[FailureReason, ...]:
-        """Return why rows failed that are tried again."""
-        return self._failure_messages.most_common(MAX_SAMPLES)
-
-    @property
     def first_errors(self) -> tuple[str, ...]:
         return tuple(self._error_messages)[:MAX_ERRORS]
-
-    def add_planned(self, counts: Mapping[UnitOperation, int]) -> None:
-        """Count what the queue holds for the run."""
-        self.grid.add_counts(GridRow.PLANNED, counts)
-
-    def count_unsent(self, in_jobs: Counts) -> None:
-        """Count what wasn't sent, all that was being over."""
-        self.grid.count_unsent(in_jobs)
 
     def add_settled(self, settled: SettledBatch) -> None:
         """What became of a batch."""
@@ -82,18 +62,14 @@ class RunCounters:
         self.dead_units += settled.exhausted_units
         self.warned_units += sum(said.unit_count for said in settled.warnings)
         for reasons, ended in (
-            (self._reject_messages, settled.rejections),
-            (self._warning_messages, settled.warnings),
-            (self._failure_messages, settled.failures),
+            (self.reject_messages, settled.rejections),
+            (self.warning_messages, settled.warnings),
+            (self.failure_messages, settled.failures),
         ):
             for said in ended:
                 reasons.add_message(said.key, said.message, units=said.unit_count)
         for error in sorted(settled.errors):
             self.add_error(error)
-
-    def add_invalid(self, rows: int) -> None:
-        """So many were newly set aside."""
-        self.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: rows})
 
     def add_error(self, message: str) -> None:
         self._error_messages.setdefault(message)

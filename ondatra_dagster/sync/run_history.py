@@ -81,13 +81,15 @@ insert or replace into sync_runs values (
 )
 """
 
-SELECT_NEWEST = """
+SELECT_RUNS = """
 select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
        version_from, version_to, counts, result, first_errors
 from sync_runs
+"""
+SELECT_NEWEST = f"""{SELECT_RUNS}
 where (:sync_id is null or sync_id = :sync_id) and (:with_dry or result <> 'dry')
     and (:run_id is null or run_id = :run_id)
-order by {order}
+order by {{order}}
 limit :limit offset :offset
 """
 
@@ -95,10 +97,7 @@ limit :limit offset :offset
 ORDER_OF_ONE_SYNC = "substr(run_id, 1, 16) desc, started_at desc, run_id desc"
 ORDER_OF_ALL_SYNCS = "started_at desc, run_id desc"
 
-SELECT_NEWEST_OF_EACH = """
-select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
-       version_from, version_to, counts, result, first_errors
-from sync_runs
+SELECT_NEWEST_OF_EACH = f"""{SELECT_RUNS}
 where (sync_id, run_id) in (
     select sync_id, max(run_id) from sync_runs where result <> 'dry' group by sync_id
 )
@@ -315,19 +314,10 @@ def _read_totals(store: SqliteStore, crashed: Mapping[str, int]) -> dict[str, Sy
 
 def _to_row(run: PastRun) -> dict[str, SqlValue]:
     return {
-        "sync_id": run.sync_id,
-        "run_id": run.run_id,
-        "model": run.model,
-        "dagster_run_id": run.dagster_run_id,
+        **{field.name: getattr(run, field.name) for field in dataclasses.fields(PastRun)},
         "started_at": _to_text(run.started_at),
         "ended_at": _to_text(run.ended_at) if run.ended_at else None,
-        "trigger": run.trigger,
-        "mode": run.mode,
-        "reason": run.reason,
-        "version_from": run.version_from,
-        "version_to": run.version_to,
         "counts": orjson.dumps(dict(run.counts)).decode(),
-        "result": run.result,
         "first_errors": orjson.dumps(run.first_errors).decode(),
     }
 

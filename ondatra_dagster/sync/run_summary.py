@@ -164,9 +164,6 @@ class RunSummary:
         """Whether somebody looks back at the run: what it found of the API may be so no more."""
         return self.queue_read_at is not None
 
-    def counts_to_json(self) -> dict[str, Json]:
-        return self.grid.to_json()
-
     def to_json(self) -> dict[str, Json]:
         """What the history keeps, for a check that is run alone later."""
         return {
@@ -211,20 +208,8 @@ def load_grid(counts: Mapping[str, Mapping[str, int]]) -> CountGrid:
     return grid
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentState:
-    """The state of a sync at a moment after its run: its queue, its dead letters and its table's invalid rows."""
-
-    read_at: datetime
-    queue: QueueStatus | None
-    reject_reasons: Sequence[FailureReason]
-    invalid_count: int
-    pending_samples: Sequence[PendingKey] = ()
-    removals: RemovalCount | None = None
-
-
-def summarize_past_run(run: PastRun, now: CurrentState, *, unit_noun: str) -> RunSummary:
-    """Return a past run as its checks see it now: with its own counts, and the sync's current state."""
+def summarize_past_run(run: PastRun) -> RunSummary:
+    """Return the summary of a run as the history has it: without the queue, and what else changes later."""
     counts: Mapping[str, Any] = run.counts
     return RunSummary(
         sync_id=run.sync_id,
@@ -235,19 +220,13 @@ def summarize_past_run(run: PastRun, now: CurrentState, *, unit_noun: str) -> Ru
         version_from=run.version_from,
         version_to=run.version_to,
         grid=load_grid(counts.get("grid", {})),
-        queue=now.queue,
-        invalid_count=now.invalid_count,
-        unit_noun=unit_noun,
-        reject_reasons=tuple(now.reject_reasons),
+        queue=None,
         warned_units=counts.get("warned", 0),
         warning_reasons=_load_reasons(run, "warning_reasons"),
         invalid_samples=load_invalid_samples(run),
         first_errors=run.first_errors,
         dead_units=counts.get("died", 0),
         is_outage=counts.get("is_outage", False),
-        removals=now.removals,
-        pending_samples=tuple(now.pending_samples),
-        queue_read_at=now.read_at,
     )
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import UnitCounter, count_units
+from ondatra_dagster.delivery.queue.change_counts import UnitCounter, UnitOperation, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
 from ondatra_dagster.delivery.queue.dry_run_changes import read_expected_changes
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
@@ -35,17 +35,10 @@ from ondatra_dagster.sync.run_bookkeeping import (
     find_newest_known_run,
     record_refusal,
 )
-from ondatra_dagster.sync.run_context import (
-    Ports,
-    RunContext,
-    RunOptions,
-    SourceState,
-    create_run_id,
-    version_of_watermark,
-)
+from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, create_run_id, version_of_watermark
 from ondatra_dagster.sync.run_counters import RunCounters
 from ondatra_dagster.sync.run_history import RunResult
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, RunCause, RunSummary, describe_counts
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, GridRow, RunCause, RunSummary, describe_counts
 from ondatra_dagster.sync.send_guards import check_removals, count_table_units, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks
 from ondatra_dagster.sync.sync_definition import Sync
@@ -154,8 +147,8 @@ class SyncRun:
         """Do what a run does before it sends its first row; the queue stays as it is then."""
         self._enqueue_and_store_invalid(recovered, run_id)
         self._check_removals()
-        self._counters.add_planned(count_units(self._queue))
-        self._counters.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
+        self._counters.grid.add_counts(GridRow.PLANNED, count_units(self._queue))
+        self._counters.grid.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
         return self._build_summary(run_id, message=self._ports.find_hold_reason() or "")
 
     def _has_work(self) -> bool:
@@ -177,9 +170,8 @@ class SyncRun:
             found = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
             rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, found)
             attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
-            self._counters.add_invalid(
-                store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
-            )
+            stored = store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
+            self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored})
 
     def _enqueue_table_changes(self, recovered: RecordedOutcomes) -> None:
         enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
@@ -215,11 +207,11 @@ class SyncRun:
             removals=self._removals,
             pending_samples=tuple(read_oldest_pending(self._queue.store, limit=MAX_SAMPLES)),
             unit_noun=unit_noun(self._sync),
-            reject_reasons=self._counters.reject_reasons,
+            reject_reasons=self._counters.reject_messages.most_common(),
             warned_units=self._counters.warned_units,
-            warning_reasons=self._counters.warning_reasons,
+            warning_reasons=self._counters.warning_messages.most_common(),
             invalid_samples=self._counters.collect_invalid_samples(self._context),
-            failure_reasons=self._counters.failure_reasons,
+            failure_reasons=self._counters.failure_messages.most_common(),
             first_errors=self._counters.first_errors,
             dead_units=self._counters.dead_units,
             is_outage=is_outage,
@@ -228,66 +220,38 @@ class SyncRun:
 
 
 def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
-    """Say what a run would send.
+    """Say what a run would send: run on a copy of the queue, up to the first row that would be sent.
 
     The sync's queue has to be a copy, and the tracking store one that is left alone. What a run would refuse
-    to do is the forecast's refusal.
+    to do is the forecast's refusal. Only a line in the history is left.
     """
     at = ports.now()
     source = ports.read_source()
     if source is None:
         return DryRunResult(summary=summarize_missing_table(sync, at))
     with sync.open_queue() as queue:
-        return _SyncDryRun(RunContext.create(sync, ports, options, queue, source)).execute()
-
-
-class _SyncDryRun:
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-        self._queue: Queue = context.queue
-        self._source: SourceState = context.source
-        self._ports: Ports = context.ports
-        self._run_id = create_run_id(
-            context.started_at, after=find_newest_known_run(context), random=context.ports.random
-        )
-
-    def execute(self) -> DryRunResult:
+        context = RunContext.create(sync, ports, options, queue, source)
+        run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
         try:
-            recovered = recover_queue(
-                self._queue,
-                self._context.sync,
-                self._ports,
-                self._source,
-                is_new_state=self._context.options.allows_new_state,
-            )
-            correct_times(self._queue, self._ports.clock())
-            mark_due_pending(self._queue, self._ports.clock())
-            # a lost queue is only now as far as its snapshot
-            self._context = self._context.with_current_watermarks()
-            summary = SyncRun(self._context).execute_dry(recovered, self._run_id)
+            recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
+            correct_times(queue, ports.clock())
+            mark_due_pending(queue, ports.clock())
+            context = context.with_current_watermarks()  # a lost queue is only now as far as its snapshot
+            summary = SyncRun(context).execute_dry(recovered, run_id)
         except OndatraError as error:
-            forecast = DryRunResult.from_refusal(self._build_empty_summary(), str(error))
+            nothing = RunSummary.without_run(sync.id, "", at=context.started_at)
+            empty = dataclasses.replace(nothing, run_id=run_id, ended_at=ports.now())
+            forecast = DryRunResult.from_refusal(empty, str(error))
         else:
-            forecast = self._build_result(summary)
-        self._write_history(forecast)
-        return forecast
-
-    def _build_result(self, summary: RunSummary) -> DryRunResult:
-        size = count_table_units(self._queue, self._context.sync, self._source, self._ports.feed)
-        found = read_expected_changes(self._queue, since=self._context.watermark, size=size, samples=MAX_SAMPLES)
-        return DryRunResult(summary=summary, expected_changes=found, source_rows=self._source.row_count)
-
-    def _build_empty_summary(self) -> RunSummary:
-        nothing = RunSummary.without_run(self._context.sync.id, "", at=self._context.started_at)
-        return dataclasses.replace(nothing, run_id=self._run_id, ended_at=self._ports.now())
-
-    def _write_history(self, forecast: DryRunResult) -> None:
-        """The line in the history."""
+            size = count_table_units(queue, sync, source, ports.feed)
+            found = read_expected_changes(queue, since=context.watermark, size=size, samples=MAX_SAMPLES)
+            forecast = DryRunResult(summary=summary, expected_changes=found, source_rows=source.row_count)
         past = dataclasses.replace(
-            build_past_run(self._context, self._run_id),
+            build_past_run(context, run_id),
             ended_at=forecast.summary.ended_at,
             counts=forecast.to_json(),
             result=RunResult.DRY,
             first_errors=(forecast.refusal,) if forecast.refusal else (),
         )
-        self._ports.history.finish_run(past)
+        ports.history.finish_run(past)
+    return forecast

@@ -1,4 +1,4 @@
-"""Faults on request: errors that the demo API makes because a caller asked for them."""
+"""Faults on request: errors that a fake API makes because a caller asked for them."""
 
 import dataclasses
 import fnmatch
@@ -80,3 +80,24 @@ class FaultQueue:
             del self._pending[position]
         elif fault.times is not None:
             self._pending[position] = dataclasses.replace(fault, times=fault.times - 1)
+
+
+@dataclasses.dataclass(slots=True)
+class ScriptedFaults:
+    """Faults by the place of a call among all that were made, by its path, or for all."""
+
+    call_count: int = 0
+    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
+    paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
+    always: Fault | None = None
+
+    def take_fault(self, _method: str, path: str) -> Fault | None:
+        self.call_count += 1
+        return self.at.get(self.call_count) or self.paths.get(path) or self.always
+
+    def clear(self) -> None:
+        """Let all go well from here on, and count anew."""
+        self.call_count = 0
+        self.at.clear()
+        self.paths.clear()
+        self.always = None

@@ -8,49 +8,22 @@ import datetime
 import socket
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import orjson
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import Fault
+from ondatra_dagster.testing.api_faults import Fault, FaultQueue, ScriptedFaults
 
 LOOPBACK_HOST = "127.0.0.1"
-DisconnectFunction = Callable[[Request], None]
-
-
-class LoopbackServer:
-    """A server that begins to answer with start(); its port listens already."""
-
-    def __init__(self, listener: socket.socket, app: Callable[[DisconnectFunction], Starlette]) -> None:
-        self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            app(self._disconnect), http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
-
-    def start(self) -> None:
-        self._thread.start()  # the port listens already: early callers wait in its queue
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-    def _disconnect(self, request: Request) -> None:
-        """End the caller's connection, as a lost one ends."""
-        caller = tuple(request.scope["client"])
-        for connection in list(self._server.server_state.connections):
-            if isinstance(connection, H11Protocol) and connection.client == caller:
-                connection.transport.abort()
-
-
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 NO_FAULT = Fault()
 
 
@@ -81,47 +54,50 @@ class RecordedCall(NamedTuple):
     is_repeat: bool  # the idempotency key was known: answered again, not done again
 
 
-class FaultSource(Protocol):
-    """What is to go wrong."""
+class LoopbackApi:
+    """An API on a loopback port, for the caller that started it. It begins to answer with start().
 
-    def take_fault(self, method: str, path: str) -> Fault | None:
-        """The fault for this call, counted; None when it is to be answered rightly."""
+    A subclass does what a call asks, or says why not, and remembers calls and answers.
+    """
 
+    faults: FaultQueue | ScriptedFaults  # what is to go wrong
+    answers: dict[str, Answer]  # by idempotency key
 
-class CallMemory(Protocol):
-    """What an API remembers of calls."""
+    def __init__(self, listener: socket.socket, *, pages: Sequence[Route] = (), paths: Sequence[str]) -> None:
+        """Take a port that listens already; `paths` are those of the API's calls."""
+        self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
+        app = Starlette(routes=[*pages, *(Route(path, self._handle_call, methods=METHODS) for path in paths)])
+        config = uvicorn.Config(
+            app, http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
 
-    @property
-    def answers(self) -> Mapping[str, Answer]: ...  # by idempotency key
-    def store_call(self, call: RecordedCall, answer: Answer) -> None: ...
+    def start(self) -> None:
+        self._thread.start()  # the port listens already: early callers wait in its queue
 
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
 
-class CallHandler:
-    """Takes the calls of one API; `answer` does what is asked, or says why not."""
+    def _refuse(self, _request: Request) -> Answer | None:
+        """Refuse a call that isn't looked at any further; None: it is."""
+        return None
 
-    def __init__(
-        self,
-        faults: FaultSource,
-        memory: CallMemory,
-        answer: Callable[[Request, Json], Answer],
-        *,
-        disconnect: Callable[[Request], None],
-        refuse: Callable[[Request], Answer | None] = lambda _: None,
-    ) -> None:
-        self._faults = faults
-        self._memory = memory
-        self._answer = answer
-        self._disconnect = disconnect
-        self._reject = refuse  # what isn't looked at any further
+    def _answer(self, request: Request, body: Json) -> Answer:
+        raise NotImplementedError
 
-    async def handle_call(self, request: Request) -> Response:
+    def _store_call(self, call: RecordedCall, answer: Answer) -> None:
+        raise NotImplementedError
+
+    async def _handle_call(self, request: Request) -> Response:
         """A call is answered rightly, or with the fault that was asked for."""
         text = await request.body()
-        fault = self._faults.take_fault(request.method, request.url.path) or NO_FAULT
+        fault = self.faults.take_fault(request.method, request.url.path) or NO_FAULT
         await asyncio.sleep(fault.delay_seconds)
         key = request.headers.get("idempotency-key")
-        known = self._memory.answers.get(key) if key else None
-        answer = self._fault_answer(fault) or self._reject(request) or known or self._answer(request, parse_body(text))
+        known = self.answers.get(key) if key else None
+        answer = _fault_answer(fault) or self._refuse(request) or known or self._answer(request, parse_body(text))
         call = RecordedCall(
             at=datetime.datetime.now(datetime.UTC),
             method=request.method,
@@ -132,17 +108,24 @@ class CallHandler:
             idempotency_key=key,
             is_repeat=answer is known,
         )
-        self._memory.store_call(call, answer)
+        self._store_call(call, answer)
         if fault.drop:
             self._disconnect(request)
             await request.receive()  # comes when the connection is gone: only then is no answer no error
         return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
 
-    @staticmethod
-    def _fault_answer(fault: Fault) -> Answer | None:
-        if fault.drop == "before":
-            return refusal(0, "dropped unseen")
-        return None if fault.status is None else refusal(fault.status, fault.message)
+    def _disconnect(self, request: Request) -> None:
+        """End the caller's connection, as a lost one ends."""
+        caller = tuple(request.scope["client"])
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, H11Protocol) and connection.client == caller:
+                connection.transport.abort()
+
+
+def _fault_answer(fault: Fault) -> Answer | None:
+    if fault.drop == "before":
+        return refusal(0, "dropped unseen")
+    return None if fault.status is None else refusal(fault.status, fault.message)
 
 
 def parse_body(text: bytes) -> Any:

@@ -63,18 +63,13 @@ def _origin_object(origin: ColumnOrigin) -> Json:
 
 def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
     """Yield a column, and indented below it the columns that it is made of."""
-    yield _branch_text(project, branch)
+    note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
+    yield f"{_input_name(project, branch.origin.input)}.{branch.origin.column}{note}"
     for place, above in enumerate(branch.upstream_branches, start=1):
         is_last = place == len(branch.upstream_branches)
         lines = _draw_tree(project, above)
         yield ("└─ " if is_last else "├─ ") + next(lines)
         yield from (("   " if is_last else "│  ") + line for line in lines)
-
-
-def _branch_text(project: Project, branch: LineageBranch) -> str:
-    name = _input_name(project, branch.origin.input)
-    note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
-    return f"{name}.{branch.origin.column}{note}"
 
 
 def _input_name(project: Project, read: Input) -> str:

@@ -4,12 +4,12 @@ import click
 
 from ondatra_dagster import interruption
 from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
-from ondatra_dagster.app.sync_service import start_resync
+from ondatra_dagster.app.sync_service import build_ports
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import print_message
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions
+from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
 
@@ -39,8 +39,7 @@ def command(
 def _run_resync(workspace: Workspace, sync: Sync, way: ResyncOptions, *, as_json: bool, opened: OpenRunService) -> int:
     """Fill the queue again, deliver it, and return the exit code."""
     with interruption.graceful_shutdown(), opened(workspace) as engine:
-        feed = engine.tables.feed(sync)
-        keys = start_resync(workspace, sync, feed, way)
+        keys = resync_queue(sync, build_ports(workspace, sync, engine.tables.feed(sync)), way)
     if way.assumes_delivered:
         print_message(f"{sync.id} takes its table as delivered; only what changes from now on is sent")
         return 0

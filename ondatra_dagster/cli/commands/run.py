@@ -119,7 +119,7 @@ def execute_plan(
         opened(workspace, progress, is_dry=options.is_dry) as engine,
     ):
         if plan.needs_tables:
-            engine.start_early(step.model for step in plan.models if step.will_run)
+            engine.tables.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.in_process_run import run_plan
 
         end = run_plan(

@@ -83,20 +83,20 @@ def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
 def _print_status(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
     models = [line for line in lines if "sync" not in line]
     syncs = [line for line in lines if "sync" in line]
-    print_table(
-        list(MODEL_COLUMNS), ([_format_column(line, name) for name in MODEL_COLUMNS.values()] for line in models)
-    )
+    _print_lines(models, MODEL_COLUMNS)
     if syncs:
         click.echo()
-        print_table(
-            list(SYNC_COLUMNS), ([_format_column(line, name) for name in SYNC_COLUMNS.values()] for line in syncs)
-        )
+        _print_lines(syncs, SYNC_COLUMNS)
     totals = read_disk_totals(workspace)
     if totals:
         click.echo("\non disk: " + ", ".join(f"{name} {format_size(size)}" for name, size in totals.items()))
     for each in AlertService(workspace).read_active_alerts():
         since = format_local_time(datetime.fromisoformat(each.since))
         click.echo(f"alerting since {since}: {each.subject}: {indent_lines(replace_control_characters(each.sentence))}")
+
+
+def _print_lines(lines: Iterable[Mapping[str, Json]], columns: Mapping[str, str]) -> None:
+    print_table(list(columns), ([_format_column(line, name) for name in columns.values()] for line in lines))
 
 
 def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:

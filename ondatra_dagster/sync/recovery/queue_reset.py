@@ -99,7 +99,7 @@ class _Resync:
         # what runs that were cut off had settled is what the API holds, too
         close_crashed_runs(self._queue, self._sync, self._ports)
         if way.assumes_delivered:
-            self._restart_queue(self._source.version, holds=self._count_mirror_rows())
+            self._restart_queue(holds=self._count_mirror_rows())
             return 0
         # before any row is in the queue again: an API would answer the old idempotency keys from its store
         self._queue.write_meta(KEY_GENERATION, uuid.uuid4().hex)
@@ -128,7 +128,7 @@ class _Resync:
             self._clear_queue()
         is_held = None if self._only_adds else sent.is_delivered
         keys = enqueue_segment(self._queue, self._read_table(), now=self._now, is_held=is_held)
-        self._restart_queue(self._source.version)
+        self._restart_queue()
         return keys
 
     def _read_table(self) -> FeedSegment:
@@ -163,7 +163,7 @@ class _Resync:
         changes = (change for page in pages for change in page.changes)
         return collections.Counter(each.key for each in changes if each.change_type is ChangeType.INSERT)
 
-    def _restart_queue(self, watermark: int, *, holds: Mapping[str, int] | None = None) -> None:
+    def _restart_queue(self, *, holds: Mapping[str, int] | None = None) -> None:
         with self._queue.store.write_transaction():
             if holds is not None:
                 self._restore_from_snapshot()
@@ -174,7 +174,7 @@ class _Resync:
             end_restore(self._queue)
             self._queue.write_meta("table_id", self._source.table_id)
             self._queue.write_meta("base_url", self._sync.push_config.base_url or "")
-            self._queue.write_meta("watermark", watermark)
+            self._queue.write_meta("watermark", self._source.version)
             if self._is_another_table:
                 # the rows that were set aside beside it are others, too, and counted from its first version
                 self._queue.delete_meta("invalid_watermark")

@@ -26,7 +26,7 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
     known, form = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
     if known == form:
         return
-    _refuse_units_of_other_format(queue, sync.id, form)
+    refuse_other_format(queue, sync, form)
     _refuse_changes_of_other_format(queue, sync, ports, form)
     since = find_last_run_with_other_keys(
         known, queue.read_meta(KEY_NAMES_SINCE) or "", form, ports.record_store.list_runs(sync.id)
@@ -35,15 +35,11 @@ def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceSta
         write_unit_format(queue, form, named_since=since)
 
 
-def refuse_other_format(queue: Queue, sync: Sync) -> None:
-    """ResyncNeededError when units are left that have another form than the sync's."""
-    _refuse_units_of_other_format(queue, sync.id, sync.unit_format)
-
-
-def _refuse_units_of_other_format(queue: Queue, sync_id: str, form: UnitFormat) -> None:
-    known = read_unit_format(queue)
+def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
+    """ResyncNeededError when units are left that have another form than this one, or the sync's."""
+    known, form = read_unit_format(queue), form or sync.unit_format
     if known and not known.has_same_units(form):
-        _raise_resync_needed(count_remaining_units(queue), known, sync_id, form)
+        _raise_resync_needed(count_remaining_units(queue), known, sync.id, form)
 
 
 def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form: UnitFormat) -> None:

@@ -55,8 +55,7 @@ def check_batch_size_independence(stage: PushHarness, case: PushCase) -> Iterato
             if play.is_mirror:
                 return
             for rows in case.versions:
-                play.write_version(rows)
-                play.run_until_settled(batch_size=size)
+                play.deliver_version(rows, batch_size=size)
             if wrong := describe_differences(expected, comparable_content(play.api.state)):
                 yield f"with batches of {size} rows the API ends with something else: {wrong}"
 
@@ -67,8 +66,7 @@ def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]
         return
     held = contents_after_versions(stage, case)[-1]
     with stage.open_run() as play:
-        play.write_version(_final_table_rows(case))
-        play.run_until_settled()
+        play.deliver_version(_final_table_rows(case))
         expected = comparable_content(play.api.state)
     if wrong := describe_differences(expected, held):
         yield f"after {len(case.versions)} versions the API doesn't hold what the table has: {wrong}"
@@ -79,8 +77,7 @@ def contents_after_versions(stage: PushHarness, case: PushCase) -> list[ApiConte
     contents = []
     with stage.open_run(case) as play:
         for rows in case.versions:
-            play.write_version(rows)
-            play.run_until_settled()
+            play.deliver_version(rows)
             contents.append(comparable_content(play.api.state))
     return contents
 
@@ -122,11 +119,10 @@ def _new_call_message(play: ConformanceRun, handed: RecordedPush) -> str | None:
 
 def check_finalize_reports_failure(stage: PushHarness, case: PushCase) -> Iterator[str]:
     """It is owed until it comes to its end: a failed call that it passes over is never made again."""
-    if "finalize" not in stage.functions:
+    if "finalize" not in stage.library.config.functions:
         return
     with stage.open_run() as play:
-        play.write_version(case.versions[0])
-        play.run_until_settled()
+        play.deliver_version(case.versions[0])
         before = len(play.api.calls)
         try:
             play.finalize(len(case.versions[0]), 0)
@@ -171,8 +167,7 @@ def _list_calls(stage: PushHarness, case: PushCase) -> list[str]:
     """Every call of the whole history, as a person knows it."""
     with stage.open_run(case) as play:
         for rows in case.versions:
-            play.write_version(rows)
-            play.run_until_settled()
+            play.deliver_version(rows)
         return [format_call(call) for call in play.api.calls]
 
 
@@ -225,18 +220,10 @@ RETRYABLE_REASON = "it may go well later, so it is an error"
 CREDENTIALS_REASON = "it is the key that is wrong and not the row, so it is an error"
 REJECT_REASON = "it was refused, so it is a reject"
 REASONS_BY_STATUS = {
-    408: RETRYABLE_REASON,
-    429: RETRYABLE_REASON,
-    500: RETRYABLE_REASON,
-    503: RETRYABLE_REASON,
-    401: CREDENTIALS_REASON,
-    403: CREDENTIALS_REASON,
+    **dict.fromkeys((408, 429, 500, 503), RETRYABLE_REASON),
+    **dict.fromkeys((401, 403), CREDENTIALS_REASON),
+    **dict.fromkeys((400, 422), REJECT_REASON),
 }
-
-
-REASONS_BY_STATUS |= {400: REJECT_REASON, 422: REJECT_REASON}
-
-
 ALL_FAULTS = {
     **{f"answered {status}": (Fault(times=None, status=status), why) for status, why in REASONS_BY_STATUS.items()},
     "not answered": (Fault(times=None, drop="before"), RETRYABLE_REASON),
@@ -264,8 +251,7 @@ def check_failure_verdicts(stage: PushHarness, case: PushCase) -> Iterator[str]:
 def _push_during_outage(play: ConformanceRun, case: PushCase, version: int, fault: Fault) -> list[RecordedPush]:
     """What comes of a version all of whose calls fail, each unit by itself."""
     for rows in case.versions[:version]:
-        play.write_version(rows)
-        play.run_until_settled()
+        play.deliver_version(rows)
     play.write_version(case.versions[version])
     play.api.faults.always = fault
     return [handed for _ in range(OUTAGE_RUNS) for handed in play.run_sync(batch_size=1)]

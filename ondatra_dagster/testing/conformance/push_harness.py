@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
 from ondatra_dagster.testing.fake_api_server import RecordedCall
 
 RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
+CONNECTIONS = 8
 MAX_RUNS = 12  # more than a row is tried
 OPERATION_NAMES = {
     ChangeType.INSERT: "insert",
@@ -139,6 +140,11 @@ class ConformanceRun:
         deliver(self._queue, self._push, settings, hooks)
         return self.recorded_pushes[before:]
 
+    def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
+        """The model gives these rows now, and they are delivered."""
+        self.write_version(rows)
+        self.run_until_settled(batch_size=batch_size)
+
     def run_until_settled(self, *, batch_size: int | None = None) -> None:
         """Runs until nothing is left that would be tried again."""
         for _ in range(MAX_RUNS):
@@ -183,17 +189,12 @@ class PushHarness:
     """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
 
     def __init__(self, library: PushLibrary, case: PushCase, http: ApiClient, api: FakeApi, folder: Path) -> None:
-        self._library = library
+        self.library = library
         self._case = case
         self._http = http
         self._api = api
         self._folder = folder
         self._run_count = 0
-
-    @property
-    def functions(self) -> Collection[str]:
-        """What the file has, of those that are called."""
-        return self._library.config.functions
 
     @contextlib.contextmanager
     def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
@@ -204,7 +205,7 @@ class PushHarness:
         path = self._folder / f"{self._run_count}.sqlite"
         if self._run_count > 1:  # a copy of an empty one is there sooner than a new one
             shutil.copy(self._folder / "empty", path)
-        size = self._library.config.push.batch_size
+        size = self.library.config.push.batch_size
         with open_queue_for(case.model_kind, path, batch_size=size) as queue:
             if self._run_count == 1:
                 queue.store.checkpoint()
@@ -212,9 +213,9 @@ class PushHarness:
             queue.store.execute("pragma synchronous = off")  # it is gone in a moment
             yield ConformanceRun(
                 case,
-                StarlarkSink(self._library, self._http, _push_context(self._library, case)),
+                StarlarkSink(self.library, self._http, _push_context(self.library, case)),
                 queue,
-                config=self._library.config,
+                config=self.library.config,
                 journal=path.with_suffix(".journal"),
                 api=self._api,
             )
@@ -270,8 +271,8 @@ class _MessageHandler(logging.Handler):
 class RedirectTransport(DeadlineTransport):
     """All else, credentials and hosts that may be called, is judged by the real address before."""
 
-    def __init__(self, address: str, *, connections: int = 8) -> None:
-        super().__init__(connections=connections)
+    def __init__(self, address: str) -> None:
+        super().__init__(connections=CONNECTIONS)
         self._address = httpx.URL(address)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

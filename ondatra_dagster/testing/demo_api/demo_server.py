@@ -8,13 +8,12 @@ import contextlib
 import hmac
 import html
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import orjson
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -26,9 +25,7 @@ from ondatra_dagster.testing.demo_api.persisted_state import DemoState
 from ondatra_dagster.testing.fake_api_server import (
     LOOPBACK_HOST,
     Answer,
-    CallHandler,
-    DisconnectFunction,
-    LoopbackServer,
+    LoopbackApi,
     RecordedCall,
     json_response,
     path_segments,
@@ -36,29 +33,66 @@ from ondatra_dagster.testing.fake_api_server import (
 )
 
 DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
-API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class DemoApp:
+class DemoApi(LoopbackApi):
     """The pages for people and the calls of machines, over one state."""
 
-    def __init__(self, state: DemoState, *, key: str, disconnect: Callable[[Request], None]) -> None:
-        self.faults = FaultQueue()
+    def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
+        self.faults: FaultQueue = FaultQueue()
         self._state = state
-        self._key = key
-        calls = CallHandler(self.faults, state, self._answer, disconnect=disconnect, refuse=self._refuse)
-        self.asgi = Starlette(
-            routes=[
-                Route("/", self._show_page),
-                Route("/state", self._show_state),
-                Route("/calls", self._show_calls),
-                Route("/faults", self._show_faults),
-                Route("/faults", self._add_fault, methods=["POST"]),
-                Route("/faults", self._clear_faults, methods=["DELETE"]),
-                Route("/crm/{path:path}", calls.handle_call, methods=API_METHODS),
-                Route("/erp/{path:path}", calls.handle_call, methods=API_METHODS),
-            ]
-        )
+        self.answers = state.answers
+        pages = [
+            Route("/", self._show_page),
+            Route("/state", self._show_state),
+            Route("/calls", self._show_calls),
+            Route("/faults", self._show_faults),
+            Route("/faults", self._add_fault, methods=["POST"]),
+            Route("/faults", self._clear_faults, methods=["DELETE"]),
+        ]
+        super().__init__(listener, pages=pages, paths=["/crm/{path:path}", "/erp/{path:path}"])
+
+    @property
+    def calls(self) -> tuple[RecordedCall, ...]:
+        """Every call to the CRM and the ERP, oldest first."""
+        return tuple(self._state.calls)
+
+    def contacts(self) -> dict[str, Record]:
+        """What the CRM holds, by customer_id."""
+        return dict(self._state.crm_and_erp.contacts.records)
+
+    def invoices(self) -> dict[str, Record]:
+        """What the ERP holds, by invoice_id."""
+        return dict(self._state.crm_and_erp.invoices.records)
+
+    def timeline(self) -> dict[str, Record]:
+        """What the CRM's timeline holds, by entry_id."""
+        return dict(self._state.crm_and_erp.timeline.records)
+
+    def prices(self) -> dict[str, Record]:
+        """The ERP's price list, by product_id."""
+        return dict(self._state.crm_and_erp.prices.records)
+
+    def jobs(self) -> tuple[str, ...]:
+        """The ids of the jobs that were begun."""
+        return tuple(self._state.crm_and_erp.bulk.jobs)
+
+    def delay_jobs(self, polls: int) -> None:
+        """Let a job be done only when it was asked about so often."""
+        self._state.crm_and_erp.bulk.polls = polls
+
+    def fail(self, **fault: Any) -> None:
+        """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
+        self.faults.add(Fault(**fault))
+
+    def recover(self) -> None:
+        """Forget the faults that are still to come."""
+        self.faults.clear()
+
+    def clear(self) -> None:
+        """Forget everything: as good as a new one, and quicker."""
+        self.recover()
+        self._state.clear()
 
     async def _show_page(self, _request: Request) -> Response:
         return HTMLResponse(render_page(self._state))
@@ -85,12 +119,15 @@ class DemoApp:
 
     def _refuse(self, request: Request) -> Answer | None:
         """Who doesn't show the key is told no more than that."""
-        if hmac.compare_digest(request.headers.get("authorization", ""), f"Bearer {self._key}"):
+        if hmac.compare_digest(request.headers.get("authorization", ""), f"Bearer {DEMO_KEY}"):
             return None
         return refusal(401, "the token is missing or wrong")
 
     def _answer(self, request: Request, body: Json) -> Answer:
         return self._state.crm_and_erp.answer_request(request.method, path_segments(request), body)
+
+    def _store_call(self, call: RecordedCall, answer: Answer) -> None:
+        self._state.store_call(call, answer)
 
 
 MAX_SHOWN_CALLS = 25
@@ -149,74 +186,12 @@ def _escape_value(value: Json) -> str:
     return "" if value is None else html.escape(str(value))
 
 
-class DemoApi:
-    """The running API, for the caller that started it."""
-
-    def __init__(self, listener: socket.socket, *, state: DemoState, key: str) -> None:
-        self.key = key
-        self._state = state
-        self._server = LoopbackServer(listener, self._build_app)
-        self.url = self._server.url
-
-    def _build_app(self, disconnect: DisconnectFunction) -> Starlette:
-        self._app = DemoApp(self._state, key=self.key, disconnect=disconnect)
-        return self._app.asgi
-
-    @property
-    def calls(self) -> tuple[RecordedCall, ...]:
-        """Every call to the CRM and the ERP, oldest first."""
-        return tuple(self._state.calls)
-
-    def contacts(self) -> dict[str, Record]:
-        """What the CRM holds, by customer_id."""
-        return dict(self._state.crm_and_erp.contacts.records)
-
-    def invoices(self) -> dict[str, Record]:
-        """What the ERP holds, by invoice_id."""
-        return dict(self._state.crm_and_erp.invoices.records)
-
-    def timeline(self) -> dict[str, Record]:
-        """What the CRM's timeline holds, by entry_id."""
-        return dict(self._state.crm_and_erp.timeline.records)
-
-    def prices(self) -> dict[str, Record]:
-        """The ERP's price list, by product_id."""
-        return dict(self._state.crm_and_erp.prices.records)
-
-    def jobs(self) -> tuple[str, ...]:
-        """The ids of the jobs that were begun."""
-        return tuple(self._state.crm_and_erp.bulk.jobs)
-
-    def delay_jobs(self, polls: int) -> None:
-        """Let a job be done only when it was asked about so often."""
-        self._state.crm_and_erp.bulk.polls = polls
-
-    def fail(self, **fault: Any) -> None:
-        """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
-        self._app.faults.add(Fault(**fault))
-
-    def recover(self) -> None:
-        """Forget the faults that are still to come."""
-        self._app.faults.clear()
-
-    def clear(self) -> None:
-        """Forget everything: as good as a new one, and quicker."""
-        self.recover()
-        self._state.clear()
-
-    def start(self) -> None:
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop()
-
-
 @contextlib.contextmanager
-def running_demo_api(*, port: int = 0, state: Path | None = None, key: str = DEMO_KEY) -> Iterator[DemoApi]:
+def running_demo_api(*, port: int = 0, state: Path | None = None) -> Iterator[DemoApi]:
     """The demo API until the block ends, on a free port or on `port` (OSError: that one is taken)."""
     listener = socket.create_server((LOOPBACK_HOST, port))
     try:
-        api = DemoApi(listener, state=DemoState(state), key=key)
+        api = DemoApi(listener, state=DemoState(state))
     except BaseException:  # an unreadable state file: the port isn't ours to keep
         listener.close()
         raise
