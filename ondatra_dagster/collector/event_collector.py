@@ -6,7 +6,6 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ondatra_dagster.collector.backpressure import Backpressure
@@ -24,14 +23,15 @@ from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.table_lookup import warehouse_table_path
+from ondatra_dagster.project.file_discovery import FileStates, read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import Settings
 
 TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
 LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
 IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
 TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
+MODEL_FILES = ("models/**/*.[sS][qQ][lL]",)
 log = logging.getLogger(__name__)
 
 
@@ -39,20 +39,14 @@ class Collector:
     """Takes events for a project, and drops them when their table has them."""
 
     def __init__(
-        self,
-        project: Project,
-        *,
-        purpose: str = "ondatra events",
-        clock: Callable[[], float] = time.time,
-        more_metrics: Callable[[], str] = str,
+        self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
     ) -> None:
         self.routes: ModelRoutes = build_routes(project)
         self._new_routes: ModelRoutes | None = None  # to be gone over to
         self.counts = EventCounts()
         self._settings = project.settings
-        self._clock = clock
         self._extra_metrics = more_metrics
-        self._model_files = ModelFiles(project.settings)
+        self._model_states = self._read_model_states()
         self._purpose = purpose
         self._commits = GroupCommit(self._open_store)
         self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
@@ -122,7 +116,7 @@ class Collector:
             if events
         }
         gauges = EventGauges(waiting, self._commits.commit_count, size, self.backpressure.free_bytes)
-        return format_event_metrics(self.counts, gauges, now=self._clock())
+        return format_event_metrics(self.counts, gauges, now=time.time())
 
     async def repeat_periodic_tasks(self) -> None:
         """Sweep from time to time, until nothing can be taken any more."""
@@ -146,7 +140,7 @@ class Collector:
             forget = functools.partial(EventStore.delete_up_to, model=model, upto=upto)
             while events := await self._commits.run_function(forget):
                 self._event_counts[model] -= events
-        before = int((self._clock() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
+        before = int((time.time() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
         await self._commits.run_function(functools.partial(EventStore.delete_keys, before=before))
         self._oldest_times = await self._commits.run_function(
             functools.partial(EventStore.read_oldest_times, models=list(self._event_counts))
@@ -167,13 +161,19 @@ class Collector:
 
     def _reload_models(self) -> ModelRoutes | None:
         """What has changed, or could not be gone over to yet."""
+        states = self._read_model_states()
+        if states == self._model_states:
+            return self._new_routes
+        self._model_states = states  # broken ones are told of once
         try:
-            if project := self._model_files.load_if_changed():
-                self._new_routes = build_routes(project)
+            self._new_routes = build_routes(load_project(self._settings.root, self._settings))
         except (ProjectError, SelectionError) as error:
             self._new_routes = None
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
         return self._new_routes
+
+    def _read_model_states(self) -> FileStates:
+        return read_file_states(self._settings.root, MODEL_FILES)
 
     async def _switch_routes(self, routes: ModelRoutes) -> None:
         try:
@@ -186,31 +186,3 @@ class Collector:
 
     def _count_pending(self) -> int:
         return self._event_counts.total()
-
-
-class ModelFiles:
-    """The files that say what models there are, to be read anew when one has changed."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._last_state = self._read_state()
-
-    def load_if_changed(self) -> Project | None:
-        """The project as it is now, if its files have changed; raises ProjectError for what can't be read."""
-        state = self._read_state()
-        if state == self._last_state:
-            return None
-        self._last_state = state  # broken ones are told of once
-        return load_project(self._settings.root, self._settings)
-
-    def _read_state(self) -> Mapping[Path, tuple[int, int]]:
-        states = {}
-        for path in (self._settings.root / "models").rglob("*"):
-            if path.suffix.casefold() != ".sql":
-                continue
-            try:
-                state = path.stat()
-            except FileNotFoundError:
-                continue
-            states[path] = (state.st_mtime_ns, state.st_size)
-        return states

@@ -1,7 +1,7 @@
 """The collector's metrics as text for Prometheus, format 0.0.4."""
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ondatra_dagster.collector.event_store import PendingSummary
@@ -29,34 +29,27 @@ class EventGauges(NamedTuple):
 
 def format_event_metrics(counts: EventCounts, gauges: EventGauges, *, now: float) -> str:
     """Return all that is counted, by model or reason where there are several."""
-    return format_metrics(_metrics(counts, gauges, now))
-
-
-def _metrics(counts: EventCounts, gauges: EventGauges, now: float) -> Iterator[Metric]:
     waiting = gauges.pending
     events = {model: each.events for model, each in waiting.items()}
     ages = {model: max(now - each.oldest_at, 0.0) for model, each in waiting.items() if each.oldest_at}
-    yield _labelled_metric(
-        "accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events
+    received, commits = {"": counts.received_bytes}, {"": gauges.commit_count}
+    metrics: Sequence[tuple[str, str, str, str, Mapping[str, float]]] = (
+        ("accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events),
+        ("repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events),
+        ("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests),
+        ("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", "", received),
+        ("commits_total", COUNTER, "Commits to the file.", "", commits),
+        ("waiting", GAUGE, "Events that no table has yet.", "model", events),
+        ("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages),
+        ("file_bytes", GAUGE, "Bytes of the file that holds them.", "", {"": gauges.file_bytes}),
+        ("free_bytes", GAUGE, "Bytes that are free on its disk.", "", {"": gauges.free_bytes}),
     )
-    yield _labelled_metric(
-        "repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events
+    return format_metrics(
+        Metric(
+            f"ondatra_events_{name}",
+            kind,
+            text,
+            [MetricSample({label: of} if label else {}, value) for of, value in sorted(values.items())],
+        )
+        for name, kind, text, label, values in metrics
     )
-    yield _labelled_metric("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests)
-    yield _unlabelled_metric(
-        "received_bytes_total", COUNTER, "Bytes of the requests that were taken.", counts.received_bytes
-    )
-    yield _unlabelled_metric("commits_total", COUNTER, "Commits to the file.", gauges.commit_count)
-    yield _labelled_metric("waiting", GAUGE, "Events that no table has yet.", "model", events)
-    yield _labelled_metric("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages)
-    yield _unlabelled_metric("file_bytes", GAUGE, "Bytes of the file that holds them.", gauges.file_bytes)
-    yield _unlabelled_metric("free_bytes", GAUGE, "Bytes that are free on its disk.", gauges.free_bytes)
-
-
-def _labelled_metric(name: str, of_type: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    samples = [MetricSample({label: of}, value) for of, value in sorted(values.items())]
-    return Metric(f"ondatra_events_{name}", of_type, text, samples)
-
-
-def _unlabelled_metric(name: str, of_type: str, text: str, value: float) -> Metric:
-    return Metric(f"ondatra_events_{name}", of_type, text, [MetricSample({}, value)])

@@ -308,13 +308,9 @@ class _DeliveryLoop:
             started_at=flight.started_at,
             ended_at=flight.ended_at,
             max_attempts=self._settings.push.max_attempts,
-            calls=result.calls,
-            unanswered_calls=result.unanswered_calls,
-            is_outage=result.is_outage,
-            is_answered=result.is_answered,
         )
         wait = self._hooks.row_retry_seconds
-        settled = settle_batch(self._queue, flight.batch, result.outcomes, attempt, wait=wait, counter=self._counter)
+        settled = settle_batch(self._queue, flight.batch, result, attempt, wait=wait, counter=self._counter)
         if "finalize" in self._settings.functions:
             schedule_finalize(self._queue, settled)
         return settled

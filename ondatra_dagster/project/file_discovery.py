@@ -1,9 +1,10 @@
 """The user's files: which there are, and their text. What they say is read elsewhere."""
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ondatra_dagster.errors import Problem
 
@@ -90,3 +91,16 @@ def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
 
 def _problem(file: str, what: str, remedy: str, *, line: int = 1) -> Problem:
     return Problem(file=file, line=line, description=what, remedy=remedy)
+
+
+FileStates: TypeAlias = frozenset[tuple[str, int, int]]
+
+
+def read_file_states(root: Path, patterns: Iterable[str]) -> FileStates:
+    """Return each file's path, time and size: another result means that one of the files has changed."""
+    states = []
+    for path in (path for pattern in patterns for path in root.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError):
+            state = path.stat()
+            states.append((str(path), state.st_mtime_ns, state.st_size))
+    return frozenset(states)

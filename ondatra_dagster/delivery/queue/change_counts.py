@@ -197,7 +197,7 @@ READ_COUNTS = "select cell, operation, units from run_count where run_id = ?"
 DELETE_COUNTS = "delete from run_count where run_id = ?"
 
 
-def add_counts(queue: Queue, run_id: str, counts: Mapping[str, Counts]) -> None:
+def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] | Mapping[str, Counts]) -> None:
     """Add to a run's counts, by cell; the caller has the transaction."""
     rows: list[tuple[str, str, str, int]] = [
         (run_id, str(cell), str(operation), units)

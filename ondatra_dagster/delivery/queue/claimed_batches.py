@@ -111,11 +111,6 @@ class BatchUnit(NamedTuple):
         return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
 
     @property
-    def has_acknowledged_rows(self) -> bool:
-        """Whether the API had something of it, as far as is known."""
-        return bool(self.acknowledged) or not self.has_desired_rows
-
-    @property
     def has_desired_rows(self) -> bool:
         """Whether the API is to have something of it; what is to come is sent last."""
         return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.change_counts import (
     NO_COUNTS,
     CountedUnit,
@@ -29,8 +30,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     store_settled_rows,
     unrecorded_change_types,
 )
-from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME as DELIVERED_OUTCOME
-from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict, row_retry_seconds
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, RowOutcome, Verdict, row_retry_seconds
 from ondatra_dagster.delivery.rows_to_send import (
     KeyState,
     RowSet,
@@ -73,9 +73,9 @@ class UnitMessage(NamedTuple):
 class SettledBatch:
     """The outcomes of a batch's units, which the run's grid adds up."""
 
-    succeeded_counts: Counts = dataclasses.field(default_factory=Counts)
-    rejected_counts: Counts = dataclasses.field(default_factory=Counts)
-    failed_counts: Counts = dataclasses.field(default_factory=Counts)
+    counts: Mapping[UnitOutcome, Counts] = dataclasses.field(
+        default_factory=lambda: {end: Counts() for end in UnitOutcome}
+    )
     errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
     failures: list[UnitMessage] = dataclasses.field(default_factory=list)  # units that will be tried again
     record_count: int = 0  # that were kept
@@ -84,14 +84,6 @@ class SettledBatch:
     rejections: list[UnitMessage] = dataclasses.field(default_factory=list)
     warnings: list[UnitMessage] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
 
-    def counts(self, end: UnitOutcome) -> Counts:
-        """How many of its units ended so."""
-        return {
-            UnitOutcome.SUCCEEDED: self.succeeded_counts,
-            UnitOutcome.REJECTED: self.rejected_counts,
-            UnitOutcome.FAILED: self.failed_counts,
-        }[end]
-
 
 Outcomes = Mapping[str, RowOutcome]  # by result key
 
@@ -99,7 +91,7 @@ Outcomes = Mapping[str, RowOutcome]  # by result key
 def settle_batch(
     queue: Queue,
     batch: Batch,
-    outcomes: Outcomes,
+    result: PushResult,
     attempt: PushAttempt,
     *,
     wait: Callable[[int], float] = row_retry_seconds,
@@ -109,15 +101,16 @@ def settle_batch(
 
     `counter` is the run's; without one the batch is counted as if it were all that the run sends.
     """
-    settled_as = _worst_for_all(outcomes) if queue.unit_kind is UnitKind.MIRROR else outcomes
-    settlement = _Settlement(queue, settled_as, attempt, wait, counter or UnitCounter(queue))
+    if queue.unit_kind is UnitKind.MIRROR:
+        result = result._replace(outcomes=_worst_for_all(result.outcomes))
+    settlement = _Settlement(queue, result, attempt, wait, counter or UnitCounter(queue))
     with queue.store.write_transaction():
         delivered = settlement.settle_delivered_units(batch)
         for unit in batch.units:
             if unit.id not in delivered:
                 settlement.settle_unit(unit)
         settlement.store_records()
-        add_counts(queue, attempt.run_id, {end: settlement.result.counts(end) for end in UnitOutcome})
+        add_counts(queue, attempt.run_id, settlement.result.counts)
         delete_batch(queue, batch)
     return settlement.result
 
@@ -143,13 +136,14 @@ class _Settlement:
     """The settlement of one batch."""
 
     def __init__(
-        self, queue: Queue, outcomes: Outcomes, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
+        self, queue: Queue, pushed: PushResult, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
     ) -> None:
         self.result = SettledBatch()
         self._counter = counter
-        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in outcomes.values())
+        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in pushed.outcomes.values())
         self._queue = queue
-        self._outcomes = outcomes
+        self._pushed = pushed
+        self._outcomes = pushed.outcomes
         self._attempt = attempt
         self._wait_seconds = wait
         self._update_records: list[SettledRow] = []
@@ -213,7 +207,7 @@ class _Settlement:
         if outcome.is_delivered:
             return SendResult.DELIVERED
         # a call has got no answer, or push said nothing of a row that it may well have sent
-        if self._attempt.unanswered_calls or (self._attempt.calls and not outcome.is_from_push):
+        if self._pushed.unanswered_calls or (self._pushed.calls and not outcome.is_from_push):
             return SendResult.UNANSWERED
         return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
 
@@ -224,7 +218,7 @@ class _Settlement:
         self.result.errors.add(message)
         if version != unit.version:
             self._continue_with_newer_change(unit, known, UnitOutcome.FAILED)
-        elif self._attempt.is_outage:
+        elif self._pushed.is_outage:
             self._count_unit(unit, UnitOutcome.FAILED)
             self._update_unit(
                 unit, known, _UnitStatus("waiting", attempts, outages + 1, message, wait=self._wait_seconds(1))
@@ -284,7 +278,7 @@ class _Settlement:
     ) -> Counts:
         """Count the unit, which has ended, and keep what was said of it."""
         counts = self._counter.count(self._counted_unit(unit, desired), end)
-        self.result.counts(end).update(counts)
+        self.result.counts[end].update(counts)
         if units := counts.total():
             if end is UnitOutcome.REJECTED:
                 message = self._message(unit, Verdict.ERROR if gave_up_after else Verdict.REJECT)
@@ -321,7 +315,7 @@ class _Settlement:
                 "state": status.state,
                 "attempts": status.attempts,
                 "outages": status.outages,
-                "is_answered": self._attempt.is_answered,
+                "is_answered": self._pushed.is_answered,
                 "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
                 "set_at": None if status.wait is None else self._attempt.ended_at,
                 "message": status.message,

@@ -47,10 +47,6 @@ class PushAttempt:
     started_at: float
     ended_at: float
     max_attempts: int
-    calls: int = 0  # that the batch made
-    unanswered_calls: int = 0  # of which at some try nobody answered
-    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
-    is_answered: bool = True  # an API that stores answers by idempotency key may have stored one
 
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:

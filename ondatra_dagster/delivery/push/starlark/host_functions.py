@@ -89,10 +89,6 @@ def current_time_text() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def current_unix_time() -> float:
-    return datetime.now(UTC).timestamp()
-
-
 def parse_time(text: object) -> float:
     """Seconds since 1970 of an ISO 8601 time; without an offset it is UTC."""
     try:
@@ -121,7 +117,7 @@ PURE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "host_base64_decode": base64_decode,
     "host_url_quote": url_quote,
     "host_now": current_time_text,
-    "host_unix": current_unix_time,
+    "host_unix": time.time,
     "host_parse_time": parse_time,
     "host_format_time": format_time,
 }
