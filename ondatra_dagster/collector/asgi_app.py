@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.backpressure import RETRY_AFTER_SECONDS
-from ondatra_dagster.collector.event_collector import Collector
+from ondatra_dagster.collector.event_collector import RETRY_AFTER_SECONDS, Collector
 from ondatra_dagster.collector.event_metrics import EventCounts
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.http_messages import (

@@ -1,24 +1,29 @@
-"""The event collector: it stores events, and updates its routes and counts from time to time."""
+"""The event collector: it stores events, and updates its routes and counts from time to time.
+
+It refuses requests when too many run or wait, or the disk is full.
+"""
 
 import asyncio
 import collections
 import functools
 import logging
+import math
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from ondatra_dagster.collector.backpressure import Backpressure
-from ondatra_dagster.collector.event_metrics import EventCounts, EventGauges, format_event_metrics
+from ondatra_dagster.collector.event_metrics import EventCounts, format_event_metrics
 from ondatra_dagster.collector.event_store import (
     EventRequest,
     EventStore,
-    PendingSummary,
     StoreResult,
     event_store_path,
     open_locked_store,
 )
 from ondatra_dagster.collector.group_commit import GroupCommit
+from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
 from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
@@ -26,6 +31,67 @@ from ondatra_dagster.planning.table_lookup import warehouse_table_path
 from ondatra_dagster.project.file_discovery import FileStates, read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.settings import EventSettings
+
+DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
+RETRY_AFTER_SECONDS = 30
+
+
+class Backpressure:
+    """The limits of one collector, over all who send."""
+
+    def __init__(
+        self,
+        settings: EventSettings,
+        folder: Path,
+        *,
+        waiting: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._count_pending = waiting
+        self._clock = clock
+        self._allowance = float(settings.per_second or 0)  # a second's worth at most
+        self._refilled_at = clock()
+        self._disk_checked_at = float("-inf")
+        self.free_bytes = 0
+
+    def check_limits(self) -> RequestRejectedError | None:
+        """Why nothing is taken now; None when something is."""
+        per_second = self._settings.per_second
+        if per_second and (allowance := self._refill_allowance()) <= 0:
+            until_made_up_for = math.floor(-allowance / per_second) + 1
+            sentence = f"more than {per_second} events a second; slow down"
+            return retry_later_error("rate", sentence, until_made_up_for)
+        return self.check_queue_and_disk()
+
+    def check_queue_and_disk(self) -> RequestRejectedError | None:
+        """Return the same for a limit that the operator has to act on."""
+        if self._count_pending() >= self._settings.max_waiting:
+            sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
+            return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
+        self.check_disk()
+        if self.free_bytes < self._settings.free_bytes:
+            return retry_later_error("disk", "the disk is nearly full; send it later", RETRY_AFTER_SECONDS)
+        return None
+
+    def consume_allowance(self, events: int) -> None:
+        """Count what is taken; a batch may take more than is allowed now, and those after it wait."""
+        self._allowance -= events
+
+    def _refill_allowance(self) -> float:
+        now, per_second = self._clock(), float(self._settings.per_second or 0)
+        grown = self._allowance + (now - self._refilled_at) * per_second
+        self._allowance, self._refilled_at = min(grown, per_second), now
+        return self._allowance
+
+    def check_disk(self) -> None:
+        """See how much room there is, unless that was seen just now."""
+        if self._clock() - self._disk_checked_at >= DISK_CHECK_SECONDS:
+            self._disk_checked_at = self._clock()
+            self.free_bytes = shutil.disk_usage(self._folder).free
+
 
 TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
 LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
@@ -110,13 +176,14 @@ class Collector:
         path = event_store_path(self._settings)
         size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
         self.backpressure.check_disk()
-        waiting = {
-            model: PendingSummary(events, self._oldest_times.get(model))
-            for model, events in self._event_counts.items()
-            if events
-        }
-        gauges = EventGauges(waiting, self._commits.commit_count, size, self.backpressure.free_bytes)
-        return format_event_metrics(self.counts, gauges, now=time.time())
+        return format_event_metrics(
+            self.counts,
+            +self._event_counts,
+            self._oldest_times,
+            commit_count=self._commits.commit_count,
+            file_bytes=size,
+            free_bytes=self.backpressure.free_bytes,
+        )
 
     async def repeat_periodic_tasks(self) -> None:
         """Sweep from time to time, until nothing can be taken any more."""

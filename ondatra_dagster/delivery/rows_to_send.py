@@ -10,7 +10,7 @@ an image too.
 
 import enum
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from ondatra_dagster.row_changes import ChangeType, Layout, comparable_content
@@ -89,7 +89,8 @@ def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int,
 
     A mirror's are those that are there now: of what the API has of it nothing is kept.
     """
-    if shape is not UnitKind.MIRROR and _is_up_to_date(standing, layouts):
+    is_certain = shape is not UnitKind.MIRROR and standing.maybe_sent is None
+    if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
         return []
     return _DIFFS[shape](standing)
 
@@ -107,10 +108,6 @@ def count_unit_rows(standing: KeyState, shape: UnitKind, layouts: Mapping[int, L
 def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
     """The same, where it is known what is to be sent."""
     return max(len(sent), 1) if shape is UnitKind.MIRROR else len(sent)
-
-
-def _is_up_to_date(standing: KeyState, layouts: Mapping[int, Layout]) -> bool:
-    return standing.maybe_sent is None and has_same_rows(standing.acknowledged, standing.desired, layouts)
 
 
 def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
@@ -154,15 +151,11 @@ def _diff_group(standing: KeyState) -> list[SentRow]:
     ]
 
 
-def _diff_mirror(standing: KeyState) -> list[SentRow]:
-    return [SentRow(ChangeType.INSERT, row) for row in standing.desired]
-
-
-_DIFFS = {
+_DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
     UnitKind.ROW: _diff_row,
     UnitKind.VERSION: _diff_row,
     UnitKind.GROUP: _diff_group,
-    UnitKind.MIRROR: _diff_mirror,
+    UnitKind.MIRROR: lambda standing: [SentRow(ChangeType.INSERT, row) for row in standing.desired],
 }
 
 
@@ -233,13 +226,10 @@ def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendRes
     return KeyState((*kept, *(arrived if standing.desired else ())), standing.desired)
 
 
-def _mirror_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
-    return standing  # the next try sends all that is there then, whatever came of this one
-
-
-_STATES_AFTER = {
+_STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
     UnitKind.ROW: _row_state_after,
     UnitKind.VERSION: _row_state_after,
     UnitKind.GROUP: _group_state_after,
-    UnitKind.MIRROR: _mirror_state_after,
+    # the next try sends all that is there then, whatever came of this one
+    UnitKind.MIRROR: lambda standing, _: standing,
 }

@@ -13,7 +13,6 @@ import orjson
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome, UnknownResultKeys
-from ondatra_dagster.delivery.rows_to_send import StoredRow
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.text_format import format_count
@@ -45,11 +44,11 @@ class PushBatch:
         """Return its keys in two parts, in their order."""
         keys = group_by_key(self.units)
         parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        first, second = ([unit for units in part for unit in units] for part in parts)
-        return (
-            self._from_units(first, self.number, self.layout, self.layouts),
-            self._from_units(second, self.number, self.layout, self.layouts),
+        first, second = (
+            self._from_units([unit for units in part for unit in units], self.number, self.layout, self.layouts)
+            for part in parts
         )
+        return first, second
 
     @classmethod
     def _from_units(
@@ -61,16 +60,12 @@ class PushBatch:
                 rowid, number_of_layout, payload = row
                 keys.append(f"{rowid}:{change_type}")
                 if layouts[number_of_layout] is not layout:
-                    payload = _convert_payload(row, layouts, layout)
+                    content = layouts[number_of_layout].parse_row(payload)
+                    payload = orjson.dumps([content.get(name) for name in layout.names]).decode()
                 rows.append(f'{payload[:-1]},{rowid},"{change_type}"]')
         names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
         text = f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
         return cls(number=number, layout=layout, rows_json=text, result_keys=keys, units=units, layouts=layouts)
-
-
-def _convert_payload(row: StoredRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
-    content = layouts[row.layout_id].parse_row(row.payload)
-    return orjson.dumps([content.get(name) for name in layout.names]).decode()
 
 
 class PushResult(NamedTuple):
@@ -194,11 +189,8 @@ def _find_unknown_keys(
 ) -> UnknownResultKeys | None:
     """Return the keys that push() returned and the batch doesn't have; None when there are none."""
     strays = [key for key in returned if key not in keys]
-    return (
-        UnknownResultKeys(len(strays), tuple(redact(repr(key))[:80] for key in strays[:_MAX_KEYS_SHOWN]))
-        if strays
-        else None
-    )
+    examples = tuple(redact(repr(key))[:80] for key in strays[:_MAX_KEYS_SHOWN])
+    return UnknownResultKeys(len(strays), examples) if strays else None
 
 
 def _unknown_keys_warning(strays: UnknownResultKeys) -> str:

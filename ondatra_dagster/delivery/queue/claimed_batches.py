@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -135,11 +135,6 @@ class Job(NamedTuple):
         set_at = self.submitted_at if self.set_at is None else self.set_at
         return corrected_time(self.next_poll_at, set_at=set_at, now=now)
 
-    @property
-    def safe_reference(self) -> str:
-        """The reference as it may leave the queue's file."""
-        return self.masked_reference or self.reference
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -237,8 +232,14 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
     unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, place, digest, renewals = row
     values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, place, renewals)
     check_unit_digest(queue.store, unit, values, digest)
-    sent = _rows_to_send(queue, acknowledged, maybe_sent, desired)
-    together = _inseparable_key(queue, belongs_to)
+    return _new_unit(queue, unit, version, _rows_to_send(queue, acknowledged, maybe_sent, desired), values)
+
+
+def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
+    """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
+    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
+    # a partition's rows, which belong to one, too, may go in different batches
+    together = belongs_to if queue.unit_kind is UnitKind.VERSION else None
     return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
 
 
@@ -247,11 +248,6 @@ def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desir
         return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
     # what to_send says, too, but sooner: nearly all are of this kind
     return [SentRow(ChangeType.INSERT, row) for row in load_row_set(desired)]
-
-
-def _inseparable_key(queue: Queue, belongs_to: str) -> str | None:
-    # a partition's rows, which belong to one, too, may go in different batches
-    return belongs_to if queue.unit_kind is UnitKind.VERSION else None
 
 
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
@@ -325,9 +321,7 @@ def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
 def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:
     _, digest, *values = known
     check_unit_digest(queue.store, unit, values, digest)
-    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
-    together = _inseparable_key(queue, belongs_to)
-    return BatchUnit(unit, key, version, acknowledged, maybe_sent, rows, together, bool(is_context), belongs_to)
+    return _new_unit(queue, unit, version, rows, values)
 
 
 def release_batch(queue: Queue, batch: Batch) -> None:

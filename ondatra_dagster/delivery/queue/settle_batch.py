@@ -307,20 +307,16 @@ class _Settlement:
         self._queue.store.execute(
             UPDATE_UNIT,
             {
+                **status._asdict(),
                 "id": unit.id,
                 "acknowledged": dump_row_set(known.acknowledged),
                 "maybe_sent": dump_maybe_sent(known),
                 "rows": self._weight(key_state),
                 "phase": send_phase(self._queue, dump_row_set(desired)),
-                "state": status.state,
-                "attempts": status.attempts,
-                "outages": status.outages,
                 "is_answered": self._pushed.is_answered,
                 "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
                 "set_at": None if status.wait is None else self._attempt.ended_at,
-                "message": status.message,
                 "died_at": self._attempt.ended_at if status.state == "dead" else None,
-                "refused_at": status.refused_at,
             },
         )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.async_jobs import dump_jobs, restore_jobs
+from ondatra_dagster.delivery.queue.async_jobs import dump_if_outcome_unknown, dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.claimed_batches import load_batches
 from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, count_stored_rows_to_send, send_phase
 from ondatra_dagster.delivery.queue.queue_database import (
@@ -157,7 +157,7 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
     Those are the rows that were handed to push. The newest desired rows wait next to them.
     """
     return {
-        unit.id: dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+        unit.id: dump_if_outcome_unknown(queue, unit)
         for batch in load_batches(queue)
         if not batch.job
         for unit in batch.units
@@ -241,18 +241,8 @@ def _unit_values(
     died_at = now if state == "dead" else None
     rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
     values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, place)
-    return (
-        *values,
-        state,
-        now,
-        unit.attempts,
-        unit.due_at,
-        unit.set_at,
-        unit.message,
-        died_at,
-        unit.key_renewals,
-        unit_digest((*values, unit.key_renewals)),
-    )
+    tries = (state, now, unit.attempts, unit.due_at, unit.set_at, unit.message, died_at)
+    return (*values, *tries, unit.key_renewals, unit_digest((*values, unit.key_renewals)))
 
 
 def mark_all_maybe_sent(queue: Queue) -> None:
