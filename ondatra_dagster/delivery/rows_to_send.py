@@ -73,15 +73,22 @@ class KeyState(NamedTuple):
     @classmethod
     def load(cls, base: str, target: str, tried: str | None) -> Self:
         """Return what a queue keeps of the key, from the texts of its images."""
-        return cls(load_row_set(base), load_row_set(target), load_maybe_sent(tried))
+        return cls(load_row_set(base), load_row_set(target), None if tried is None else load_row_set(tried))
 
+    def dump_maybe_sent(self) -> str | None:
+        return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
 
-def load_maybe_sent(text: str | None) -> RowSet | None:
-    return None if text is None else load_row_set(text)
+    def if_delivered(self, shape: UnitKind) -> Self:
+        """Return what is known of the key once all that was sent is acknowledged."""
+        return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
+    def if_unknown(self, sent: Sequence[SentRow], shape: UnitKind) -> "KeyState":
+        """Return what is known of the key when the rows may have been sent, and nobody knows what became of them."""
+        return state_after(self, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
 
-def dump_maybe_sent(standing: KeyState) -> str | None:
-    return None if standing.maybe_sent is None else dump_row_set(standing.maybe_sent)
+    def count_rows(self, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
+        """Return how many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
+        return count_batch_rows(find_rows_to_send(self, shape, layouts), shape)
 
 
 def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
@@ -93,16 +100,6 @@ def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int,
     if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
         return []
     return _DIFFS[shape](standing)
-
-
-def state_if_delivered(standing: KeyState, shape: UnitKind) -> KeyState:
-    """What is known of the key once all that was sent is acknowledged."""
-    return KeyState(NO_ROWS if shape is UnitKind.MIRROR else standing.desired, standing.desired)
-
-
-def count_unit_rows(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
-    """How many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
-    return count_batch_rows(find_rows_to_send(standing, shape, layouts), shape)
 
 
 def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
@@ -177,11 +174,6 @@ def state_after(
     """
     fate = [(row, fates[row.result_key]) for row in sent]
     return _STATES_AFTER[shape](standing, fate)
-
-
-def state_if_unknown(standing: KeyState, sent: Sequence[SentRow], shape: UnitKind) -> KeyState:
-    """What is known of the key when the rows may have been sent, and nobody knows what became of them."""
-    return state_after(standing, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
 
 
 _RETRIED_RESULTS = frozenset({SendResult.FAILED, SendResult.UNANSWERED})

@@ -195,14 +195,9 @@ class TokenSource:
         self._clock = clock
         self._lock = threading.Lock()
         self._tokens: OAuthTokens | None = None
-        self._configured_refresh_token = self._refresh_token = (
-            secret(auth.refresh_token) if auth.refresh_token else None
-        )
-        self._file = (
-            TokenFile(folder, auth.token_url, self._configured_refresh_token)
-            if folder and self._configured_refresh_token
-            else None
-        )
+        refresh_token = secret(auth.refresh_token) if auth.refresh_token else None
+        self._configured_refresh_token = self._refresh_token = refresh_token
+        self._file = TokenFile(folder, auth.token_url, refresh_token) if folder and refresh_token else None
         self._failure = ""
         self._paused_since = self._paused_until = 0.0
 

@@ -73,9 +73,8 @@ def has_dot_segments(url: str) -> bool:
             return True
         if "%" not in path:
             return False
-        path = unquote(
-            _OVERLONG_ESCAPE.sub(_decode_overlong, _IIS_ESCAPE.sub(lambda found: chr(int(found[1], 16)), path))
-        )
+        path = _IIS_ESCAPE.sub(lambda found: chr(int(found[1], 16)), path)
+        path = unquote(_OVERLONG_ESCAPE.sub(_decode_overlong, path))
     return False
 
 

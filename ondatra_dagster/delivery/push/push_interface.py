@@ -5,14 +5,14 @@ What push() and poll() return is parsed by batch_mode, to one outcome for each r
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 import orjson
 
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
-from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome, UnknownResultKeys
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.text_format import format_count
@@ -146,7 +146,9 @@ def _parse_statuses(
 ) -> PushResult:
     if not isinstance(returned, Mapping):
         return _unusable_result(returned, keys, redact, expected)
-    strays = _find_unknown_keys(returned, frozenset(keys), redact)
+    known = frozenset(keys)
+    unknown = [key for key in returned if key not in known]
+    examples = tuple(redact(repr(key))[:80] for key in unknown[:_MAX_KEYS_SHOWN])
     example = next((key for key in keys if key not in returned), NO_ROW_KEY)
 
     def outcome(key: ResultKey) -> RowOutcome:
@@ -154,11 +156,13 @@ def _parse_statuses(
             # an API may answer with what it was sent, and push() likes to put the answer into the message
             status = returned[key]
             return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
-        return RowOutcome.for_unknown_keys(strays, example) if strays else RowOutcome.for_missing_status(key)
+        if unknown:
+            return RowOutcome.for_unknown_keys(len(unknown), examples[0], example)
+        return RowOutcome.for_missing_status(key)
 
-    return PushResult(
-        outcomes={key: outcome(key) for key in keys}, warnings=(_unknown_keys_warning(strays),) if strays else ()
-    )
+    rows = format_count(len(unknown), "row")
+    warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
+    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown else ())
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
@@ -182,17 +186,3 @@ def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
     if isinstance(value, Mapping):
         return {_mask_secrets(key, redact): _mask_secrets(each, redact) for key, each in value.items()}
     return [_mask_secrets(each, redact) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _find_unknown_keys(
-    returned: Mapping[object, object], keys: Collection[object], redact: Callable[[str], str]
-) -> UnknownResultKeys | None:
-    """Return the keys that push() returned and the batch doesn't have; None when there are none."""
-    strays = [key for key in returned if key not in keys]
-    examples = tuple(redact(repr(key))[:80] for key in strays[:_MAX_KEYS_SHOWN])
-    return UnknownResultKeys(len(strays), examples) if strays else None
-
-
-def _unknown_keys_warning(strays: UnknownResultKeys) -> str:
-    rows = format_count(strays.number, "row")
-    return f"push() returned a status for {rows} that the batch doesn't have: {', '.join(strays.examples)}"

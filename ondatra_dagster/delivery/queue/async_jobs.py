@@ -20,7 +20,7 @@ from ondatra_dagster.delivery.queue.claimed_batches import (
 )
 from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, Queue, parse_unit_ids
 from ondatra_dagster.delivery.queue.removal_count import read_content_size
-from ondatra_dagster.delivery.rows_to_send import UnitKind, dump_maybe_sent, state_if_unknown
+from ondatra_dagster.delivery.rows_to_send import UnitKind
 
 STORE_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
 POSTPONE_POLL = "update batch set next_poll_at = ?, set_at = ? where id = ?"
@@ -131,4 +131,4 @@ def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
 
 def dump_if_outcome_unknown(queue: Queue, unit: BatchUnit) -> str | None:
     """Return the rows that the API may have of a unit that was handed to push, as text."""
-    return dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+    return unit.key_state.if_unknown(unit.sent_rows, queue.unit_kind).dump_maybe_sent()

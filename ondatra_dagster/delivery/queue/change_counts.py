@@ -166,11 +166,7 @@ class UnitCounter:
             return planned
         if self._is_mirror:
             return count_changed_rows(unit.rows_on_api, unit.rows_desired)
-        part = (
-            self._partitions.get(unit.partition)
-            if self._partitions and not (unit.rows_on_api and unit.rows_desired)
-            else None
-        )
+        part = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
         if part is None:
             return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
         operation = part.count_new_row() if unit.rows_desired else part.count_old_row(end)

@@ -18,7 +18,6 @@ from ondatra_dagster.delivery.rows_to_send import (
     StoredRow,
     UnitKind,
     find_rows_to_send,
-    load_maybe_sent,
     load_row_set,
 )
 from ondatra_dagster.row_changes import ChangeType
@@ -118,7 +117,7 @@ class BatchUnit(NamedTuple):
     @property
     def key_state(self) -> KeyState:
         """What was known of it when it was sent."""
-        return KeyState(load_row_set(self.acknowledged), self.desired, load_maybe_sent(self.maybe_sent))
+        return KeyState.load(self.acknowledged, "", self.maybe_sent)._replace(desired=self.desired)
 
 
 class Job(NamedTuple):

@@ -22,7 +22,7 @@ from ondatra_dagster.delivery.queue.row_digests import (
     row_digest,
     unit_digest,
 )
-from ondatra_dagster.delivery.rows_to_send import KeyState, UnitKind, count_unit_rows
+from ondatra_dagster.delivery.rows_to_send import KeyState, UnitKind
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 from ondatra_dagster.storage.sqlite_database import SqlValue
 
@@ -220,7 +220,7 @@ def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> Ne
 
 def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
     """How many rows of a batch these images come to; 0: nothing has to go out."""
-    return count_unit_rows(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
+    return KeyState.load(acknowledged, desired, maybe_sent).count_rows(queue.unit_kind, queue.layouts)
 
 
 def send_phase(queue: Queue, desired: str) -> int:

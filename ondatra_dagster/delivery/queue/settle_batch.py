@@ -37,12 +37,9 @@ from ondatra_dagster.delivery.rows_to_send import (
     SendResult,
     SentRow,
     UnitKind,
-    count_unit_rows,
-    dump_maybe_sent,
     dump_row_set,
     load_row_set,
     state_after,
-    state_if_delivered,
 )
 from ondatra_dagster.row_changes import ChangeType
 
@@ -163,9 +160,8 @@ class _Settlement:
         for unit in units:
             if has_newer:
                 # some have a newer change: they go on from what the API has now
-                self._continue_with_newer_change(
-                    unit, state_if_delivered(unit.key_state, self._queue.unit_kind), UnitOutcome.SUCCEEDED
-                )
+                known = unit.key_state.if_delivered(self._queue.unit_kind)
+                self._continue_with_newer_change(unit, known, UnitOutcome.SUCCEEDED)
             else:
                 self._count_unit(unit, UnitOutcome.SUCCEEDED)
             self._add_records(unit)
@@ -295,7 +291,7 @@ class _Settlement:
         return unit.key if unit.belongs_to is None else unit.belongs_to
 
     def _weight(self, key_state: KeyState) -> int:
-        return count_unit_rows(key_state, self._queue.unit_kind, self._queue.layouts)
+        return key_state.count_rows(self._queue.unit_kind, self._queue.layouts)
 
     def _read_current_unit(self, unit: BatchUnit) -> tuple[int, str, int, int]:
         version, desired, attempts, outages = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))[0]
@@ -310,7 +306,7 @@ class _Settlement:
                 **status._asdict(),
                 "id": unit.id,
                 "acknowledged": dump_row_set(known.acknowledged),
-                "maybe_sent": dump_maybe_sent(known),
+                "maybe_sent": known.dump_maybe_sent(),
                 "rows": self._weight(key_state),
                 "phase": send_phase(self._queue, dump_row_set(desired)),
                 "is_answered": self._pushed.is_answered,

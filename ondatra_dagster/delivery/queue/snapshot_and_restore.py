@@ -28,13 +28,7 @@ from ondatra_dagster.delivery.queue.removal_count import (
 )
 from ondatra_dagster.delivery.queue.row_digests import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
 from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UNIT_FORMAT
-from ondatra_dagster.delivery.rows_to_send import (
-    KeyState,
-    count_unit_rows,
-    dump_maybe_sent,
-    find_rows_to_send,
-    state_if_unknown,
-)
+from ondatra_dagster.delivery.rows_to_send import KeyState, find_rows_to_send
 
 
 class SnapshotUnit(NamedTuple):
@@ -262,5 +256,5 @@ def _maybe_sent_values(
     queue: Queue, unit: int, acknowledged: str, maybe_sent: str | None, desired: str
 ) -> tuple[str | int | None, ...]:
     known = KeyState.load(acknowledged, desired, maybe_sent)
-    known = state_if_unknown(known, find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
-    return dump_maybe_sent(known), count_unit_rows(known, queue.unit_kind, queue.layouts), unit
+    known = known.if_unknown(find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
+    return known.dump_maybe_sent(), known.count_rows(queue.unit_kind, queue.layouts), unit
