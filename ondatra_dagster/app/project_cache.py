@@ -1,15 +1,13 @@
 """The project as its files define it now. It is read again only when one of the files has changed."""
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.project.model_files import read_file_states
 
-FileStates: TypeAlias = frozenset[tuple[str, int, int]]
 PROJECT_FILES = ("models/*/*.sql", "lib/*.star", "pyproject.toml", ".env")
 
 
@@ -20,14 +18,14 @@ class ProjectCache:
         self._root = root
         self._load = load
         self._lock = threading.Lock()
-        self._file_states = frozenset(self._list_files())
+        self._file_states = read_file_states(root, PROJECT_FILES)
         self._workspace = load(root)
         self._load_error = ""
 
     def load_current_project(self) -> tuple[Workspace, str]:
         """The project, and what is wrong with its files: then it is as it was before."""
         with self._lock:
-            seen = frozenset(self._list_files())
+            seen = read_file_states(self._root, PROJECT_FILES)
             if seen != self._file_states:
                 self._file_states = seen
                 self._reload()
@@ -38,10 +36,3 @@ class ProjectCache:
             self._workspace, self._load_error = self._load(self._root), ""
         except OndatraError as error:
             self._load_error = f"The project can't be read, so it is shown as it was before. {error}"
-
-    def _list_files(self) -> Iterator[tuple[str, int, int]]:
-        for pattern in PROJECT_FILES:
-            for path in self._root.glob(pattern):
-                with contextlib.suppress(FileNotFoundError):
-                    state = path.stat()
-                    yield str(path), state.st_mtime_ns, state.st_size

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.backpressure import RETRY_AFTER_SECONDS
-from ondatra_dagster.collector.event_collector import Collector
+from ondatra_dagster.collector.event_collector import RETRY_AFTER_SECONDS, Collector
 from ondatra_dagster.collector.event_metrics import EventCounts
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.http_messages import (
@@ -50,20 +49,13 @@ class CollectorApp:
     """An ASGI application that answers the requests to a collector."""
 
     def __init__(
-        self,
-        collector: Collector,
-        settings: EventSettings,
-        counts: EventCounts,
-        *,
-        token: str | None = None,
-        clock: Callable[[], float] = time.time,
+        self, collector: Collector, settings: EventSettings, counts: EventCounts, *, token: str | None = None
     ) -> None:
         self._collector = collector
         self._settings = settings
         self._counts = counts
         self._token = token
         self._host_check = HostCheck(settings, has_token=token is not None)
-        self._clock = clock
         self._endpoints = {"/health": self._respond_health, "/metrics": self._respond_metrics}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +110,7 @@ class CollectorApp:
         key = read_idempotency_key(headers) if b"idempotency-key" in headers else None
         if not events:
             return accepted_response(0)
-        request = EventRequest(route.model.id, int(self._clock() * 1_000_000), events, body, key)
+        request = EventRequest(route.model.id, int(time.time() * 1_000_000), events, body, key)
         return await self._store_request(request)
 
     async def _store_request(self, request: EventRequest) -> CollectorResponse:

@@ -1,37 +1,103 @@
-"""The event collector: it stores events, and updates its routes and counts from time to time."""
+"""The event collector: it stores events, and updates its routes and counts from time to time.
+
+It refuses requests when too many run or wait, or the disk is full.
+"""
 
 import asyncio
 import collections
 import functools
 import logging
+import math
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ondatra_dagster.collector.backpressure import Backpressure
-from ondatra_dagster.collector.event_metrics import EventCounts, EventGauges, format_event_metrics
+from ondatra_dagster.collector.event_metrics import EventCounts, format_event_metrics
 from ondatra_dagster.collector.event_store import (
     EventRequest,
     EventStore,
-    PendingSummary,
     StoreResult,
     event_store_path,
     open_locked_store,
 )
 from ondatra_dagster.collector.group_commit import GroupCommit
+from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
 from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.table_lookup import warehouse_table_path
+from ondatra_dagster.project.model_files import FileStates, read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.settings import EventSettings
+
+DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
+RETRY_AFTER_SECONDS = 30
+
+
+class Backpressure:
+    """The limits of one collector, over all who send."""
+
+    def __init__(
+        self,
+        settings: EventSettings,
+        folder: Path,
+        *,
+        waiting: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._count_pending = waiting
+        self._clock = clock
+        self._allowance = float(settings.per_second or 0)  # a second's worth at most
+        self._refilled_at = clock()
+        self._disk_checked_at = float("-inf")
+        self.free_bytes = 0
+
+    def check_limits(self) -> RequestRejectedError | None:
+        """Why nothing is taken now; None when something is."""
+        per_second = self._settings.per_second
+        if per_second and (allowance := self._refill_allowance()) <= 0:
+            until_made_up_for = math.floor(-allowance / per_second) + 1
+            sentence = f"more than {per_second} events a second; slow down"
+            return retry_later_error("rate", sentence, until_made_up_for)
+        return self.check_queue_and_disk()
+
+    def check_queue_and_disk(self) -> RequestRejectedError | None:
+        """Return the same for a limit that the operator has to act on."""
+        if self._count_pending() >= self._settings.max_waiting:
+            sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
+            return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
+        self.check_disk()
+        if self.free_bytes < self._settings.free_bytes:
+            return retry_later_error("disk", "the disk is nearly full; send it later", RETRY_AFTER_SECONDS)
+        return None
+
+    def consume_allowance(self, events: int) -> None:
+        """Count what is taken; a batch may take more than is allowed now, and those after it wait."""
+        self._allowance -= events
+
+    def _refill_allowance(self) -> float:
+        now, per_second = self._clock(), float(self._settings.per_second or 0)
+        grown = self._allowance + (now - self._refilled_at) * per_second
+        self._allowance, self._refilled_at = min(grown, per_second), now
+        return self._allowance
+
+    def check_disk(self) -> None:
+        """See how much room there is, unless that was seen just now."""
+        if self._clock() - self._disk_checked_at >= DISK_CHECK_SECONDS:
+            self._disk_checked_at = self._clock()
+            self.free_bytes = shutil.disk_usage(self._folder).free
+
 
 TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
 LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
 IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
 TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
+MODEL_FILES = ("models/**/*.[sS][qQ][lL]",)
 log = logging.getLogger(__name__)
 
 
@@ -39,20 +105,14 @@ class Collector:
     """Takes events for a project, and drops them when their table has them."""
 
     def __init__(
-        self,
-        project: Project,
-        *,
-        purpose: str = "ondatra events",
-        clock: Callable[[], float] = time.time,
-        more_metrics: Callable[[], str] = str,
+        self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
     ) -> None:
         self.routes: ModelRoutes = build_routes(project)
         self._new_routes: ModelRoutes | None = None  # to be gone over to
         self.counts = EventCounts()
         self._settings = project.settings
-        self._clock = clock
         self._extra_metrics = more_metrics
-        self._model_files = ModelFiles(project.settings)
+        self._model_states = self._read_model_states()
         self._purpose = purpose
         self._commits = GroupCommit(self._open_store)
         self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
@@ -116,13 +176,14 @@ class Collector:
         path = event_store_path(self._settings)
         size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
         self.backpressure.check_disk()
-        waiting = {
-            model: PendingSummary(events, self._oldest_times.get(model))
-            for model, events in self._event_counts.items()
-            if events
-        }
-        gauges = EventGauges(waiting, self._commits.commit_count, size, self.backpressure.free_bytes)
-        return format_event_metrics(self.counts, gauges, now=self._clock())
+        return format_event_metrics(
+            self.counts,
+            +self._event_counts,
+            self._oldest_times,
+            commit_count=self._commits.commit_count,
+            file_bytes=size,
+            free_bytes=self.backpressure.free_bytes,
+        )
 
     async def repeat_periodic_tasks(self) -> None:
         """Sweep from time to time, until nothing can be taken any more."""
@@ -146,7 +207,7 @@ class Collector:
             forget = functools.partial(EventStore.delete_up_to, model=model, upto=upto)
             while events := await self._commits.run_function(forget):
                 self._event_counts[model] -= events
-        before = int((self._clock() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
+        before = int((time.time() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
         await self._commits.run_function(functools.partial(EventStore.delete_keys, before=before))
         self._oldest_times = await self._commits.run_function(
             functools.partial(EventStore.read_oldest_times, models=list(self._event_counts))
@@ -167,13 +228,19 @@ class Collector:
 
     def _reload_models(self) -> ModelRoutes | None:
         """What has changed, or could not be gone over to yet."""
+        states = self._read_model_states()
+        if states == self._model_states:
+            return self._new_routes
+        self._model_states = states  # broken ones are told of once
         try:
-            if project := self._model_files.load_if_changed():
-                self._new_routes = build_routes(project)
+            self._new_routes = build_routes(load_project(self._settings.root, self._settings))
         except (ProjectError, SelectionError) as error:
             self._new_routes = None
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
         return self._new_routes
+
+    def _read_model_states(self) -> FileStates:
+        return read_file_states(self._settings.root, MODEL_FILES)
 
     async def _switch_routes(self, routes: ModelRoutes) -> None:
         try:
@@ -186,31 +253,3 @@ class Collector:
 
     def _count_pending(self) -> int:
         return self._event_counts.total()
-
-
-class ModelFiles:
-    """The files that say what models there are, to be read anew when one has changed."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._last_state = self._read_state()
-
-    def load_if_changed(self) -> Project | None:
-        """The project as it is now, if its files have changed; raises ProjectError for what can't be read."""
-        state = self._read_state()
-        if state == self._last_state:
-            return None
-        self._last_state = state  # broken ones are told of once
-        return load_project(self._settings.root, self._settings)
-
-    def _read_state(self) -> Mapping[Path, tuple[int, int]]:
-        states = {}
-        for path in (self._settings.root / "models").rglob("*"):
-            if path.suffix.casefold() != ".sql":
-                continue
-            try:
-                state = path.stat()
-            except FileNotFoundError:
-                continue
-            states[path] = (state.st_mtime_ns, state.st_size)
-        return states

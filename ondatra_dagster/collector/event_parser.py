@@ -38,14 +38,9 @@ class EventParser:
         self._names_by_casefold = names_by_casefold([column.name for column in columns])
         self._empty_row: list[Any] = [None] * (len(columns) + 1)
         self._keeps_unknown = keeps_unknown
-        self._received_at_index = next(
-            (
-                n
-                for n, c in enumerate(columns)
-                if c.name.casefold() == RECEIVED_AT_COLUMN and c.event_type == TIMESTAMP_TYPE
-            ),
-            None,
-        )
+        filled = (RECEIVED_AT_COLUMN, TIMESTAMP_TYPE)
+        received_at = [n for n, column in enumerate(columns) if (column.name.casefold(), column.event_type) == filled]
+        self._received_at_index = received_at[0] if received_at else None
         self._required = [
             _RequiredColumn(place, column.name, str(column.event_type))
             for place, column in enumerate(columns)

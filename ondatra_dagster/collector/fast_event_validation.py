@@ -14,8 +14,8 @@ import msgspec
 import orjson
 
 from ondatra_dagster.collector.json_value_parsers import (
-    INTEGER_BITS,
     MAX_FLOAT32,
+    MAX_INTEGERS,
     ParseNotes,
     ValueParser,
     build_parser,
@@ -133,7 +133,7 @@ def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
 
 
 def _integer_type(of: EventType) -> Any:
-    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+    most = MAX_INTEGERS[of.name]
     return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
 
 
@@ -170,7 +170,7 @@ def _nested_type(of: EventType) -> Any:
 TYPE_BUILDERS: Mapping[str, Callable[[EventType], Any]] = {
     "string": lambda _: str,
     "boolean": lambda _: bool,
-    **dict.fromkeys(INTEGER_BITS, _integer_type),
+    **dict.fromkeys(MAX_INTEGERS, _integer_type),
     "float": lambda _: Annotated[float, msgspec.Meta(ge=-MAX_FLOAT32, le=MAX_FLOAT32)],
     "double": lambda _: float,
     "date": lambda _: datetime.date,

@@ -107,18 +107,7 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
     if length.isdigit() and int(length) > settings.max_bytes:
         await _discard_rest(receive)
         raise _too_large_error(settings)
-    message = await _receive_message(receive)
-    if message["type"] == "http.disconnect":
-        return None
-    body: bytes = message.get("body", b"")
-    if len(body) <= settings.max_bytes and not message.get("more_body"):
-        return body
-    return await _read_chunks(body, receive, settings)
-
-
-async def _read_chunks(first: bytes, receive: Receive, settings: EventSettings) -> bytes | None:
-    """A body that doesn't come at once, and may not say how long it is."""
-    parts, size = [first], len(first)
+    parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             while size <= settings.max_bytes:
@@ -130,7 +119,8 @@ async def _read_chunks(first: bytes, receive: Receive, settings: EventSettings) 
                 if not message.get("more_body"):
                     break
     except TimeoutError:
-        raise _timeout_error() from None
+        sentence = f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds"
+        raise RequestRejectedError(408, "slow", sentence, CLOSE_HEADERS) from None
     if size > settings.max_bytes:
         await _discard_rest(receive)
         raise _too_large_error(settings)
@@ -147,20 +137,6 @@ async def _discard_rest(receive: Receive) -> None:
                 size += len(message.get("body", b""))
                 if not message.get("more_body"):
                     return
-
-
-async def _receive_message(receive: Receive) -> MutableMapping[str, Any]:
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            return await receive()
-    except TimeoutError:
-        raise _timeout_error() from None
-
-
-def _timeout_error() -> RequestRejectedError:
-    return RequestRejectedError(
-        408, "slow", f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds", CLOSE_HEADERS
-    )
 
 
 def _too_large_error(settings: EventSettings) -> RequestRejectedError:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ondatra_dagster.project.model import EventType
 
-INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
+MAX_INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
 MAX_FLOAT32 = 3.4028234663852886e38
 EXACT_FLOAT_LIMIT = 2**53  # below it each whole number is one of its own
 SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
@@ -78,35 +78,27 @@ def _parse_plain(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any
     return _add_type_problem(value, path, notes, of)
 
 
-def _integer_parser(of: EventType) -> ValueParser:
-    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+def _parse_integer(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    most = MAX_INTEGERS[of.name]
     least = -most - 1
-
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
-        if type(value) is int and least <= value <= most:
-            return value
-        if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
-            return int(value)
-        if type(value) is float and not value.is_integer():
-            return notes.add_problem(path, f"is no whole number; expected {of}")
-        if type(value) in (int, float):
-            return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
-        return _add_type_problem(value, path, notes, of)
-
-    return read
+    if type(value) is int and least <= value <= most:
+        return value
+    if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
+        return int(value)
+    if type(value) is float and not value.is_integer():
+        return notes.add_problem(path, f"is no whole number; expected {of}")
+    if type(value) in (int, float):
+        return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
+    return _add_type_problem(value, path, notes, of)
 
 
-def _float_parser(of: EventType) -> ValueParser:
+def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     most = MAX_FLOAT32 if of.name == "float" else float("inf")
-
-    def read(value: Any, path: str, notes: ParseNotes) -> Any:
-        if type(value) not in (float, int):
-            return _add_type_problem(value, path, notes, of)
-        if abs(value) > most or value == float("inf"):
-            return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
-        return float(value)
-
-    return read
+    if type(value) not in (float, int):
+        return _add_type_problem(value, path, notes, of)
+    if abs(value) > most or value == float("inf"):
+        return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
+    return float(value)
 
 
 def _decimal_parser(of: EventType) -> ValueParser:
@@ -225,7 +217,7 @@ def _map_parser(of: EventType) -> ValueParser:
 def _map_key_parser(of: EventType) -> ValueParser:
     """A map's keys are texts in JSON, whatever they are in the table."""
     reader = build_parser(of)
-    if of.name not in INTEGER_BITS:
+    if of.name not in MAX_INTEGERS:
         return reader
 
     def read(value: Any, path: str, notes: ParseNotes) -> Any:
@@ -267,9 +259,6 @@ def _add_type_problem(value: Any, path: str, notes: ParseNotes, of: EventType) -
 
 
 PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {
-    **dict.fromkeys(INTEGER_BITS, _integer_parser),
-    "float": _float_parser,
-    "double": _float_parser,
     "decimal": _decimal_parser,
     "array": _array_parser,
     "map": _map_parser,
@@ -278,6 +267,8 @@ PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {
 PLAIN_TYPES = {"string": str, "boolean": bool}  # whose values are taken as they are
 PARSERS: Mapping[str, Callable[[EventType, Any, str, ParseNotes], Any]] = {
     **dict.fromkeys(PLAIN_TYPES, _parse_plain),
+    **dict.fromkeys(MAX_INTEGERS, _parse_integer),
+    **dict.fromkeys(("float", "double"), _parse_float),
     "date": _parse_date,
     "timestamp": _parse_timestamp,
     "timestamp_ntz": _parse_local_timestamp,

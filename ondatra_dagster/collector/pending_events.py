@@ -55,11 +55,9 @@ class ModelEvents:
     def summarize_pending(self) -> PendingSummary:
         """How many there are, and since when."""
         numbering = self.sequence_id
-        return (
-            summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
-            if numbering
-            else PendingSummary()
-        )
+        if not numbering:
+            return PendingSummary()
+        return summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
 
     def read_batches(self, after: int | None) -> Iterator[EventBatch]:
         """Those after that number, and after all that the real table has, in portions that fit in memory."""

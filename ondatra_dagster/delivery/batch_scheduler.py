@@ -216,20 +216,17 @@ def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: Jou
         journal = journals.find_journal(batch.batch_key)
         # a batch is claimed before its turn comes: only its journal tells whether push has seen it
         begun = journal.push_starts[batch.id] if journal else 0
-        if journal and begun > batch.push_starts:
-            restored += _split_repeatedly_crashed(
-                queue, record_crash(queue, batch, answered=journal.response_count, begun=begun)
-            )
-        else:
+        if not journal or begun <= batch.push_starts:
             restored.append(batch)
+            continue
+        crashed = record_crash(queue, batch, answered=journal.response_count, begun=begun)
+        if has_crashed_too_often(crashed) and len(group_by_key(crashed.units)) > 1:
+            why = "batch=%d ended its process %d times; its keys go out one by one"
+            log.warning(why, crashed.number, crashed.crash_count)
+            restored += split_batch(queue, crashed)
+        else:
+            restored.append(crashed)
     return restored
-
-
-def _split_repeatedly_crashed(queue: Queue, batch: Batch) -> list[Batch]:
-    if has_crashed_too_often(batch) and len(group_by_key(batch.units)) > 1:
-        log.warning("batch=%d ended its process %d times; its keys go out one by one", batch.number, batch.crash_count)
-        return split_batch(queue, batch)
-    return [batch]
 
 
 def has_crashed_too_often(batch: Batch) -> bool:

@@ -26,7 +26,7 @@ from ondatra_dagster.delivery.batch_scheduler import (
 )
 from ondatra_dagster.delivery.finalize_call import schedule_finalize
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
-from ondatra_dagster.delivery.job_polling import OpenJobs, missing_poll_result, timed_out_result
+from ondatra_dagster.delivery.job_polling import OpenJobs, unanswered_job_result
 from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_interface import BatchSink, PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import postpone_poll, store_job
@@ -43,6 +43,7 @@ MAX_IDLE_SECONDS = 10.0  # without anything that came back
 # Fewer of large ones, as their rows are held in memory, and a crash keeps them from newer values.
 MAX_BATCHES_AHEAD = 7
 MAX_ROWS_AHEAD = 2_000
+MISSING_POLL = "the push function has no poll() any more to ask about their job: the rows are sent anew"
 INTERRUPT_GRACE_SECONDS = 3.0  # that a batch on its way has to come back after Ctrl-C
 
 
@@ -229,7 +230,7 @@ class _DeliveryLoop:
             return
         if batch.job and "poll" not in self._settings.functions:
             flight.ended_at = self._hooks.clock()
-            flight.result = missing_poll_result(batch)
+            flight.result = unanswered_job_result(batch, MISSING_POLL)
             return
         try:
             parcel = PushBatch.from_batch(batch, self._queue.layouts)
@@ -286,7 +287,7 @@ class _DeliveryLoop:
             return self._settle(flight, flight.result)
         still_open = self._requeue_open_job(flight, flight.result)
         if still_open is None:
-            return self._settle(flight, timed_out_result(flight.batch))
+            return self._settle(flight, unanswered_job_result(flight.batch, "job timed out"))
         self._scheduler.open_jobs.add_job(still_open)
         return None
 
@@ -308,13 +309,9 @@ class _DeliveryLoop:
             started_at=flight.started_at,
             ended_at=flight.ended_at,
             max_attempts=self._settings.push.max_attempts,
-            calls=result.calls,
-            unanswered_calls=result.unanswered_calls,
-            is_outage=result.is_outage,
-            is_answered=result.is_answered,
         )
         wait = self._hooks.row_retry_seconds
-        settled = settle_batch(self._queue, flight.batch, result.outcomes, attempt, wait=wait, counter=self._counter)
+        settled = settle_batch(self._queue, flight.batch, result, attempt, wait=wait, counter=self._counter)
         if "finalize" in self._settings.functions:
             schedule_finalize(self._queue, settled)
         return settled

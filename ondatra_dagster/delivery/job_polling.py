@@ -86,18 +86,7 @@ def _submitted_at(job: Job, now: float) -> float:
     return corrected_time(job.submitted_at, set_at=job.submitted_at, now=now)
 
 
-def timed_out_result(batch: Batch) -> PushResult:
-    """Return the result of a job that took too long: its rows are sent again when they are due."""
-    return _unanswered_result(batch, "job timed out")
-
-
-def missing_poll_result(batch: Batch) -> PushResult:
-    """Return the result of a job without a poll(): its rows are sent again when they are due."""
-    return _unanswered_result(
-        batch, "the push function has no poll() any more to ask about their job: the rows are sent anew"
-    )
-
-
-def _unanswered_result(batch: Batch, why: str) -> PushResult:
+def unanswered_job_result(batch: Batch, why: str) -> PushResult:
+    """Return the result of a job that nobody asks about any more: its rows are sent again when they are due."""
     # it may be done all the same, some time
     return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(why)), calls=1, unanswered_calls=1)

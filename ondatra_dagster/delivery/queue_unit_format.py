@@ -15,28 +15,9 @@ from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.row_changes import Column, normalize_key_type
 
 
-def unit_kind_of(kind: Kind, *, batch_size: int) -> UnitKind:
-    """What a unit of the queue is."""
-    if batch_size == WHOLE_TABLE_SIZE:
-        return UnitKind.MIRROR
-    if kind.keeps_versions:
-        return UnitKind.VERSION
-    return UnitKind.GROUP if kind.delivers_groups else UnitKind.ROW
-
-
 def is_named_by_key(kind: Kind, shape: UnitKind) -> bool:
     """Whether a unit is named by the key's value; else by the rowid, or it is the whole table."""
     return kind.delivers_by_key or (shape is UnitKind.MIRROR and kind.needs_key)
-
-
-def is_single_unit(kind: Kind, shape: UnitKind) -> bool:
-    """Whether there is one unit, the content of the table."""
-    return shape is UnitKind.MIRROR and not kind.needs_key
-
-
-def replaces_rows(kind: Kind, shape: UnitKind) -> bool:
-    """Whether new rows take the place of old ones, whose deletes go first."""
-    return kind.replaces_rows and shape is not UnitKind.MIRROR
 
 
 class UnitFormat(NamedTuple):
@@ -62,16 +43,23 @@ class UnitFormat(NamedTuple):
 
     @property
     def unit_kind(self) -> UnitKind:
-        return unit_kind_of(KINDS[self.kind], batch_size=self.batch_size)
+        """What a unit of the queue is."""
+        kind = KINDS[self.kind]
+        if self.batch_size == WHOLE_TABLE_SIZE:
+            return UnitKind.MIRROR
+        if kind.keeps_versions:
+            return UnitKind.VERSION
+        return UnitKind.GROUP if kind.delivers_groups else UnitKind.ROW
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether its deletes go before the inserts that take their rows' places."""
-        return replaces_rows(KINDS[self.kind], self.unit_kind)
+        """Whether new rows take the place of old ones, whose deletes go first."""
+        return KINDS[self.kind].replaces_rows and self.unit_kind is not UnitKind.MIRROR
 
     @property
     def is_whole_table(self) -> bool:
-        return is_single_unit(KINDS[self.kind], self.unit_kind)
+        """Whether there is one unit, the content of the table."""
+        return self.unit_kind is UnitKind.MIRROR and not KINDS[self.kind].needs_key
 
     @property
     def has_many_rows(self) -> bool:
@@ -124,16 +112,11 @@ class UnitFormat(NamedTuple):
 
 
 def open_queue_for(
-    kind: Kind, path: Path, *, batch_size: int, lock: Path | None = None
+    form: UnitFormat, path: Path, *, lock: Path | None = None
 ) -> contextlib.AbstractContextManager[Queue]:
     """The queue at `path`, to be written; BusyError when another process does."""
-    shape = unit_kind_of(kind, batch_size=batch_size)
     return open_queue(
-        path,
-        shape=shape,
-        replaces_rows=replaces_rows(kind, shape),
-        is_whole_table=is_single_unit(kind, shape),
-        lock=lock,
+        path, shape=form.unit_kind, replaces_rows=form.replaces_rows, is_whole_table=form.is_whole_table, lock=lock
     )
 
 

@@ -37,20 +37,22 @@ class CallKey(NamedTuple):
 class ResponseJournal:
     """The answers of one batch, and then of the next. One thread at a time uses it."""
 
-    batch_key: str
-    push_starts: Counter[int]  # how often push was given a batch, by its id: parts of a batch share a journal
-    is_rerun: bool  # a call without an answer may have been sent by the process that died
-    _responses: dict[CallKey, HttpResponse]
-    _failures: Counter[CallKey]
-    _settled_counts: Counter[str]  # calls of parts of the batch that have ended
-    _call_counts: Counter[str]
-
     def __init__(self, path: Path | None, batch_key: str) -> None:
         self._path = path
         self._file: int | None = None
         self._reset(batch_key)
         if path:
             self._open(path)
+
+    def _reset(self, batch_key: str) -> None:
+        self.batch_key = batch_key
+        # how often push was given a batch, by its id: parts of a batch share a journal
+        self.push_starts: Counter[int] = Counter()
+        self.is_rerun = False  # a call without an answer may have been sent by the process that died
+        self._responses: dict[CallKey, HttpResponse] = {}
+        self._failures: Counter[CallKey] = Counter()
+        self._settled_counts: Counter[str] = Counter()  # calls of parts of the batch that have ended
+        self._call_counts: Counter[str] = Counter()
 
     @classmethod
     def open(cls, path: Path, batch_key: str) -> Self:
@@ -133,15 +135,6 @@ class ResponseJournal:
         if self._path:
             with explain_file_errors(self._path):
                 self._path.unlink(missing_ok=True)
-
-    def _reset(self, batch_key: str) -> None:
-        self.batch_key = batch_key
-        self.push_starts = Counter()
-        self.is_rerun = False
-        self._responses = {}
-        self._failures = Counter()
-        self._settled_counts = Counter()
-        self._call_counts = Counter()
 
     def _open(self, path: Path) -> None:
         good = self._load(path)

@@ -10,7 +10,7 @@ an image too.
 
 import enum
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from ondatra_dagster.row_changes import ChangeType, Layout, comparable_content
@@ -73,15 +73,22 @@ class KeyState(NamedTuple):
     @classmethod
     def load(cls, base: str, target: str, tried: str | None) -> Self:
         """Return what a queue keeps of the key, from the texts of its images."""
-        return cls(load_row_set(base), load_row_set(target), load_maybe_sent(tried))
+        return cls(load_row_set(base), load_row_set(target), None if tried is None else load_row_set(tried))
 
+    def dump_maybe_sent(self) -> str | None:
+        return None if self.maybe_sent is None else dump_row_set(self.maybe_sent)
 
-def load_maybe_sent(text: str | None) -> RowSet | None:
-    return None if text is None else load_row_set(text)
+    def if_delivered(self, shape: UnitKind) -> Self:
+        """Return what is known of the key once all that was sent is acknowledged."""
+        return self._replace(acknowledged=NO_ROWS if shape is UnitKind.MIRROR else self.desired, maybe_sent=None)
 
+    def if_unknown(self, sent: Sequence[SentRow], shape: UnitKind) -> "KeyState":
+        """Return what is known of the key when the rows may have been sent, and nobody knows what became of them."""
+        return state_after(self, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
 
-def dump_maybe_sent(standing: KeyState) -> str | None:
-    return None if standing.maybe_sent is None else dump_row_set(standing.maybe_sent)
+    def count_rows(self, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
+        """Return how many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
+        return count_batch_rows(find_rows_to_send(self, shape, layouts), shape)
 
 
 def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> list[SentRow]:
@@ -89,28 +96,15 @@ def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int,
 
     A mirror's are those that are there now: of what the API has of it nothing is kept.
     """
-    if shape is not UnitKind.MIRROR and _is_up_to_date(standing, layouts):
+    is_certain = shape is not UnitKind.MIRROR and standing.maybe_sent is None
+    if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
         return []
     return _DIFFS[shape](standing)
-
-
-def state_if_delivered(standing: KeyState, shape: UnitKind) -> KeyState:
-    """What is known of the key once all that was sent is acknowledged."""
-    return KeyState(NO_ROWS if shape is UnitKind.MIRROR else standing.desired, standing.desired)
-
-
-def count_unit_rows(standing: KeyState, shape: UnitKind, layouts: Mapping[int, Layout]) -> int:
-    """How many rows of a batch the key takes; 0: it is as it should be. An empty mirror is a call, too."""
-    return count_batch_rows(find_rows_to_send(standing, shape, layouts), shape)
 
 
 def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
     """The same, where it is known what is to be sent."""
     return max(len(sent), 1) if shape is UnitKind.MIRROR else len(sent)
-
-
-def _is_up_to_date(standing: KeyState, layouts: Mapping[int, Layout]) -> bool:
-    return standing.maybe_sent is None and has_same_rows(standing.acknowledged, standing.desired, layouts)
 
 
 def has_same_rows(left: RowSet, right: RowSet, layouts: Mapping[int, Layout]) -> bool:
@@ -154,15 +148,11 @@ def _diff_group(standing: KeyState) -> list[SentRow]:
     ]
 
 
-def _diff_mirror(standing: KeyState) -> list[SentRow]:
-    return [SentRow(ChangeType.INSERT, row) for row in standing.desired]
-
-
-_DIFFS = {
+_DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
     UnitKind.ROW: _diff_row,
     UnitKind.VERSION: _diff_row,
     UnitKind.GROUP: _diff_group,
-    UnitKind.MIRROR: _diff_mirror,
+    UnitKind.MIRROR: lambda standing: [SentRow(ChangeType.INSERT, row) for row in standing.desired],
 }
 
 
@@ -184,11 +174,6 @@ def state_after(
     """
     fate = [(row, fates[row.result_key]) for row in sent]
     return _STATES_AFTER[shape](standing, fate)
-
-
-def state_if_unknown(standing: KeyState, sent: Sequence[SentRow], shape: UnitKind) -> KeyState:
-    """What is known of the key when the rows may have been sent, and nobody knows what became of them."""
-    return state_after(standing, sent, {row.result_key: SendResult.UNANSWERED for row in sent}, shape)
 
 
 _RETRIED_RESULTS = frozenset({SendResult.FAILED, SendResult.UNANSWERED})
@@ -233,13 +218,10 @@ def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendRes
     return KeyState((*kept, *(arrived if standing.desired else ())), standing.desired)
 
 
-def _mirror_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendResult]]) -> KeyState:
-    return standing  # the next try sends all that is there then, whatever came of this one
-
-
-_STATES_AFTER = {
+_STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
     UnitKind.ROW: _row_state_after,
     UnitKind.VERSION: _row_state_after,
     UnitKind.GROUP: _group_state_after,
-    UnitKind.MIRROR: _mirror_state_after,
+    # the next try sends all that is there then, whatever came of this one
+    UnitKind.MIRROR: lambda standing, _: standing,
 }

@@ -3,10 +3,11 @@
 project_loader.py checks what needs the other files: inputs, cycles, sync ids.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.header_value_parsers import ON_CHANGE
@@ -221,3 +222,16 @@ def _on_change_problems(draft: ParsedModelFile) -> Iterator[Problem]:
     elif not draft.query.is_deterministic:
         what = "a query that may give other rows each time can't run on change"
         yield draft.header_problem(header.schedule_line, what, "give @schedule a time, such as 0 6 * * *")
+
+
+FileStates: TypeAlias = frozenset[tuple[str, int, int]]
+
+
+def read_file_states(root: Path, patterns: Iterable[str]) -> FileStates:
+    """Return each file's path, time and size: another result means that one of the files has changed."""
+    states = []
+    for path in (path for pattern in patterns for path in root.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError):
+            state = path.stat()
+            states.append((str(path), state.st_mtime_ns, state.st_size))
+    return frozenset(states)

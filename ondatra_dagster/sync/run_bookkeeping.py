@@ -115,7 +115,7 @@ class RunBookkeeper:
         # another state folder has begun since is newer
         is_newest = self.conflict_check.find_newer_run() is None
         if is_newest and not is_restoring(queue):
-            unpublished_records.write_snapshot_run(queue, self.run_id)
+            queue.write_meta(unpublished_records.SNAPSHOT_RUN, self.run_id)
             snapshot = make_snapshot(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.record_store.write_snapshot(snapshot)
         if is_newest:

@@ -3,7 +3,6 @@
 import collections
 from collections.abc import Iterable, Iterator
 
-from ondatra_dagster.delivery.queue.change_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.dead_letters import SHOWN_KEYS, FailureReason
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.row_changes import ChangeType, InvalidRow
@@ -58,7 +57,7 @@ class RunCounters:
 
     def add_settled(self, settled: SettledBatch) -> None:
         """What became of a batch."""
-        self.grid.add_attempts({end: settled.counts(end) for end in UnitOutcome})
+        self.grid.add_attempts(settled.counts)
         self.dead_units += settled.exhausted_units
         self.warned_units += sum(said.unit_count for said in settled.warnings)
         for reasons, ended in (

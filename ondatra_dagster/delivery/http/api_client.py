@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from pathlib import Path
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
 import httpx
 
@@ -83,7 +83,7 @@ class RetryClock(NamedTuple):
     random: Callable[[], float] = chance.random
 
 
-class ApiClient:
+class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     """The API of one sink, its connections kept open. Threads may share it, each by its own begin_calls()."""
 
     def __init__(
@@ -125,9 +125,6 @@ class ApiClient:
         """End all connections, also those on which another thread waits for an answer."""
         self._is_closed = True
         self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -190,12 +190,7 @@ def read_limits(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
         if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
             continue
         config, _ = parse_api_text(text, file.name)
-        if (
-            config
-            and config.rate_limit
-            and config.base_url
-            and _normalize_url(config.base_url) == _normalize_url(base_url)
-        ):
+        if config and config.rate_limit and _normalize_url(config.base_url or "") == _normalize_url(base_url):
             yield config.rate_limit
 
 

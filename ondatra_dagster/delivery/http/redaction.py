@@ -9,7 +9,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -111,25 +111,19 @@ def _decode_as_latin_1(text: str) -> str:
 def _encoded_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
     """Yield what may be in base64 or hex: the secret, also in JSON or quoted."""
     forms = {secret: public}
-    for encode in (_encode_json, _encode_utf8_json, _quote_url, _quote_form):
+    encoders: tuple[Callable[[str], str], ...] = (
+        lambda text: json.dumps(text)[1:-1],
+        _encode_utf8_json,
+        lambda text: quote(text, safe="", errors="replace"),
+        lambda text: quote_plus(text, errors="replace"),
+    )
+    for encode in encoders:
         forms.setdefault(encode(secret), encode(public))
     yield from forms.items()
 
 
-def _encode_json(text: str) -> str:
-    return json.dumps(text)[1:-1]
-
-
 def _encode_utf8_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _quote_url(text: str) -> str:
-    return quote(text, safe="", errors="replace")
-
-
-def _quote_form(text: str) -> str:
-    return quote_plus(text, errors="replace")
 
 
 def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
@@ -222,11 +216,9 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return the text with each secret masked."""
-        return (
-            _mask_spans(text, sorted(self._secret_spans(text)))
-            if self._long_encodings or self._short_encodings
-            else text
-        )
+        if not (self._long_encodings or self._short_encodings):
+            return text
+        return _mask_spans(text, sorted(self._secret_spans(text)))
 
     def _secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where in the text secrets are; the spans may overlap."""

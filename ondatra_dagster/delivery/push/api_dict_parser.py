@@ -5,7 +5,7 @@ request_builder and oauth_tokens use what it reads.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -218,19 +218,11 @@ def parse_api_text(source: str, file: str) -> tuple[PushConfig | None, Sequence[
 def _find_api_value(tree: ast.Module) -> ast.expr | None:
     found: ast.expr | None = None
     for statement in tree.body:
-        for name, value in _assignments(statement):
-            if name == "API":
-                found = value
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if statement.value and any(isinstance(each, ast.Name) and each.id == "API" for each in targets):
+                found = statement.value
     return found
-
-
-def _assignments(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, statement.value
-    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-        yield statement.target.id, statement.value
 
 
 def _read_base_url(node: ast.expr, problems: ProblemList) -> str:

@@ -5,15 +5,14 @@ What push() and poll() return is parsed by batch_mode, to one outcome for each r
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 import orjson
 
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
-from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome, UnknownResultKeys
-from ondatra_dagster.delivery.rows_to_send import StoredRow
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.text_format import format_count
@@ -45,11 +44,11 @@ class PushBatch:
         """Return its keys in two parts, in their order."""
         keys = group_by_key(self.units)
         parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        first, second = ([unit for units in part for unit in units] for part in parts)
-        return (
-            self._from_units(first, self.number, self.layout, self.layouts),
-            self._from_units(second, self.number, self.layout, self.layouts),
+        first, second = (
+            self._from_units([unit for units in part for unit in units], self.number, self.layout, self.layouts)
+            for part in parts
         )
+        return first, second
 
     @classmethod
     def _from_units(
@@ -61,16 +60,12 @@ class PushBatch:
                 rowid, number_of_layout, payload = row
                 keys.append(f"{rowid}:{change_type}")
                 if layouts[number_of_layout] is not layout:
-                    payload = _convert_payload(row, layouts, layout)
+                    content = layouts[number_of_layout].parse_row(payload)
+                    payload = orjson.dumps([content.get(name) for name in layout.names]).decode()
                 rows.append(f'{payload[:-1]},{rowid},"{change_type}"]')
         names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
         text = f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
         return cls(number=number, layout=layout, rows_json=text, result_keys=keys, units=units, layouts=layouts)
-
-
-def _convert_payload(row: StoredRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
-    content = layouts[row.layout_id].parse_row(row.payload)
-    return orjson.dumps([content.get(name) for name in layout.names]).decode()
 
 
 class PushResult(NamedTuple):
@@ -151,7 +146,9 @@ def _parse_statuses(
 ) -> PushResult:
     if not isinstance(returned, Mapping):
         return _unusable_result(returned, keys, redact, expected)
-    strays = _find_unknown_keys(returned, frozenset(keys), redact)
+    known = frozenset(keys)
+    unknown = [key for key in returned if key not in known]
+    examples = tuple(redact(repr(key))[:80] for key in unknown[:_MAX_KEYS_SHOWN])
     example = next((key for key in keys if key not in returned), NO_ROW_KEY)
 
     def outcome(key: ResultKey) -> RowOutcome:
@@ -159,11 +156,13 @@ def _parse_statuses(
             # an API may answer with what it was sent, and push() likes to put the answer into the message
             status = returned[key]
             return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
-        return RowOutcome.for_unknown_keys(strays, example) if strays else RowOutcome.for_missing_status(key)
+        if unknown:
+            return RowOutcome.for_unknown_keys(len(unknown), examples[0], example)
+        return RowOutcome.for_missing_status(key)
 
-    return PushResult(
-        outcomes={key: outcome(key) for key in keys}, warnings=(_unknown_keys_warning(strays),) if strays else ()
-    )
+    rows = format_count(len(unknown), "row")
+    warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
+    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown else ())
 
 
 def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
@@ -187,20 +186,3 @@ def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
     if isinstance(value, Mapping):
         return {_mask_secrets(key, redact): _mask_secrets(each, redact) for key, each in value.items()}
     return [_mask_secrets(each, redact) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _find_unknown_keys(
-    returned: Mapping[object, object], keys: Collection[object], redact: Callable[[str], str]
-) -> UnknownResultKeys | None:
-    """Return the keys that push() returned and the batch doesn't have; None when there are none."""
-    strays = [key for key in returned if key not in keys]
-    return (
-        UnknownResultKeys(len(strays), tuple(redact(repr(key))[:80] for key in strays[:_MAX_KEYS_SHOWN]))
-        if strays
-        else None
-    )
-
-
-def _unknown_keys_warning(strays: UnknownResultKeys) -> str:
-    rows = format_count(strays.number, "row")
-    return f"push() returned a status for {rows} that the batch doesn't have: {', '.join(strays.examples)}"

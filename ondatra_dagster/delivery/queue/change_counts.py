@@ -166,11 +166,7 @@ class UnitCounter:
             return planned
         if self._is_mirror:
             return count_changed_rows(unit.rows_on_api, unit.rows_desired)
-        part = (
-            self._partitions.get(unit.partition)
-            if self._partitions and not (unit.rows_on_api and unit.rows_desired)
-            else None
-        )
+        part = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
         if part is None:
             return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
         operation = part.count_new_row() if unit.rows_desired else part.count_old_row(end)
@@ -197,7 +193,7 @@ READ_COUNTS = "select cell, operation, units from run_count where run_id = ?"
 DELETE_COUNTS = "delete from run_count where run_id = ?"
 
 
-def add_counts(queue: Queue, run_id: str, counts: Mapping[str, Counts]) -> None:
+def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] | Mapping[str, Counts]) -> None:
     """Add to a run's counts, by cell; the caller has the transaction."""
     rows: list[tuple[str, str, str, int]] = [
         (run_id, str(cell), str(operation), units)

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,7 +18,6 @@ from ondatra_dagster.delivery.rows_to_send import (
     StoredRow,
     UnitKind,
     find_rows_to_send,
-    load_maybe_sent,
     load_row_set,
 )
 from ondatra_dagster.row_changes import ChangeType
@@ -111,11 +110,6 @@ class BatchUnit(NamedTuple):
         return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
 
     @property
-    def has_acknowledged_rows(self) -> bool:
-        """Whether the API had something of it, as far as is known."""
-        return bool(self.acknowledged) or not self.has_desired_rows
-
-    @property
     def has_desired_rows(self) -> bool:
         """Whether the API is to have something of it; what is to come is sent last."""
         return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES
@@ -123,7 +117,7 @@ class BatchUnit(NamedTuple):
     @property
     def key_state(self) -> KeyState:
         """What was known of it when it was sent."""
-        return KeyState(load_row_set(self.acknowledged), self.desired, load_maybe_sent(self.maybe_sent))
+        return KeyState.load(self.acknowledged, "", self.maybe_sent)._replace(desired=self.desired)
 
 
 class Job(NamedTuple):
@@ -139,11 +133,6 @@ class Job(NamedTuple):
         """When to ask about it, by that clock."""
         set_at = self.submitted_at if self.set_at is None else self.set_at
         return corrected_time(self.next_poll_at, set_at=set_at, now=now)
-
-    @property
-    def safe_reference(self) -> str:
-        """The reference as it may leave the queue's file."""
-        return self.masked_reference or self.reference
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +231,14 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
     unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, place, digest, renewals = row
     values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, place, renewals)
     check_unit_digest(queue.store, unit, values, digest)
-    sent = _rows_to_send(queue, acknowledged, maybe_sent, desired)
-    together = _inseparable_key(queue, belongs_to)
+    return _new_unit(queue, unit, version, _rows_to_send(queue, acknowledged, maybe_sent, desired), values)
+
+
+def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
+    """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
+    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
+    # a partition's rows, which belong to one, too, may go in different batches
+    together = belongs_to if queue.unit_kind is UnitKind.VERSION else None
     return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
 
 
@@ -252,11 +247,6 @@ def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desir
         return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
     # what to_send says, too, but sooner: nearly all are of this kind
     return [SentRow(ChangeType.INSERT, row) for row in load_row_set(desired)]
-
-
-def _inseparable_key(queue: Queue, belongs_to: str) -> str | None:
-    # a partition's rows, which belong to one, too, may go in different batches
-    return belongs_to if queue.unit_kind is UnitKind.VERSION else None
 
 
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
@@ -330,9 +320,7 @@ def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
 def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:
     _, digest, *values = known
     check_unit_digest(queue.store, unit, values, digest)
-    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
-    together = _inseparable_key(queue, belongs_to)
-    return BatchUnit(unit, key, version, acknowledged, maybe_sent, rows, together, bool(is_context), belongs_to)
+    return _new_unit(queue, unit, version, rows, values)
 
 
 def release_batch(queue: Queue, batch: Batch) -> None:

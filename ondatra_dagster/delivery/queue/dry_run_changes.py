@@ -119,18 +119,14 @@ def _read_samples(queue: Queue, limit: int) -> Iterator[ExpectedKeyChange]:
         counts = counter.count(CountedUnit(int(unit), str(part), len(before), len(after)), None)
         yield ExpectedKeyChange(
             key=str(key),
-            operation=_main_operation(counts),
+            # what most of a unit's rows are: only a mirror has several
+            operation=max(counts, key=counts.__getitem__) if counts else UnitOperation.UPDATE,
             rows_before=len(before),
             rows_after=len(after),
             changed_columns=_changed_columns(before, after, queue.layouts)
             if len(before) <= 1 and len(after) <= 1
             else {},
         )
-
-
-def _main_operation(counts: Counts) -> UnitOperation:
-    """What most of a unit's rows are: only a mirror has several."""
-    return max(counts, key=lambda operation: counts[operation]) if counts else UnitOperation.UPDATE
 
 
 def _changed_columns(before: RowSet, after: RowSet, layouts: Mapping[int, Layout]) -> dict[str, tuple[Json, Json]]:

@@ -158,6 +158,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     replaced = 0 if is_mirror else _count_replaced(store)
     alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
+    next_times = (next_poll_at, counts["waiting"][2] if "waiting" in counts else None)
     waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
 
     def count(*states: str) -> int:
@@ -178,7 +179,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
         open_jobs=int(jobs),
         units_in_jobs=int(in_jobs),
         polls_due=int(polls_due or 0),
-        next_due_at=_earliest_time(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
+        next_due_at=min((time for time in next_times if time is not None), default=None),
         is_clock_behind=any(set_at is not None and is_from_future(set_at, now) for set_at in waits_set_at),
         is_finalize_pending=bool(meta.get(PENDING_FINALIZE)),
         has_open_run=bool(store.fetch_rows(COUNT_OPEN_RUNS)[0][0]),
@@ -209,10 +210,6 @@ def _count_mirror_rows_in_jobs(store: SqliteStore) -> int:
     units = [unit for (rows,) in store.fetch_rows(READ_JOB_ROWS) for unit in parse_unit_ids(str(rows))]
     statement = SUM_JOB_WEIGHT.format(weight=MIRROR_WEIGHT)
     return int(store.fetch_rows(statement, (orjson.dumps(units).decode(),))[0][0])
-
-
-def _earliest_time(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)
 
 
 # what an enqueue that was cut off left isn't there yet

@@ -44,12 +44,8 @@ def _table_text_sql(table: str) -> str:
     return f"coalesce((select group_concat(row, ' ') from ({rows})), '')"
 
 
-def _prefix_names(prefix: str, names: Sequence[str]) -> str:
-    return ", ".join(f"{prefix}.{name}" for name in names)
-
-
 def _update_trigger(table: str, names: Sequence[str], function: str) -> str:
-    old, new = (f"{function}({_prefix_names(prefix, names)})" for prefix in ("old", "new"))
+    old, new = (f"{function}({', '.join(f'{row}.{name}' for name in names)})" for row in ("old", "new"))
     return f"""
         create temp trigger if not exists digest_of_{table} after update of {", ".join(names)} on main.{table}
         begin

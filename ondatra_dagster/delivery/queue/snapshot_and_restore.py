@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.async_jobs import dump_jobs, restore_jobs
+from ondatra_dagster.delivery.queue.async_jobs import dump_if_outcome_unknown, dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.claimed_batches import load_batches
 from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, count_stored_rows_to_send, send_phase
 from ondatra_dagster.delivery.queue.queue_database import (
@@ -28,13 +28,7 @@ from ondatra_dagster.delivery.queue.removal_count import (
 )
 from ondatra_dagster.delivery.queue.row_digests import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
 from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UNIT_FORMAT
-from ondatra_dagster.delivery.rows_to_send import (
-    KeyState,
-    count_unit_rows,
-    dump_maybe_sent,
-    find_rows_to_send,
-    state_if_unknown,
-)
+from ondatra_dagster.delivery.rows_to_send import KeyState, find_rows_to_send
 
 
 class SnapshotUnit(NamedTuple):
@@ -157,7 +151,7 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
     Those are the rows that were handed to push. The newest desired rows wait next to them.
     """
     return {
-        unit.id: dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+        unit.id: dump_if_outcome_unknown(queue, unit)
         for batch in load_batches(queue)
         if not batch.job
         for unit in batch.units
@@ -241,18 +235,8 @@ def _unit_values(
     died_at = now if state == "dead" else None
     rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
     values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, place)
-    return (
-        *values,
-        state,
-        now,
-        unit.attempts,
-        unit.due_at,
-        unit.set_at,
-        unit.message,
-        died_at,
-        unit.key_renewals,
-        unit_digest((*values, unit.key_renewals)),
-    )
+    tries = (state, now, unit.attempts, unit.due_at, unit.set_at, unit.message, died_at)
+    return (*values, *tries, unit.key_renewals, unit_digest((*values, unit.key_renewals)))
 
 
 def mark_all_maybe_sent(queue: Queue) -> None:
@@ -272,5 +256,5 @@ def _maybe_sent_values(
     queue: Queue, unit: int, acknowledged: str, maybe_sent: str | None, desired: str
 ) -> tuple[str | int | None, ...]:
     known = KeyState.load(acknowledged, desired, maybe_sent)
-    known = state_if_unknown(known, find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
-    return dump_maybe_sent(known), count_unit_rows(known, queue.unit_kind, queue.layouts), unit
+    known = known.if_unknown(find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
+    return known.dump_maybe_sent(), known.count_rows(queue.unit_kind, queue.layouts), unit

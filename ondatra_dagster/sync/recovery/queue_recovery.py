@@ -17,10 +17,10 @@ from ondatra_dagster.delivery.queue.snapshot_and_restore import (
     restore_snapshot,
 )
 from ondatra_dagster.delivery.queue.unpublished_records import (
+    SNAPSHOT_RUN,
     STATUS_SUCCEEDED,
     count_started_files,
     open_runs,
-    read_snapshot_run,
 )
 from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, write_unit_format
 from ondatra_dagster.delivery.rows_to_send import UnitKind
@@ -92,7 +92,7 @@ def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | 
 
 def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot, run_id: str) -> bool:
     """Whether a run that to the queue hasn't ended has left what the queue doesn't know of."""
-    if snapshot.run_id == run_id and read_snapshot_run(queue) != run_id:
+    if snapshot.run_id == run_id and queue.read_meta(SNAPSHOT_RUN) != run_id:
         return True
     begun = count_started_files(queue, run_id)
     there = ports.record_store.list_record_files(sync.id, run_id)

@@ -11,8 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ondatra_dagster.delivery.finalize_call import renew_pending_finalize
-from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
-from ondatra_dagster.delivery.queue.enqueue_resync import DELETE_UNITS_AND_WATERMARK, enqueue_all_rows, enqueue_deletes
+from ondatra_dagster.delivery.queue.enqueue_changes import (
+    DELETE_UNITS_AND_WATERMARK,
+    enqueue_all_rows,
+    enqueue_deletes,
+    enqueue_segment,
+)
 from ondatra_dagster.delivery.queue.queue_database import (
     KEY_GENERATION,
     PENDING_FINALIZE,

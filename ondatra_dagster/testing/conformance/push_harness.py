@@ -23,7 +23,7 @@ from ondatra_dagster.delivery.queue.dead_letters import DeadLetter, read_dead_le
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
-from ondatra_dagster.delivery.queue_unit_format import open_queue_for
+from ondatra_dagster.delivery.queue_unit_format import UnitFormat, open_queue_for
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.delivery.rows_to_send import SentRow, UnitKind
@@ -206,7 +206,7 @@ class PushHarness:
         if self._run_count > 1:  # a copy of an empty one is there sooner than a new one
             shutil.copy(self._folder / "empty", path)
         size = self.library.config.push.batch_size
-        with open_queue_for(case.model_kind, path, batch_size=size) as queue:
+        with open_queue_for(UnitFormat(case.kind, tuple(case.key), size), path) as queue:
             if self._run_count == 1:
                 queue.store.checkpoint()
                 shutil.copy(path, self._folder / "empty")

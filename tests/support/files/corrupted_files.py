@@ -18,6 +18,7 @@ from ondatra_dagster.collector.event_store import (
     read_sequence_id,
 )
 from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
 from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
@@ -251,9 +252,13 @@ def _segment(after: int, upto: int, change_type: ChangeType, rows: range) -> Fee
 def _settle_some(queue: Queue, status: str, rows: int) -> None:
     batch = claim_batch(queue, size=rows, number=1)
     assert batch
-    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=3, calls=1)
+    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=3)
     settle_batch(
-        queue, batch, {key: RowOutcome.parse_status(status) for key in batch.result_keys}, attempt, wait=lambda _: 9.0
+        queue,
+        batch,
+        PushResult({key: RowOutcome.parse_status(status) for key in batch.result_keys}, calls=1),
+        attempt,
+        wait=lambda _: 9.0,
     )
 
 

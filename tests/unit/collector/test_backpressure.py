@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ondatra_dagster.collector.backpressure import Backpressure
+from ondatra_dagster.collector.event_collector import Backpressure
 from ondatra_dagster.project.settings.settings import EventSettings
 
 

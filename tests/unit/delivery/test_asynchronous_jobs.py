@@ -141,7 +141,7 @@ def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
     sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
     sync.write(c1="1@example.com", c2="2@example.com")
     sync.run()
-    ended = sum(sum((*each.succeeded_counts.values(), *each.rejected_counts.values())) for each in sync.settled_batches)
+    ended = sum(each.counts[end].total() for each in sync.settled_batches for end in ("succeeded", "rejected"))
     assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
 
 

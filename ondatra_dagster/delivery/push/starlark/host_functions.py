@@ -44,26 +44,22 @@ def _require_text(value: object, word: str) -> str:
 
 
 def _encode_digest(digest: bytes, encoding: object) -> str:
-    if encoding == "hex":
-        return digest.hex()
-    if encoding == "base64":
-        return base64.b64encode(digest).decode()
-    raise WrongUseError(f"encoding is {encoding!r}; it can be 'hex' or 'base64'")
+    if encoding not in ("hex", "base64"):
+        raise WrongUseError(f"encoding is {encoding!r}; it can be 'hex' or 'base64'")
+    return digest.hex() if encoding == "hex" else base64.b64encode(digest).decode()
 
 
 def digest_text(name: str, text: object, encoding: object) -> str:
     """A digest of the text's UTF-8."""
-    return _encode_digest(
-        hashlib.new(name, _require_text(text, name).encode(), usedforsecurity=False).digest(), encoding
-    )
+    digest = hashlib.new(name, _require_text(text, name).encode(), usedforsecurity=False).digest()
+    return _encode_digest(digest, encoding)
 
 
 def hmac_sha256(key: object, text: object, encoding: object) -> str:
     """The text's signature."""
     word = "hmac_sha256"
-    return _encode_digest(
-        hmac.digest(_require_text(key, word).encode(), _require_text(text, word).encode(), "sha256"), encoding
-    )
+    digest = hmac.digest(_require_text(key, word).encode(), _require_text(text, word).encode(), "sha256")
+    return _encode_digest(digest, encoding)
 
 
 def base64_encode(text: object) -> str:
@@ -87,10 +83,6 @@ def url_quote(text: str, safe: object) -> str:
 
 def current_time_text() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def current_unix_time() -> float:
-    return datetime.now(UTC).timestamp()
 
 
 def parse_time(text: object) -> float:
@@ -121,7 +113,7 @@ PURE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "host_base64_decode": base64_decode,
     "host_url_quote": url_quote,
     "host_now": current_time_text,
-    "host_unix": current_unix_time,
+    "host_unix": time.time,
     "host_parse_time": parse_time,
     "host_format_time": format_time,
 }

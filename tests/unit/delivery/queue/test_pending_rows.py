@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job, claim_batch
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
@@ -48,7 +49,7 @@ def send(queue: Queue, word: str, *, size: int = 100) -> None:
     batch = taken(queue, size=size)
     outcomes = dict.fromkeys(batch.result_keys, RowOutcome.parse_status(word))
     attempt = PushAttempt(run_id="r", started_at=1.0, ended_at=2.0, max_attempts=8)
-    settle_batch(queue, batch, outcomes, attempt, wait=lambda _: 60.0)
+    settle_batch(queue, batch, PushResult(outcomes), attempt, wait=lambda _: 60.0)
 
 
 def taken(queue: Queue, *, size: int = 100) -> Batch:
