@@ -29,9 +29,7 @@ COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
 CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
-INPUT_BASELINE_PROPERTY = (
-    "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
-)
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it brought
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
 

@@ -190,9 +190,8 @@ class RunRecords:
 
     run_id: str
     files: Sequence[RecordFileId] | None = None  # None: those that are there when its turn comes
-    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(
-        default_factory=dict
-    )  # newer than files
+    # newer than files
+    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(default_factory=dict)
 
 
 class _FileMatches(NamedTuple):
@@ -259,9 +258,8 @@ class _FileSearch:
         return [_FileMatches(run, file) for file in sorted(wanted, reverse=True)] or [_FileMatches(run, None)]
 
     def _may_match(self, batch_type: RecordFileType) -> bool:
-        return self._query.stage is None or (batch_type is RecordFileType.INVALID) == (
-            self._query.stage is RecordStage.INVALID
-        )
+        wants_invalid = self._query.stage is RecordStage.INVALID
+        return self._query.stage is None or wants_invalid == (batch_type is RecordFileType.INVALID)
 
     def _search_file(self, look: _FileMatches) -> _FileMatches:
         if look.file is None:

@@ -69,7 +69,7 @@ def evaluate_query(
         for source in model.inputs:
             if isinstance(source, ModelInput):
                 finish_interrupted_vacuum(warehouse, source.model)
-        views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
+        views = pin_inputs(warehouse, model, versions)
         last = last_value_literal(warehouse, model, views, from_start=is_full)
         return build_query(warehouse.session, model, views, last_value=last)
 
@@ -170,7 +170,7 @@ def _results_from_inputs(
         warehouse=warehouse,
         model=model,
         current_versions=note.inputs,
-        previous_versions=previous_input_versions(warehouse.session, model, target, note.inputs),
+        previous_versions=previous_input_versions(model, target, note.inputs),
         align_rows=lambda past: align_columns(past, target),
     )
 
@@ -208,7 +208,7 @@ class _InvalidRowsWriter:
         self.counts = dict(counts)
         if counts:
             self.samples = _sample_invalid_rows(rows, self._target.key_columns)
-        invalid_rows_table.write_invalid_rows(self._target.session, self._target, rows, counts, self._note)
+        invalid_rows_table.write_invalid_rows(self._target, rows, counts, self._note)
 
 
 def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:

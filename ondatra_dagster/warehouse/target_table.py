@@ -80,9 +80,8 @@ class TargetTable:
     key_columns: tuple[str, ...]  # as the table spells them
     own_columns: Mapping[str, str]  # the kind's
     state: TableState
-    pending_properties: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # properties that it has when it is written
+    # properties that it has when it is written
+    pending_properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> list[StructField]:

@@ -23,9 +23,8 @@ from ondatra_dagster.project.sql.relations import (
 )
 
 JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
-JSON_FUNCTION_MARK = (
-    "ondatra "  # before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
-)
+# before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
+JSON_FUNCTION_MARK = "ondatra "
 # what gives one of its arguments as it is
 PASS_THROUGH_FUNCTIONS = (exp.Max, exp.Min, exp.First, exp.Last, exp.AnyValue, exp.Filter, exp.Window, exp.Paren)
 MAX_RECURSION_ROUNDS = 10  # of a recursive query, until nothing new flows
@@ -167,9 +166,8 @@ class ColumnTracer:
 
     def _trace_projection(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
         if node.is_star:
-            return self._apply_star_except(
-                node if isinstance(node, exp.Star) else node.this, self._expand_star(node, scope)
-            )
+            star = node if isinstance(node, exp.Star) else node.this
+            return self._apply_star_except(star, self._expand_star(node, scope))
         made = self._value_sources(node, scope, ctes)
         names: list[str | None] = [name.name for name in find_certain_names(node)]
         return Relation(columns=tuple(OutputColumn(name, made) for name in names or [None]))
@@ -187,9 +185,7 @@ class ColumnTracer:
         sources = scope.sources_named(tuple(part.casefold() for part in parts))
         if len(sources) == 1:
             return sources[0].relation
-        return (
-            opaque_relation(scope.resolve_column(parts)) if not sources else opaque_relation()
-        )  # the fields of a struct
+        return opaque_relation() if sources else opaque_relation(scope.resolve_column(parts))  # a struct's fields
 
     def add_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> None:
         """Let the columns of something in FROM be seen."""
@@ -269,11 +265,8 @@ class ColumnTracer:
         if isinstance(star.parent, exp.Count):
             return NO_SOURCES
         given = self._expand_star(star, scope)
-        return (
-            merge_sources([column.sources for column in given.columns])
-            if given.unknown_columns is None
-            else UNKNOWN_SOURCES
-        )
+        is_open = given.unknown_columns is not None
+        return UNKNOWN_SOURCES if is_open else merge_sources([column.sources for column in given.columns])
 
     def _window_sources(self, window: exp.Window, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
         select = window.parent_select

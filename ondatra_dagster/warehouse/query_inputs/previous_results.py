@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import orjson
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.log_reader import (
@@ -64,13 +64,7 @@ class PreviousResultsFromInputs:
         if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
-            views = pin_previous_inputs(
-                self.warehouse.session,
-                self.warehouse.settings,
-                self.model,
-                self.previous_versions,
-                self.current_versions,
-            )
+            views = pin_previous_inputs(self.warehouse, self.model, self.previous_versions, self.current_versions)
         except PySparkException:
             return None  # a source keeps its past for a week, say
         return self._query(views)
@@ -99,8 +93,7 @@ class PreviousResultsFromInputs:
 
     def _query_changes(self, source: ModelInput, *, came: bool) -> DataFrame:
         then, now = (versions[source.name] for versions in (self.previous_versions, self.current_versions))
-        session, settings = self.warehouse.session, self.warehouse.settings
-        return self._query({source.name: pin_input_changes(session, settings, self.model, then, now, came=came)})
+        return self._query({source.name: pin_input_changes(self.warehouse, self.model, source, then, now, came=came)})
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
         last = last_value_literal(self.warehouse, self.model, views, from_start=False)
@@ -114,9 +107,8 @@ class PreviousResultsFromTable:
     target: TargetTable
     current_rows: DataFrame
     incremental_column: str
-    results_from_inputs: PreviousResultsFromInputs | None = (
-        None  # asked first: what another definition gave can't be compared with now
-    )
+    # asked first: what another definition gave can't be compared with now
+    results_from_inputs: PreviousResultsFromInputs | None = None
 
     def changes(self) -> ResultChanges | None:
         return None
@@ -136,9 +128,7 @@ class PreviousResultsFromTable:
         return self.target.rows.where((value >= bound) | value.isNull())
 
 
-def previous_input_versions(
-    session: SparkSession, model: Model, target: TargetTable, now: Mapping[str, str]
-) -> Mapping[str, str]:
+def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
     """The inputs' versions at the table's newest commit; none when nobody noted them.
 
     An input that a changed definition has brought counts from now. That is kept with the table: a run that
@@ -155,7 +145,8 @@ def previous_input_versions(
         then |= {name: since.get(name, now[name]) for name in brought}
         if not since:
             told = {"definition": model.definition, "inputs": {name: then[name] for name in brought}}
-            TableAlterer(session, target.path).set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(told).decode()})
+            table = TableAlterer(target.session, target.path)
+            table.set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(told).decode()})
     return then
 
 
