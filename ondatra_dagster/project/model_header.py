@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_value_parsers as values
 from ondatra_dagster.project.header_value_parsers import read_schedule
-from ondatra_dagster.project.model import CheckType, Incremental, ModelSink, RowCheck
+from ondatra_dagster.project.model import CheckCondition, CheckType, Incremental, ModelSink, RowCheck
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.project.spelling_suggestions import find_nearest, suggest_correction
-from ondatra_dagster.project.sql.check_conditions import CheckCondition, build_row_checks, read_condition
+from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_condition
 
 T = TypeVar("T")
 

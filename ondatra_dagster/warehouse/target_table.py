@@ -162,7 +162,7 @@ class TargetTable:
         goes = f" when matched and s.{DELETE_FLAG} then delete" if DELETE_FLAG in rows.columns else ""
         new = f" when not matched then insert ({', '.join(map(quote_name, names))}) values ({values})"
         rows.createOrReplaceTempView(MERGE_VIEW)
-        with commit_metadata(self.session, note):
+        with spark_conf(self.session, {USER_METADATA: note.dump()}):
             self.session.sql(
                 f"merge into {table_by_path(self.path)} t using {MERGE_VIEW} s on t.{ROWID_COLUMN} = s.{ROWID_COLUMN}"
                 f"{goes} when matched then update set {changes}{new if inserts else ''}"
@@ -276,13 +276,15 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
 
 
 @contextlib.contextmanager
-def commit_metadata(session: SparkSession, note: CommitMetadata) -> Iterator[None]:
-    """The note for the commits made inside; it would stick to every later one, so it is taken back."""
-    session.conf.set(USER_METADATA, note.dump())
+def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Settings of Spark for what is done inside; they would stick, so they are taken back."""
+    for name, value in conf.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
-        session.conf.unset(USER_METADATA)
+        for name in conf:
+            session.conf.unset(name)
 
 
 def clone_table(session: SparkSession, original: str, state: TableState, path: str) -> None:
@@ -291,9 +293,9 @@ def clone_table(session: SparkSession, original: str, state: TableState, path: s
     It has a log, an id and a feed of its own, and begins with the note of the original's newest commit; its
     properties tell which version it goes on from.
     """
-    told = commit_metadata(session, state.commit_metadata) if state.commit_metadata else contextlib.nullcontext()
+    note = {USER_METADATA: state.commit_metadata.dump()} if state.commit_metadata else {}
     properties = property_literals({CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"})
-    with told:
+    with spark_conf(session, note):
         session.sql(
             f"create table {table_by_path(path)} shallow clone {table_by_path(original)}"
             f" version as of {state.log_version} tblproperties ({properties})"
