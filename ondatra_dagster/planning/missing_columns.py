@@ -20,7 +20,7 @@ from ondatra_dagster.planning.plan import find_last_run
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.column_lineage import LineageResolver, TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
-from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.model import Input, Model, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
@@ -98,9 +98,9 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
         return not list_changed_inputs(last.inputs, versions) and all(map(is_settled, above))
 
     def _is_here(read: Input) -> bool:
-        if isinstance(read, FileInput):
-            return local_path(read.path) is not None
-        folder = source_table_address(read, project.settings) if isinstance(read, SourceInput) else None
-        return isinstance(read, ModelInput) or (folder is not None and local_path(folder) is not None)
+        if isinstance(read, SourceInput):
+            folder = source_table_address(read, project.settings)
+            return folder is not None and local_path(folder) is not None
+        return isinstance(read, ModelInput) or local_path(read.path) is not None
 
     return is_settled

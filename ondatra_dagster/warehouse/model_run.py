@@ -81,9 +81,12 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
     """
     model, run_id = write.model, write.note.run_id
     explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
-    with _unpersisting(write.frame), lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
+    lock = lock_table(warehouse.locks_folder, model.id, run_id=run_id)
+    with contextlib.ExitStack() as at_end, lock, explaining:
+        at_end.callback(write.frame.unpersist)
         tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
-        if write.planned_version is not None and write.planned_version != _current_version(warehouse, model):
+        table = read_table_state(warehouse.table_path(model.id))
+        if write.planned_version not in (None, format_table_version(table) if table else ""):
             write = _reevaluate_query(warehouse, write)
         check_columns(write.frame.schema, own=model.kind.own_columns)
         _check_key(model, write.frame.schema)
@@ -143,11 +146,6 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
     )
 
 
-def _current_version(warehouse: Warehouse, model: Model) -> str:
-    table = read_table_state(warehouse.table_path(model.id))
-    return format_table_version(table) if table else ""
-
-
 def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
     """Return what the query gave before, for the kind that asks for it."""
     model, note = write.model, write.note
@@ -173,14 +171,6 @@ def _results_from_inputs(
         previous_versions=previous_input_versions(model, target, note.inputs),
         align_rows=lambda past: align_columns(past, target),
     )
-
-
-@contextlib.contextmanager
-def _unpersisting(frame: DataFrame) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        frame.unpersist()
 
 
 @contextlib.contextmanager

@@ -120,10 +120,6 @@ class TargetTable:
         if is_rewritten and not self.has_valid_hashes:  # else each run would reckon them all anew
             table.mark_hashes_valid()
 
-    def reload_rows(self) -> DataFrame:
-        """All that it has by now, with what this run has written."""
-        return self.session.read.format("delta").load(self.path)
-
     def append(self, rows: DataFrame, note: CommitMetadata, *, transaction: Transaction | None = None) -> None:
         write = self._frame_writer(rows, "append", note)
         if transaction:

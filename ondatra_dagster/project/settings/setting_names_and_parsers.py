@@ -3,6 +3,7 @@
 A value that can't be used raises SettingValueError with the remedy.
 """
 
+import contextlib
 import ipaddress
 import json
 import re
@@ -48,11 +49,10 @@ def read_switch(value: object) -> str:
 def read_repository(value: object) -> str:
     """A Maven repository's address. It may hold a password, so that no message shows it."""
     text = read_text(value).strip()
-    try:
-        if is_repository_address(text):
+    with contextlib.suppress(ValueError):  # of an address that can't be taken apart
+        parts = urlsplit(text)
+        if (parts.scheme in ("https", "http") and parts.hostname) or parts.scheme == "file":
             return text
-    except ValueError:  # of an address that can't be taken apart
-        pass
     raise SettingValueError("maven_mirror is no repository's address; write it as https://host/path")
 
 
@@ -261,12 +261,6 @@ VARIABLE_PREFIX = "ONDATRA_"
 TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
 SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
 HTTP_PERMISSION = "on"
-
-
-def is_repository_address(address: str) -> bool:
-    """Return whether jars can be fetched from such an address: https, http or a folder of this machine."""
-    parts = urlsplit(address)
-    return (parts.scheme in ("https", "http") and bool(parts.hostname)) or parts.scheme == "file"
 
 
 def needs_http_permission(chosen: Mapping[str, object]) -> bool:

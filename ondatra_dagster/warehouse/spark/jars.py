@@ -155,7 +155,8 @@ def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: Fetc
     missing = missing_jars(folder, wanted)
     if not missing:
         return
-    remove_partial_downloads(folder)
+    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # what a killed process left
+        partial.unlink(missing_ok=True)
     total, done = sum(jar.size for jar in missing), 0
     listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
 
@@ -223,12 +224,6 @@ def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnByte
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def remove_partial_downloads(folder: Path) -> None:
-    """Remove what a killed process left. The caller holds the folder's lock."""
-    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):
-        partial.unlink(missing_ok=True)
 
 
 def without_password(repository: str) -> str:
