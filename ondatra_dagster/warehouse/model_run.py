@@ -81,9 +81,9 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
     """
     model, run_id = write.model, write.note.run_id
     explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
-    lock = lock_table(warehouse.locks_folder, model.id, run_id=run_id)
-    with contextlib.ExitStack() as at_end, lock, explaining:
-        at_end.callback(write.frame.unpersist)
+    at_end = contextlib.ExitStack()
+    at_end.callback(write.frame.unpersist)
+    with at_end, lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
         tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
         table = read_table_state(warehouse.table_path(model.id))
         if write.planned_version not in (None, format_table_version(table) if table else ""):

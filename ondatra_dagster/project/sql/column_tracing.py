@@ -43,26 +43,22 @@ def is_json_function(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).startswith(JSON_FUNCTION_MARK)
 
 
-class JsonValueCheck:
-    """Tells of each value in a query whether it is a JSON builder's text."""
+def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
+    """Return a function that tells of each value in a query whether it is a JSON builder's text."""
+    tracer = ColumnTracer(lambda _: opaque_relation())
+    tracer.trace_query(tree, {}, None)
 
-    def __init__(self, tree: exp.Expr) -> None:
-        flow = ColumnTracer(lambda _: opaque_relation(), keeps_scopes=True)
-        flow.trace_query(tree, {}, None)
-        self._tracer = flow
+    def is_json(node: exp.Expr) -> bool:
+        return tracer.is_json_value(node, *tracer.scopes.get(id(node.parent_select), (ColumnScope(), {})))
 
-    def __call__(self, node: exp.Expr) -> bool:
-        select = node.parent_select
-        scope, ctes = self._tracer.scopes.get(id(select), (ColumnScope(), {}))
-        return self._tracer.is_json_value(node, scope, ctes)
+    return is_json
 
 
 class ColumnTracer:
-    """One reading of a query; it keeps what the columns of each SELECT can mean, when that is asked for."""
+    """One reading of a query; it keeps what the columns of each SELECT can mean."""
 
-    def __init__(self, relation_of: InputRelationLookup, *, keeps_scopes: bool = False) -> None:
+    def __init__(self, relation_of: InputRelationLookup) -> None:
         self._relation_of = relation_of
-        self._keeps_scopes = keeps_scopes
         self.scopes: dict[int, tuple[ColumnScope, CteRelations]] = {}  # by id() of the SELECT
         self.outputs: dict[int, Relation] = {}  # by the same
 
@@ -136,8 +132,7 @@ class ColumnTracer:
 
     def _trace_select(self, node: exp.Select, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
         scope = ColumnScope(outer=outer)
-        if self._keeps_scopes:
-            self.scopes[id(node)] = scope, ctes
+        self.scopes[id(node)] = scope, ctes
         if node.args.get("from_"):
             self.add_source(node.args["from_"].this, scope, ctes)
         for join in node.args.get("joins") or ():
@@ -145,8 +140,7 @@ class ColumnTracer:
         for lateral in node.args.get("laterals") or ():
             self.add_source(lateral, scope, ctes)
         given = opaque_relation() if node.args.get("kind") else self._trace_projections(node, scope, ctes)
-        if self._keeps_scopes:
-            self.outputs[id(node)] = given
+        self.outputs[id(node)] = given
         return given
 
     def _trace_projections(self, node: exp.Select, scope: ColumnScope, ctes: CteRelations) -> Relation:

@@ -201,26 +201,24 @@ def default_repository() -> str:
 
 def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
     """Write the jar to the folder. Raises SparkSetupError with the reason when the repository doesn't give it."""
-    partial = folder / (jar.name + PARTIAL_SUFFIX)
+    partial, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
         with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
             digest, size = _copy_response(answer, file, received)
             os.fsync(file.fileno())
         if size < jar.size:
-            raise SparkSetupError(
-                f"{jar.name} from {without_password(repository)} ended after {size} of {jar.size} bytes"
-            )
+            raise SparkSetupError(f"{jar.name} from {source} ended after {size} of {jar.size} bytes")
         if digest != jar.sha256:
             raise SparkSetupError(
-                f"{without_password(repository)} gave a {jar.name} that isn't the one pinned in this release:"
+                f"{source} gave a {jar.name} that isn't the one pinned in this release:"
                 f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
             )
         partial.replace(folder / jar.name)
     except urllib.error.HTTPError as error:
         error.close()
-        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: HTTP {error.code}") from None
+        raise SparkSetupError(f"{jar.name} from {source}: HTTP {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: {_error_reason(error)}") from error
+        raise SparkSetupError(f"{jar.name} from {source}: {_error_reason(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
