@@ -3,6 +3,7 @@
 log_reader parses their content.
 """
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,10 +47,9 @@ class LocalLogStorage:
         self._folder = folder
 
     def list_files(self) -> list[str]:
-        try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return [entry.name for entry in self._folder.iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return []
 
     def read_file(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()

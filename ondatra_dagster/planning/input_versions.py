@@ -6,12 +6,12 @@ size and time, on S3 of its path, size and ETag. Files elsewhere need Spark, so 
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.table_lookup import TableStateLookup, table_path
 from ondatra_dagster.project.inputs.file_patterns import find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
@@ -22,7 +22,6 @@ from ondatra_dagster.storage.s3 import FileState, list_objects
 UNVERSIONED = "unversioned"  # a change can't be recognized, so the input counts as changed
 MODEL_NOT_BUILT = "missing"  # a model whose table was never made
 INPUT_NOT_FOUND = "not there"  # a file, or a source's table
-TableStateLookup = Callable[[str], TableState | None]  # model id → its table
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +75,12 @@ def _read_source_version(source: SourceInput, settings: Settings) -> str:
         return format_table_version(table)
     path = local_path(folder)
     return INPUT_NOT_FOUND if path is not None and not path.is_dir() else UNVERSIONED
+
+
+def parse_table_version(version: str) -> tuple[str, int]:
+    """Return the table's id, and the number of its version, of what format_table_version() gave."""
+    table_id, _, number = version.rpartition("@")
+    return table_id, int(number)
 
 
 def list_changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

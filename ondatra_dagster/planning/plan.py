@@ -15,11 +15,11 @@ from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
     MODEL_NOT_BUILT,
     UNVERSIONED,
-    TableStateLookup,
     format_table_version,
     list_changed_inputs,
     read_input_versions,
 )
+from ondatra_dagster.planning.table_lookup import TableStateLookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project

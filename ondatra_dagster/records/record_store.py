@@ -247,13 +247,13 @@ class RecordStore:
         found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
         return sorted(batch for batch in found if batch is not None)
 
-    @contextlib.contextmanager
-    def open_records(self, sync_id: str, run_id: str, file: RecordFileId) -> Iterator[BinaryIO]:
+    def open_records(
+        self, sync_id: str, run_id: str, file: RecordFileId
+    ) -> contextlib.AbstractContextManager[BinaryIO]:
         """One of these files; raises FileNotFoundError when it is there no more."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
-        with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as opened:
-            yield opened
+        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
         """How many records are in these files; one that is there no more has none."""

@@ -150,26 +150,24 @@ def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTab
     """Return what the query gave before, for the kind that asks for it."""
     model, note = write.model, write.note
     before = target.state.commit_metadata
+
+    def results_from_inputs() -> PreviousResultsFromInputs:
+        return PreviousResultsFromInputs(
+            warehouse=warehouse,
+            model=model,
+            current_versions=note.inputs,
+            previous_versions=previous_input_versions(model, target, note.inputs),
+            align_rows=lambda past: align_columns(past, target),
+        )
+
     if model.incremental is None:
-        return _results_from_inputs(warehouse, model, target, note)
+        return results_from_inputs()
     is_redefined = before is not None and before.definition != note.definition
     return PreviousResultsFromTable(
         target=target,
         current_rows=align_columns(write.frame, target),
         incremental_column=model.incremental.column,
-        results_from_inputs=_results_from_inputs(warehouse, model, target, note) if is_redefined else None,
-    )
-
-
-def _results_from_inputs(
-    warehouse: Warehouse, model: Model, target: TargetTable, note: CommitMetadata
-) -> PreviousResultsFromInputs:
-    return PreviousResultsFromInputs(
-        warehouse=warehouse,
-        model=model,
-        current_versions=note.inputs,
-        previous_versions=previous_input_versions(model, target, note.inputs),
-        align_rows=lambda past: align_columns(past, target),
+        results_from_inputs=results_from_inputs() if is_redefined else None,
     )
 
 

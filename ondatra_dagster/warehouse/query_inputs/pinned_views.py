@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.input_versions import parse_table_version
 from ondatra_dagster.planning.table_lookup import table_path, warehouse_table_path
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
@@ -60,7 +61,7 @@ def pin_input_changes(
     warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
 ) -> str:
     """A view of the rows that came to a model's one input, or went from it, after `then` and up to `now`."""
-    after, upto = (int(version.rpartition("@")[2]) for version in (then, now))
+    (_, after), (_, upto) = parse_table_version(then), parse_table_version(now)
     path = table_path(warehouse.settings, source.model)
     feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
     feed = feed.option("startingVersion", find_last_equal_commit(path, after) + 1).option("endingVersion", upto)

@@ -52,18 +52,15 @@ class PinnedJar:
 
     def is_in(self, folder: Path) -> bool:
         """Return whether the folder has the file, by its size: a start of Spark has no time for more."""
-        try:
+        with contextlib.suppress(OSError):
             return (folder / self.name).stat().st_size == self.size
-        except OSError:
-            return False
+        return False
 
     def is_intact_in(self, folder: Path) -> bool:
         """Return whether the folder has the file with the pinned content."""
-        try:
-            with (folder / self.name).open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
-        except OSError:
-            return False
+        with contextlib.suppress(OSError), (folder / self.name).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
+        return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
