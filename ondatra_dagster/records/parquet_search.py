@@ -46,13 +46,7 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
     left = MAX_EAGER_BYTES
     missing = math.inf if search.limit is None else search.offset + search.limit
     found: list[MatchingRowGroup] = []
-    for number in reversed(range(parquet.num_row_groups)):
-        if missing <= 0:
-            break
-        conditions = _choose_conditions(parquet, number, search)
-        count = 0 if conditions is None else _count_rows_of_group(parquet, number, conditions)
-        if conditions is None or not count:
-            continue
+    for number, conditions, count in _count_matches(parquet, search):
         missing -= count
         group = MatchingRowGroup(number, conditions, search.with_payload, parquet.metadata, None)
         told = parquet.metadata.row_group(number)
@@ -61,18 +55,22 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
             left -= size
             group = group._replace(chunk=_read_rows_of_group(parquet, group))
         found.append(group)
+        if missing <= 0:
+            break
     return found
 
 
 def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
     """How many records of the file a search is after; its limit is none."""
-    parquet = _open_parquet(file)
-    asked = [_choose_conditions(parquet, number, search) for number in range(parquet.num_row_groups)]
-    return sum(
-        _count_rows_of_group(parquet, number, conditions)
-        for number, conditions in enumerate(asked)
-        if conditions is not None
-    )
+    return sum(count for _, _, count in _count_matches(_open_parquet(file), search))
+
+
+def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Conditions, int]]:
+    """The row groups with rows that fit, the newest first: what these rows are asked, and how many they are."""
+    for number in reversed(range(parquet.num_row_groups)):
+        conditions = _choose_conditions(parquet, number, search)
+        if conditions is not None and (count := _count_rows_of_group(parquet, number, conditions)):
+            yield number, conditions, count
 
 
 def read_matching_rows(file: BinaryIO, group: MatchingRowGroup) -> RecordChunk:

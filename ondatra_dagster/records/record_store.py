@@ -282,12 +282,10 @@ class RecordStore:
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
         """What a file that is broken says is gone: others write their rows again when they next run."""
-        try:
-            remedy = "delete it: it is written anew"
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError, *_DAMAGE_ERRORS)) as file:
-                return read_fact_table(file, table)
-        except (FileNotFoundError, *_DAMAGE_ERRORS):
-            return {}
+        let_pass = (FileNotFoundError, *_DAMAGE_ERRORS)
+        with contextlib.suppress(*let_pass), self._open_reader(name, "delete it: it is written anew", let_pass) as file:
+            return read_fact_table(file, table)
+        return {}
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
         """Count the invalid rows that a run has records of."""
