@@ -196,7 +196,7 @@ def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Acti
 
 
 def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
-    """The files that a change feed of (after, upto] tells of: those that an OPTIMIZE moved rows to or from are none."""
+    """Yield the files that a change feed of (after, upto] tells of. An OPTIMIZE changes no row, so its files aren't."""
     log = open_log(table)
     for version in range(after + 1, upto + 1):
         for kind, action in read_file_actions(log, version):

@@ -68,7 +68,7 @@ def _suggest_table_names(project: Project, name: str) -> str:
 def columns_lookup(
     project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
 ) -> TableColumnsLookup:
-    """The columns of the tables that `model_table` gives of models, and of readable Delta tables of others."""
+    """Return a lookup of the columns of models' tables, which `model_table` gives, and of others' readable tables."""
 
     def columns(read: Input) -> Sequence[str] | None:
         state = model_table(read.model) if isinstance(read, ModelInput) else None
@@ -81,7 +81,7 @@ def columns_lookup(
 
 
 def current_columns_lookup(project: Project) -> TableColumnsLookup:
-    """The columns of models that were run as they are written now, and of Delta tables of others."""
+    """Return a lookup of the columns of models that were run as they are written now, and of others' Delta tables."""
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))

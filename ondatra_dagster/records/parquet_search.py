@@ -66,7 +66,7 @@ def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
 
 
 def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Conditions, int]]:
-    """The row groups with rows that fit, the newest first: what these rows are asked, and how many they are."""
+    """Yield the row groups with matching rows, the newest first: number, conditions to check, and count of rows."""
     for number in reversed(range(parquet.num_row_groups)):
         conditions = _choose_conditions(parquet, number, search)
         if conditions is not None and (count := _count_rows_of_group(parquet, number, conditions)):
@@ -142,7 +142,7 @@ def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
 
 
 class _Condition(NamedTuple):
-    """What a column has to say; where it has to say nothing, null is as good as an empty text."""
+    """A condition on a text column. An empty value also matches null."""
 
     column: str
     value: str

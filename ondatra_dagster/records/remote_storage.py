@@ -23,7 +23,7 @@ ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 
 
 class _UploadingStorage:
-    """Files below an address; each is uploaded when it is complete."""
+    """The part that both storages share: a file is uploaded when it is complete."""
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")

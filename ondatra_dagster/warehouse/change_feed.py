@@ -156,7 +156,7 @@ class ChangeFeed:
 
 
 def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> tuple[DataFrame, int]:
-    """The table as it was, each row as if it came in that version; and about how many bytes it had."""
+    """Return the table as it was, each row as if it came in that version, and about how many bytes it had."""
     read = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
     insert = F.lit(ChangeType.INSERT.value)
     rows = read.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})

@@ -1,4 +1,4 @@
-"""The columns that a query gives beside those that its table has: what may be, and the ALTERs that change the table.
+"""The differences between a query's columns and its table's: which are allowed, and the ALTERs that they need.
 
 A table's rows, rowids and feed stay. target_table.py decides when it is altered.
 """

@@ -273,7 +273,7 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
 
 @contextlib.contextmanager
 def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Settings of Spark for what is done inside; they would stick, so they are taken back."""
+    """Set Spark's settings for what is done inside, and unset them afterwards."""
     for name, value in conf.items():
         session.conf.set(name, value)
     try:

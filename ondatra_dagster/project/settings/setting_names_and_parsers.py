@@ -213,7 +213,7 @@ def _read_table(value: object) -> Mapping[str, object]:
 def flatten_table(
     table: Mapping[str, object], *, whole: Container[str] = (), prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """Each value by its dotted name: spark = {master = …} and spark.master = … are the same. `whole` tables stay."""
+    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Tables in `whole` stay."""
     for name, value in table.items():
         if isinstance(value, Mapping) and prefix + name not in whole:
             yield from flatten_table(value, whole=whole, prefix=f"{prefix}{name}.")

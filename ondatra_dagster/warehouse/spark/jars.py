@@ -133,7 +133,7 @@ def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
 def fetch_jar_set(
     folder: Path, wanted: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
 ) -> tuple[Path, ...]:
-    """Return the jars of a set, and fetch those that the folder doesn't have from the mirror, else from Maven Central.
+    """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
 
     Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
     """
