@@ -29,9 +29,7 @@ COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
 CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
-INPUT_BASELINE_PROPERTY = (
-    "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
-)
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it brought
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
 
@@ -198,7 +196,7 @@ def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Acti
 
 
 def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
-    """The files that a change feed of (after, upto] tells of: those that an OPTIMIZE moved rows to or from are none."""
+    """Yield the files that a change feed of (after, upto] tells of. An OPTIMIZE changes no row, so its files aren't."""
     log = open_log(table)
     for version in range(after + 1, upto + 1):
         for kind, action in read_file_actions(log, version):

@@ -4,9 +4,8 @@ An input's columns are those that its definition names. Where that leaves them o
 does, they are its table's, as long as nothing has changed that the table is made from.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
-from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
@@ -17,10 +16,11 @@ from ondatra_dagster.planning.input_versions import (
     table_state_lookup,
 )
 from ondatra_dagster.planning.plan import find_last_run
+from ondatra_dagster.planning.table_lookup import columns_lookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.column_lineage import LineageResolver, TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
-from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.model import Input, Model, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
@@ -59,17 +59,11 @@ def _problem(model: Model, column: UnresolvedColumn) -> Problem:
 def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> TableColumnsLookup:
     """Return what knows the columns of settled tables, and of Delta tables of others on this machine."""
     tables = table_state_lookup(project.settings)
-
-    def columns(read: Input) -> Sequence[str] | None:
-        state: TableState | None = None
-        if isinstance(read, ModelInput) and is_settled(read.model):
-            state = tables(read.model)
-        elif isinstance(read, SourceInput):
-            folder = source_table_address(read, project.settings)
-            state = read_table_state(folder) if folder and local_path(folder) else None
-        return [column.name for column in state.columns] if state else None
-
-    return columns
+    return columns_lookup(
+        project,
+        lambda model_id: tables(model_id) if is_settled(model_id) else None,
+        lambda folder: local_path(folder) is not None,
+    )
 
 
 def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) -> IsUpToDate:
@@ -98,9 +92,9 @@ def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) ->
         return not list_changed_inputs(last.inputs, versions) and all(map(is_settled, above))
 
     def _is_here(read: Input) -> bool:
-        if isinstance(read, FileInput):
-            return local_path(read.path) is not None
-        folder = source_table_address(read, project.settings) if isinstance(read, SourceInput) else None
-        return isinstance(read, ModelInput) or (folder is not None and local_path(folder) is not None)
+        if isinstance(read, SourceInput):
+            folder = source_table_address(read, project.settings)
+            return folder is not None and local_path(folder) is not None
+        return isinstance(read, ModelInput) or local_path(read.path) is not None
 
     return is_settled

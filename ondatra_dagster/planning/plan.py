@@ -15,11 +15,11 @@ from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
     MODEL_NOT_BUILT,
     UNVERSIONED,
-    TableStateLookup,
     format_table_version,
     list_changed_inputs,
     read_input_versions,
 )
+from ondatra_dagster.planning.table_lookup import TableStateLookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project
@@ -207,7 +207,9 @@ def _work_reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
-    yield from _versionless_reasons(model, inputs)
+    for version, told in VERSIONLESS_REASONS.items():
+        if names := [name for name, each in inputs.items() if each == version]:
+            yield f"{_format_inputs(model, names)} {told}"
     if last is None:
         yield "its table was last written by another hand"
     else:
@@ -222,12 +224,6 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
         yield f"{_format_inputs(model, changed)} changed"
     if model.checks and last.checks != model.checks_digest:
         yield "its checks changed"
-
-
-def _versionless_reasons(model: Model, inputs: Mapping[str, str]) -> Iterator[str]:
-    for state, told in VERSIONLESS_REASONS.items():
-        if names := [name for name, version in inputs.items() if version == state]:
-            yield f"{_format_inputs(model, names)} {told}"
 
 
 def plan_sync(

@@ -1,7 +1,7 @@
 """The lookup of a table by its name, and of its columns as they are known without Spark."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import SelectionError
@@ -12,6 +12,8 @@ from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.settings import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, is_readable_without_spark
 from ondatra_dagster.project.spelling_suggestions import find_nearest
+
+TableStateLookup = Callable[[str], TableState | None]  # model id → its table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,27 +65,30 @@ def _suggest_table_names(project: Project, name: str) -> str:
     return f"there are {', '.join([*sorted(models), *asides, *sources])}" if models else "there are no models yet"
 
 
-def current_columns_lookup(project: Project) -> TableColumnsLookup:
-    """The columns of models that were run as they are written now, and of Delta tables of others."""
+def columns_lookup(
+    project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
+) -> TableColumnsLookup:
+    """Return a lookup of the columns of models' tables, which `model_table` gives, and of others' readable tables."""
 
     def columns(read: Input) -> Sequence[str] | None:
-        state = _find_current_state(project, read)
+        state = model_table(read.model) if isinstance(read, ModelInput) else None
+        if isinstance(read, SourceInput):
+            folder = source_table_address(read, project.settings)
+            state = read_table_state(folder) if folder is not None and is_readable(folder) else None
         return [column.name for column in state.columns] if state else None
 
     return columns
 
 
-def _find_current_state(project: Project, read: Input) -> TableState | None:
-    settings = project.settings
-    if isinstance(read, ModelInput):
-        state = read_table_state(table_path(settings, read.model))
-        definition = project.models[read.model].definition
-        is_current = (
-            state is not None and state.commit_metadata is not None and state.commit_metadata.definition == definition
-        )
-        return state if is_current else None
-    folder = source_table_address(read, settings) if isinstance(read, SourceInput) else None
-    return read_table_state(folder) if folder is not None and is_readable_without_spark(folder) else None
+def current_columns_lookup(project: Project) -> TableColumnsLookup:
+    """Return a lookup of the columns of models that were run as they are written now, and of others' Delta tables."""
+
+    def model_table(model_id: str) -> TableState | None:
+        state = read_table_state(table_path(project.settings, model_id))
+        note = state.commit_metadata if state else None
+        return state if note and note.definition == project.models[model_id].definition else None
+
+    return columns_lookup(project, model_table, is_readable_without_spark)
 
 
 def table_path(settings: Settings, model_id: str) -> StorageAddress:

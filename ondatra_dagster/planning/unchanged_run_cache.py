@@ -68,6 +68,7 @@ class UnchangedRunCache:
     def read_runs(self) -> dict[str, UnchangedRun]:
         """What is remembered, by model id."""
         with open_existing_database(self._path, SCHEMA) as store:
+            rows = store.fetch_rows(SELECT_RUNS) if store else ()
             return {
                 str(model): UnchangedRun(
                     definition=str(definition),
@@ -77,7 +78,5 @@ class UnchangedRunCache:
                     warned=orjson.loads(warned),
                     at=at,
                 )
-                for model, definition, inputs, table_version, checks, warned, at in (
-                    store.fetch_rows(SELECT_RUNS) if store else ()
-                )
+                for model, definition, inputs, table_version, checks, warned, at in rows
             }

@@ -1,4 +1,4 @@
-"""The user's model files: which there are, and the parsing of one: its header, its query, and whether the two agree.
+"""The user's model files: their discovery, and the parsing of a file's header and query.
 
 project_loader.py checks what needs the other files: inputs, cycles, sync ids.
 """

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_value_parsers as values
 from ondatra_dagster.project.header_value_parsers import read_schedule
-from ondatra_dagster.project.model import CheckType, Incremental, ModelSink, RowCheck
+from ondatra_dagster.project.model import CheckCondition, CheckType, Incremental, ModelSink, RowCheck
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.project.spelling_suggestions import find_nearest, suggest_correction
-from ondatra_dagster.project.sql.check_conditions import CheckCondition, build_row_checks, read_condition
+from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_condition
 
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ HEADER_WORDS = {
     "group_key": HeaderWord(values.read_column_names),
     "partitioned_by": HeaderWord(values.read_column_names),
     "incremental": HeaderWord(values.read_column_name),
-    "incremental_initial": HeaderWord(values.read_text),
+    "incremental_initial": HeaderWord(str),
     "sink": HeaderWord(values.read_sink),
     "sync_id": HeaderWord(values.read_sync_id, needs_sink=True),
     "max_rejects": HeaderWord(values.read_limit, needs_sink=True),
     "max_deletes": HeaderWord(values.read_limit, needs_sink=True),
     "max_lag": HeaderWord(values.read_lag, needs_sink=True),
-    "description": HeaderWord(values.read_text),
+    "description": HeaderWord(str),
     "owner": HeaderWord(values.read_owner, is_repeatable=True),
     "tag": HeaderWord(values.read_tag, is_repeatable=True),
     "column": HeaderWord(values.read_column, is_repeatable=True),

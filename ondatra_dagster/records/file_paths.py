@@ -79,7 +79,7 @@ def fact_table_file(organization: str, table: str) -> str:
 
 
 def _sync_path(folder: str, organization: str, sync_id: str) -> str:
-    """The place of a sync's files in one of the store's top folders."""
+    """Return the path of a sync in one of the store's top folders."""
     organization = _checked_folder_name(organization, "organization")
     return f"{folder}/{organization}/{_checked_folder_name(sync_id, 'sync id')}"
 

@@ -110,7 +110,7 @@ def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[lis
 
 
 def build_batches(rows: Iterable[Row], schema: pa.Schema, weigh: Callable[[Row], int]) -> Iterator[pa.RecordBatch]:
-    """The rows as columns, as many of them at a time as fit in memory."""
+    """Yield the rows as columns, as many of them at a time as fit in memory."""
     for part in chunk_rows(rows, weigh):
         columns = zip(zip(*part, strict=True), schema, strict=True)
         yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)

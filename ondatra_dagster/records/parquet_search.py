@@ -46,13 +46,7 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
     left = MAX_EAGER_BYTES
     missing = math.inf if search.limit is None else search.offset + search.limit
     found: list[MatchingRowGroup] = []
-    for number in reversed(range(parquet.num_row_groups)):
-        if missing <= 0:
-            break
-        conditions = _choose_conditions(parquet, number, search)
-        count = 0 if conditions is None else _count_rows_of_group(parquet, number, conditions)
-        if conditions is None or not count:
-            continue
+    for number, conditions, count in _count_matches(parquet, search):
         missing -= count
         group = MatchingRowGroup(number, conditions, search.with_payload, parquet.metadata, None)
         told = parquet.metadata.row_group(number)
@@ -61,18 +55,22 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
             left -= size
             group = group._replace(chunk=_read_rows_of_group(parquet, group))
         found.append(group)
+        if missing <= 0:
+            break
     return found
 
 
 def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
     """How many records of the file a search is after; its limit is none."""
-    parquet = _open_parquet(file)
-    asked = [_choose_conditions(parquet, number, search) for number in range(parquet.num_row_groups)]
-    return sum(
-        _count_rows_of_group(parquet, number, conditions)
-        for number, conditions in enumerate(asked)
-        if conditions is not None
-    )
+    return sum(count for _, _, count in _count_matches(_open_parquet(file), search))
+
+
+def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Conditions, int]]:
+    """Yield the row groups with matching rows, the newest first: number, conditions to check, and count of rows."""
+    for number in reversed(range(parquet.num_row_groups)):
+        conditions = _choose_conditions(parquet, number, search)
+        if conditions is not None and (count := _count_rows_of_group(parquet, number, conditions)):
+            yield number, conditions, count
 
 
 def read_matching_rows(file: BinaryIO, group: MatchingRowGroup) -> RecordChunk:
@@ -144,7 +142,7 @@ def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
 
 
 class _Condition(NamedTuple):
-    """What a column has to say; where it has to say nothing, null is as good as an empty text."""
+    """A condition on a text column. An empty value also matches null."""
 
     column: str
     value: str
@@ -190,9 +188,8 @@ class RunRecords:
 
     run_id: str
     files: Sequence[RecordFileId] | None = None  # None: those that are there when its turn comes
-    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(
-        default_factory=dict
-    )  # newer than files
+    # newer than files
+    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(default_factory=dict)
 
 
 class _FileMatches(NamedTuple):
@@ -259,9 +256,8 @@ class _FileSearch:
         return [_FileMatches(run, file) for file in sorted(wanted, reverse=True)] or [_FileMatches(run, None)]
 
     def _may_match(self, batch_type: RecordFileType) -> bool:
-        return self._query.stage is None or (batch_type is RecordFileType.INVALID) == (
-            self._query.stage is RecordStage.INVALID
-        )
+        wants_invalid = self._query.stage is RecordStage.INVALID
+        return self._query.stage is None or wants_invalid == (batch_type is RecordFileType.INVALID)
 
     def _search_file(self, look: _FileMatches) -> _FileMatches:
         if look.file is None:

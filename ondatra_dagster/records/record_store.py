@@ -144,11 +144,9 @@ class RecordStore:
         """Return the mark of the newest run; None when none has left one."""
         name = file_paths.heartbeat_file(self._organization, sync_id)
         remedy = "delete it: the next run writes it again"
-        try:
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                return load_heartbeat(file.read())
-        except FileNotFoundError:
-            return None
+        with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
+            return load_heartbeat(file.read())
+        return None
 
     def read_newest_snapshot(self, sync_id: str) -> QueueSnapshot | None:
         """The snapshot of the newest run that left one; its units are read while one loops over them."""
@@ -233,14 +231,12 @@ class RecordStore:
         """What the run's metadata.json says; None when there is none."""
         name = f"{self._run_folder(sync_id, run_id)}/{_METADATA}"
         remedy = "bring it back from a backup, or delete it"
-        try:
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                fields = orjson.loads(file.read())
-                if not isinstance(fields, dict):
-                    raise orjson.JSONDecodeError("it isn't an object", "", 0)
-                return fields
-        except FileNotFoundError:
-            return None
+        with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
+            fields = orjson.loads(file.read())
+            if not isinstance(fields, dict):
+                raise orjson.JSONDecodeError("it isn't an object", "", 0)
+            return fields
+        return None
 
     def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
         """Whether a run is one of this project's, and not of another one that keeps its records here too."""
@@ -251,13 +247,13 @@ class RecordStore:
         found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
         return sorted(batch for batch in found if batch is not None)
 
-    @contextlib.contextmanager
-    def open_records(self, sync_id: str, run_id: str, file: RecordFileId) -> Iterator[BinaryIO]:
+    def open_records(
+        self, sync_id: str, run_id: str, file: RecordFileId
+    ) -> contextlib.AbstractContextManager[BinaryIO]:
         """One of these files; raises FileNotFoundError when it is there no more."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
-        with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as opened:
-            yield opened
+        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
         """How many records are in these files; one that is there no more has none."""
@@ -286,12 +282,10 @@ class RecordStore:
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
         """What a file that is broken says is gone: others write their rows again when they next run."""
-        try:
-            remedy = "delete it: it is written anew"
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError, *_DAMAGE_ERRORS)) as file:
-                return read_fact_table(file, table)
-        except (FileNotFoundError, *_DAMAGE_ERRORS):
-            return {}
+        let_pass = (FileNotFoundError, *_DAMAGE_ERRORS)
+        with contextlib.suppress(*let_pass), self._open_reader(name, "delete it: it is written anew", let_pass) as file:
+            return read_fact_table(file, table)
+        return {}
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
         """Count the invalid rows that a run has records of."""
@@ -336,7 +330,7 @@ class RecordStore:
             ) from error
 
     @contextlib.contextmanager
-    def _open_reader(self, name: str, remedy: str, *, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
+    def _open_reader(self, name: str, remedy: str, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
         try:
             with self._storage.open_reader(name) as file:
                 if name.endswith(_PARQUET):

@@ -23,7 +23,7 @@ ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 
 
 class _UploadingStorage:
-    """Files below an address; each is uploaded when it is complete."""
+    """The part that both storages share: a file is uploaded when it is complete."""
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
@@ -59,10 +59,8 @@ class S3Storage(_UploadingStorage):
         # one call: an interruption between two would make an object of what is there by then
         copy_files(file, path, source_filesystem=LocalFileSystem(), destination_filesystem=self._file_system)
 
-    @contextlib.contextmanager
-    def open_reader(self, name: str) -> Iterator[BinaryIO]:
-        with self._file_system.open_input_file(self._path(name)) as file:
-            yield cast("BinaryIO", file)
+    def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return cast("BinaryIO", self._file_system.open_input_file(self._path(name)))
 
     def remove_file(self, name: str) -> int:
         with _explain_unreachable(self._address):
@@ -114,10 +112,8 @@ class FsspecStorage(_UploadingStorage):
                 self._file_system.rm_file(part)
             raise
 
-    @contextlib.contextmanager
-    def open_reader(self, name: str) -> Iterator[BinaryIO]:
-        with self._file_system.open(self._path(name), "rb") as file:
-            yield file
+    def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return cast("BinaryIO", self._file_system.open(self._path(name), "rb"))
 
     def remove_file(self, name: str) -> int:
         path = self._path(name)

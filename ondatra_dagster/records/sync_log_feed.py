@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ondatra_dagster.deltalog.commit_metadata import newer_version_error
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.records.record_store import RecordStore
 
@@ -170,16 +170,12 @@ def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[
         with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
             with store.open_records(sync_id, run_id, file) as opened:
                 footer = pq.ParquetFile(opened).metadata
-            yield from _list_row_groups_of_file(sync_id, run_id, file, footer)
-
-
-def _list_row_groups_of_file(sync_id: str, run_id: str, file: RecordFileId, footer: Any) -> Iterator[RecordRowGroup]:
-    first = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        if group.num_rows:
-            yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
-        first += group.num_rows
+            first = 0
+            for number in range(footer.num_row_groups):
+                group = footer.row_group(number)
+                if group.num_rows:
+                    yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
+                first += group.num_rows
 
 
 @functools.lru_cache(maxsize=8)  # the pieces of a run come one after the other

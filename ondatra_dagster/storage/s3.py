@@ -1,7 +1,9 @@
 """The objects on S3, listed without Spark: by path or pattern, with the ETag of each."""
 
 import concurrent.futures
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,10 +23,12 @@ MAX_CONCURRENT_REQUESTS = 16  # requests for one listing
 DEFAULT_REGION = "us-east-1"  # what a store that isn't AWS takes for its own
 
 
-class S3Object(NamedTuple):
-    path: str  # with its bucket
+class FileState(NamedTuple):
+    """A file or an object; when another one takes its place, it has another size or tag."""
+
+    path: str  # of an object with its bucket
     size: int
-    etag: str
+    change_tag: str  # its ETag, or its time
 
 
 @functools.cache
@@ -51,28 +55,32 @@ def bucket_path(address: str) -> str:
     return rest.rstrip("/")
 
 
-def unreachable_error(what: object, error: OSError) -> WarehouseError:
-    return WarehouseError(f"{what} can't be read: {error}; look at the endpoint, the region and the keys (AWS_…)")
+@contextlib.contextmanager
+def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None]:
+    """Raise WarehouseError in place of an error of the store, but for those to let pass."""
+    try:
+        yield
+    except let_pass:
+        raise
+    except OSError as error:
+        remedy = "look at the endpoint, the region and the keys (AWS_…)"
+        raise WarehouseError(f"{what} can't be read: {error}; {remedy}") from error
 
 
-def list_objects(address: str, access: S3Access) -> list[S3Object]:
+def list_objects(address: str, access: S3Access) -> list[FileState]:
     """The objects that an address or a pattern means, with those below it; raises WarehouseError."""
     files = open_s3_filesystem(access)
-    try:
+    with explain_unreachable(address):
         found = {file.path: file for one in expand_braces(bucket_path(address)) for file in _list_files(files, one)}
         with concurrent.futures.ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
             return sorted(pool.map(functools.partial(_read_object_state, files), found.values()))
-    except OSError as error:
-        raise unreachable_error(address, error) from error
 
 
 def remove_folder_contents(address: str, access: S3Access) -> None:
     """Whatever is below a folder's address goes; raises WarehouseError."""
     files = open_s3_filesystem(access)
-    try:
+    with explain_unreachable(address):
         files.delete_dir_contents(bucket_path(address), missing_dir_ok=True)
-    except OSError as error:
-        raise unreachable_error(address, error) from error
 
 
 def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
@@ -102,7 +110,7 @@ def _is_read_by_spark(inside: str) -> bool:
     return not any(map(is_ignored_by_spark, inside.split("/")))
 
 
-def _read_object_state(files: "S3FileSystem", file: "FileInfo") -> S3Object:
+def _read_object_state(files: "S3FileSystem", file: "FileInfo") -> FileState:
     with files.open_input_file(file.path) as opened:
         etag = opened.metadata().get("ETag", str(file.mtime_ns).encode())
-    return S3Object(file.path, file.size, etag.decode())
+    return FileState(file.path, file.size, etag.decode())

@@ -228,7 +228,8 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
     with contextlib.ExitStack() as opened:
         with explain_file_errors(path, if_damaged, is_opening=True):
             store = opened.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
-            if schema and _missing_steps(store, schema):
+            applied = _read_applied_steps(store.connection, schema, path) if schema else set()
+            if schema and applied and applied != {name for name, _ in schema.steps}:
                 in_memory = sqlite3.connect(":memory:", isolation_level=None)
                 newer = opened.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
                 store.back_up(newer.connection)
@@ -259,18 +260,6 @@ def _open_uri(uri: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def has_tables(store: SqliteStore, schema: SqliteSchema) -> bool:
-    """Return whether the file has tables; one that another process is making right now has none yet."""
-    with explain_file_errors(store.path, schema.if_damaged, is_opening=True):
-        return bool(_read_applied_steps(store.connection, schema, store.path))
-
-
-def _missing_steps(store: SqliteStore, schema: SqliteSchema) -> bool:
-    """Whether somebody has to migrate the file; one without tables is being made right now."""
-    applied = _read_applied_steps(store.connection, schema, store.path)
-    return bool(applied) and applied != {name for name, _ in schema.steps}
 
 
 def check_integrity(path: Path, if_damaged: str) -> None:
@@ -435,7 +424,9 @@ def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteS
         yield None
         return
     with open_read_only(path, schema) as store:
-        yield store if has_tables(store, schema) else None
+        with explain_file_errors(path, schema.if_damaged, is_opening=True):
+            is_made = bool(_read_applied_steps(store.connection, schema, path))
+        yield store if is_made else None
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField
 
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
@@ -15,15 +15,13 @@ from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows
 from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, open_target
 
 
-def write_invalid_rows(
-    session: SparkSession, table: TargetTable, rows: DataFrame, counts: Mapping[str, int], note: CommitMetadata
-) -> None:
+def write_invalid_rows(table: TargetTable, rows: DataFrame, counts: Mapping[str, int], note: CommitMetadata) -> None:
     """Make the table of invalid rows hold just these, in one commit; none when it does already."""
     path = invalid_table_path(table.path)
     if not counts and read_table_state(path) is None:
         return
     identity = TableSpec(kind="invalid", key_columns=table.key_columns, own_columns={REASON_COLUMN: "string"})
-    target = open_target(session, path, table.fields, identity, converts=True)
+    target = open_target(table.session, path, table.fields, identity, converts=True)
     if counts or count_existing_rows(target):
         fields = [*target.fields, StructField(REASON_COLUMN, StringType())]
         write_difference(rows, target, fields, dataclasses.replace(note, rows=sum(counts.values())))

@@ -69,7 +69,7 @@ def evaluate_query(
         for source in model.inputs:
             if isinstance(source, ModelInput):
                 finish_interrupted_vacuum(warehouse, source.model)
-        views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
+        views = pin_inputs(warehouse, model, versions)
         last = last_value_literal(warehouse, model, views, from_start=is_full)
         return build_query(warehouse.session, model, views, last_value=last)
 
@@ -81,9 +81,12 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
     """
     model, run_id = write.model, write.note.run_id
     explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
-    with _unpersisting(write.frame), lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
+    at_end = contextlib.ExitStack()
+    at_end.callback(write.frame.unpersist)
+    with at_end, lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
         tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
-        if write.planned_version is not None and write.planned_version != _current_version(warehouse, model):
+        table = read_table_state(warehouse.table_path(model.id))
+        if write.planned_version not in (None, format_table_version(table) if table else ""):
             write = _reevaluate_query(warehouse, write)
         check_columns(write.frame.schema, own=model.kind.own_columns)
         _check_key(model, write.frame.schema)
@@ -143,44 +146,29 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
     )
 
 
-def _current_version(warehouse: Warehouse, model: Model) -> str:
-    table = read_table_state(warehouse.table_path(model.id))
-    return format_table_version(table) if table else ""
-
-
 def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
     """Return what the query gave before, for the kind that asks for it."""
     model, note = write.model, write.note
     before = target.state.commit_metadata
+
+    def results_from_inputs() -> PreviousResultsFromInputs:
+        return PreviousResultsFromInputs(
+            warehouse=warehouse,
+            model=model,
+            current_versions=note.inputs,
+            previous_versions=previous_input_versions(model, target, note.inputs),
+            align_rows=lambda past: align_columns(past, target),
+        )
+
     if model.incremental is None:
-        return _results_from_inputs(warehouse, model, target, note)
+        return results_from_inputs()
     is_redefined = before is not None and before.definition != note.definition
     return PreviousResultsFromTable(
         target=target,
         current_rows=align_columns(write.frame, target),
         incremental_column=model.incremental.column,
-        results_from_inputs=_results_from_inputs(warehouse, model, target, note) if is_redefined else None,
+        results_from_inputs=results_from_inputs() if is_redefined else None,
     )
-
-
-def _results_from_inputs(
-    warehouse: Warehouse, model: Model, target: TargetTable, note: CommitMetadata
-) -> PreviousResultsFromInputs:
-    return PreviousResultsFromInputs(
-        warehouse=warehouse,
-        model=model,
-        current_versions=note.inputs,
-        previous_versions=previous_input_versions(warehouse.session, model, target, note.inputs),
-        align_rows=lambda past: align_columns(past, target),
-    )
-
-
-@contextlib.contextmanager
-def _unpersisting(frame: DataFrame) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        frame.unpersist()
 
 
 @contextlib.contextmanager
@@ -208,7 +196,7 @@ class _InvalidRowsWriter:
         self.counts = dict(counts)
         if counts:
             self.samples = _sample_invalid_rows(rows, self._target.key_columns)
-        invalid_rows_table.write_invalid_rows(self._target.session, self._target, rows, counts, self._note)
+        invalid_rows_table.write_invalid_rows(self._target, rows, counts, self._note)
 
 
 def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:

@@ -7,6 +7,7 @@ is hashed says where each value stands. NaN equals NaN and -0.0 equals 0.0, as i
 
 import zlib
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,6 +18,7 @@ from ondatra_dagster.project.sql.input_references import quote_name
 
 ROW_COUNT = "__ondatra_rows"
 SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows
+HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
 PART_BITS = 22  # hashes are summed up in parts, whose sums stay 64-bit numbers for trillions of rows
 PARTS = 3
 
@@ -31,16 +33,13 @@ def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
     same = F.lit(True)
     for field in fields:
         ours, theirs = (canonical_value(column_of(field.name, alias), field.dataType) for alias in (left, right))
-        same = same & ours.eqNullSafe(theirs)
+        same &= ours.eqNullSafe(theirs)
     return same
 
 
 def same_keys(names: Sequence[str], left: str, right: str) -> Column:
     """Whether two aliases have the same key, in which a null may stand."""
-    same = F.lit(True)
-    for name in names:
-        same = same & column_of(name, left).eqNullSafe(column_of(name, right))
-    return same
+    return reduce(Column.__and__, [column_of(name, left).eqNullSafe(column_of(name, right)) for name in names])
 
 
 def canonical_value(value: Column, of: DataType) -> Column:
@@ -77,10 +76,10 @@ def row_hashes(fields: Sequence[StructField]) -> list[Column]:
 
 def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
     """The frame with a hash or two a row, and the aggregates that sum them up in any order."""
-    names = [f"__ondatra_hash_{salt}" for salt in SALTS]
-    hashed = frame.withColumns(dict(zip(names, row_hashes(fields), strict=True)))
-    sums = [F.sum(part).alias(f"{name}_{place}") for name in names for place, part in enumerate(_sum_parts(name))]
-    return hashed, [F.count(F.lit(1)).alias(ROW_COUNT), *sums]
+    sums = [
+        F.sum(part).alias(f"{name}_{place}") for name in HASH_COLUMNS for place, part in enumerate(_sum_parts(name))
+    ]
+    return _with_hashes(frame, fields), [F.count(F.lit(1)).alias(ROW_COUNT), *sums]
 
 
 def _sum_parts(name: str) -> list[Column]:
@@ -91,7 +90,7 @@ def _sum_parts(name: str) -> list[Column]:
 
 def content_hash() -> Column:
     """The content of a group as one short text, out of the aggregates of content_sums."""
-    sums = [F.col(f"__ondatra_hash_{salt}_{place}") for salt in SALTS for place in range(PARTS)]
+    sums = [F.col(f"{name}_{place}") for name in HASH_COLUMNS for place in range(PARTS)]
     return F.md5(F.concat_ws(":", *(each.cast("string") for each in (F.col(ROW_COUNT), *sums))))
 
 
@@ -117,7 +116,6 @@ def _named_presence(value: Column, of: DataType) -> tuple[Column, Column]:
     return is_null.alias("is_null"), what.alias("v")
 
 
-HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
 SURPLUS_COLUMN, PLACE_COLUMN = "__ondatra_surplus", "__ondatra_place"
 
 

@@ -1,8 +1,9 @@
-"""The columns that a query gives beside those that its table has: what may be, and the ALTERs that change the table.
+"""The differences between a query's columns and its table's: which are allowed, and the ALTERs that they need.
 
 A table's rows, rowids and feed stay. target_table.py decides when it is altered.
 """
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -257,11 +258,10 @@ class TableAlterer:
         self._run_alter(f"rename column {new} to {old}")
 
     def _is_castable(self, column: str, of: str) -> bool:
-        try:
+        with contextlib.suppress(AnalysisException):
             self._session.sql(f"select try_cast({column} as {of}) from {self._table}")
-        except AnalysisException:
-            return False
-        return True
+            return True
+        return False
 
     def _column_names(self) -> list[str]:
         return self._session.sql(f"select * from {self._table} limit 0").columns

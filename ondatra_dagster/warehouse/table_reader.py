@@ -84,7 +84,7 @@ def _read_from_spark(settings: Settings, table: NamedTable, limit: int | None) -
 
     with Warehouse(settings) as warehouse, explain_spark_errors(table.name):
         if isinstance(table.source, SourceInput):
-            rows = read_source(warehouse.session, settings, table.source, None)
+            rows = read_source(warehouse, table.source, None)
         else:
             rows = warehouse.session.read.format("delta").load(str(table.address))
         if ROWID_COLUMN in rows.columns:

@@ -80,9 +80,8 @@ class TargetTable:
     key_columns: tuple[str, ...]  # as the table spells them
     own_columns: Mapping[str, str]  # the kind's
     state: TableState
-    pending_properties: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # properties that it has when it is written
+    # properties that it has when it is written
+    pending_properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> list[StructField]:
@@ -120,10 +119,6 @@ class TargetTable:
             table.set_properties(self.pending_properties)
         if is_rewritten and not self.has_valid_hashes:  # else each run would reckon them all anew
             table.mark_hashes_valid()
-
-    def reload_rows(self) -> DataFrame:
-        """All that it has by now, with what this run has written."""
-        return self.session.read.format("delta").load(self.path)
 
     def append(self, rows: DataFrame, note: CommitMetadata, *, transaction: Transaction | None = None) -> None:
         write = self._frame_writer(rows, "append", note)
@@ -163,7 +158,7 @@ class TargetTable:
         goes = f" when matched and s.{DELETE_FLAG} then delete" if DELETE_FLAG in rows.columns else ""
         new = f" when not matched then insert ({', '.join(map(quote_name, names))}) values ({values})"
         rows.createOrReplaceTempView(MERGE_VIEW)
-        with commit_metadata(self.session, note):
+        with spark_conf(self.session, {USER_METADATA: note.dump()}):
             self.session.sql(
                 f"merge into {table_by_path(self.path)} t using {MERGE_VIEW} s on t.{ROWID_COLUMN} = s.{ROWID_COLUMN}"
                 f"{goes} when matched then update set {changes}{new if inserts else ''}"
@@ -277,13 +272,15 @@ def _check_spec(state: TableState, identity: TableSpec) -> None:
 
 
 @contextlib.contextmanager
-def commit_metadata(session: SparkSession, note: CommitMetadata) -> Iterator[None]:
-    """The note for the commits made inside; it would stick to every later one, so it is taken back."""
-    session.conf.set(USER_METADATA, note.dump())
+def spark_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Set Spark's settings for what is done inside, and unset them afterwards."""
+    for name, value in conf.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
-        session.conf.unset(USER_METADATA)
+        for name in conf:
+            session.conf.unset(name)
 
 
 def clone_table(session: SparkSession, original: str, state: TableState, path: str) -> None:
@@ -292,9 +289,9 @@ def clone_table(session: SparkSession, original: str, state: TableState, path: s
     It has a log, an id and a feed of its own, and begins with the note of the original's newest commit; its
     properties tell which version it goes on from.
     """
-    told = commit_metadata(session, state.commit_metadata) if state.commit_metadata else contextlib.nullcontext()
+    note = {USER_METADATA: state.commit_metadata.dump()} if state.commit_metadata else {}
     properties = property_literals({CLONE_ORIGIN_PROPERTY: f"{state.table_id}@{state.log_version}"})
-    with told:
+    with spark_conf(session, note):
         session.sql(
             f"create table {table_by_path(path)} shallow clone {table_by_path(original)}"
             f" version as of {state.log_version} tblproperties ({properties})"

@@ -1,6 +1,7 @@
 """The results of a model's write and of its row checks, as counts and samples. Spark isn't loaded here.
 
-model_run.py writes, and row_checks.py checks."""
+model_run.py writes, and row_checks.py checks.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

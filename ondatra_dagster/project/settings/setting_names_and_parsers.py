@@ -3,10 +3,11 @@
 A value that can't be used raises SettingValueError with the remedy.
 """
 
+import contextlib
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -48,11 +49,10 @@ def read_switch(value: object) -> str:
 def read_repository(value: object) -> str:
     """A Maven repository's address. It may hold a password, so that no message shows it."""
     text = read_text(value).strip()
-    try:
-        if is_repository_address(text):
+    with contextlib.suppress(ValueError):  # of an address that can't be taken apart
+        parts = urlsplit(text)
+        if (parts.scheme in ("https", "http") and parts.hostname) or parts.scheme == "file":
             return text
-    except ValueError:  # of an address that can't be taken apart
-        pass
     raise SettingValueError("maven_mirror is no repository's address; write it as https://host/path")
 
 
@@ -185,7 +185,7 @@ def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
 
 def read_conf(value: object) -> dict[str, str]:
     """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
-    return dict(_flatten_table(_read_table(value)))
+    return {name: _conf_text(name, each) for name, each in flatten_table(_read_table(value))}
 
 
 def read_sources(value: object) -> dict[str, str]:
@@ -210,16 +210,21 @@ def _read_table(value: object) -> Mapping[str, object]:
     return value
 
 
-def _flatten_table(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten_table(
+    table: Mapping[str, object], *, whole: Container[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Tables in `whole` stay."""
     for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flatten_table(value, f"{prefix}{name}.")
-        elif isinstance(value, bool):
-            yield prefix + name, str(value).lower()
-        elif isinstance(value, str | int | float):
-            yield prefix + name, str(value)
+        if isinstance(value, Mapping) and prefix + name not in whole:
+            yield from flatten_table(value, whole=whole, prefix=f"{prefix}{name}.")
         else:
-            raise SettingValueError(f"{prefix}{name} can't be {value!r}; write a text, a number, true or false")
+            yield prefix + name, value
+
+
+def _conf_text(name: str, value: object) -> str:
+    if not isinstance(value, bool | str | int | float):
+        raise SettingValueError(f"{name} can't be {value!r}; write a text, a number, true or false")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SettingParser: TypeAlias = Callable[[object], str | dict[str, str]]
@@ -261,12 +266,6 @@ VARIABLE_PREFIX = "ONDATRA_"
 TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
 SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
 HTTP_PERMISSION = "on"
-
-
-def is_repository_address(address: str) -> bool:
-    """Return whether jars can be fetched from such an address: https, http or a folder of this machine."""
-    parts = urlsplit(address)
-    return (parts.scheme in ("https", "http") and bool(parts.hostname)) or parts.scheme == "file"
 
 
 def needs_http_permission(chosen: Mapping[str, object]) -> bool:

@@ -17,6 +17,7 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import (
     SETTINGS_BY_VARIABLE,
     TABLE_SETTINGS,
     VARIABLE_PREFIX,
+    flatten_table,
 )
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
@@ -50,7 +51,7 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
         return
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable_file_error(PYPROJECT, error) from error
-    for name, value in _flatten_settings(_ondatra_section(text)):
+    for name, value in flatten_table(_ondatra_section(text), whole=TABLE_SETTINGS):
         yield SettingEntry(PYPROJECT, _find_line(name, text), name, value)
 
 
@@ -80,16 +81,6 @@ def _unreadable_file_error(file: str, error: OSError | UnicodeDecodeError) -> In
 
 def _settings_error(file: str, line: int, what: str, remedy: str) -> InvalidSettingsError:
     return InvalidSettingsError([Problem(file=file, line=line, description=what, remedy=remedy)])
-
-
-def _flatten_settings(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """spark = {master = …} and spark.master = … are the same setting."""
-    for name, value in table.items():
-        full = prefix + name
-        if isinstance(value, Mapping) and full not in TABLE_SETTINGS:
-            yield from _flatten_settings(value, full + ".")
-        else:
-            yield full, value
 
 
 def find_setting_line(name: str, root: Path) -> tuple[str, int]:

@@ -14,8 +14,8 @@ from ondatra_dagster.project.model import TextEdit
 from ondatra_dagster.project.sql.column_tracing import (
     JSON_FUNCTION_MARK,
     JSON_FUNCTIONS,
-    JsonValueCheck,
     is_json_function,
+    json_value_check,
 )
 from ondatra_dagster.project.sql.json_function_translation import JsonCall, translate_json_call
 from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at, replace_token
@@ -97,7 +97,7 @@ def _find_json_calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Itera
     if not places:
         return
     nodes = {node.meta.get("start"): node for node in tree.find_all(exp.Anonymous) if is_json_function(node)}
-    is_json = JsonValueCheck(tree)
+    is_json = json_value_check(tree)
     for place in places:
         node = nodes.get(tokens[place].start)
         if node is not None:

@@ -46,9 +46,8 @@ def parse_query(text: str) -> ParsedQuery:
 
     `text` begins with the query's first word.
     """
-    tokens = tokenize_statement(
-        last_value_template.replace_with_literals(text)
-    )  # of the same length: offsets are those of `text`
+    # of the same length: offsets are those of `text`
+    tokens = tokenize_statement(last_value_template.replace_with_literals(text))
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
     tree = _parse_tree(tokens_for_parser(list(remove_unparsable_clauses(tokens, clauses))), sql)

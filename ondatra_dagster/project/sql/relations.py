@@ -40,9 +40,8 @@ UNKNOWN_SOURCES = ValueSources(is_known=False)
 
 def merge_sources(parts: Collection[ValueSources]) -> ValueSources:
     """What a value is made of that is made of all of these."""
-    return ValueSources(
-        origins=frozenset().union(*(part.origins for part in parts)), is_known=all(part.is_known for part in parts)
-    )
+    origins = frozenset[ColumnOrigin]().union(*(part.origins for part in parts))
+    return ValueSources(origins=origins, is_known=all(part.is_known for part in parts))
 
 
 class OutputColumn(NamedTuple):
@@ -63,9 +62,8 @@ class Relation:
     """Something that columns can be taken from."""
 
     columns: tuple[OutputColumn, ...] = ()
-    unknown_columns: UnknownColumnSources | None = (
-        None  # what a column is made of that isn't among these; None: there is no other
-    )
+    # what a column is made of that isn't among these; None: there is no other
+    unknown_columns: UnknownColumnSources | None = None
 
     def find_column(self, name: str) -> ValueSources | None:
         """What the column of that name is made of; None when there is none."""

@@ -137,7 +137,7 @@ CLAUSES_AFTER_SELECT = ("having", "qualify", "order", "sort", "cluster", "distri
 
 def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iterator[ScopedSelect]:
     """Yield every SELECT of a query, also those in its conditions."""
-    flow = ColumnTracer(relation_of, keeps_scopes=True)
+    flow = ColumnTracer(relation_of)
     flow.trace_query(tree, {}, None)
     for select in tree.find_all(exp.Select):  # those around it come first
         around = select.parent_select

@@ -5,7 +5,7 @@ Which files a path means is by the same rules for Spark and for the plan: it is 
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ondatra_dagster.errors import WarehouseError
@@ -29,6 +29,7 @@ from ondatra_dagster.warehouse.query_inputs.inconsistent_files import (
     multiline_json_problem,
 )
 from ondatra_dagster.warehouse.spark.error_messages import ENFORCE_SCHEMA
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 FORMATS_WITH_MODES = ("csv", "json")
 MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column of that name, so no column is taken for it
@@ -65,32 +66,29 @@ def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> Non
         )
 
 
-def read_files(session: SparkSession, settings: Settings, source: FileInput) -> DataFrame:
+def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
     """Return the files' rows; nothing is computed yet, but where columns are found in the values."""
     options, schema = model_options(source), option_value(source.options, SCHEMA_OPTION)
     if source.format in FORMATS_WITH_MODES:
         options = {**strict_options(source), **options}
-    rows = load_files(session, settings, source, options, schema)
-    if schema and (problem := missing_columns_problem(settings, source, rows.columns)):
+    rows = load_files(warehouse, source, options, schema)
+    if schema and (problem := missing_columns_problem(warehouse.settings, source, rows.columns)):
         raise WarehouseError(problem)
     return rows
 
 
 def load_files(
-    session: SparkSession,
-    settings: Settings,
-    source: FileInput,
-    options: Mapping[str, str],
-    schema: str | StructType | None,
+    warehouse: Warehouse, source: FileInput, options: Mapping[str, str], schema: str | StructType | None
 ) -> DataFrame:
     """Return the files' rows as Spark reads them with just these options."""
-    reader = session.read.format(source.format).options(**options)
+    reader = warehouse.session.read.format(source.format).options(**options)
     if schema:
         reader = reader.schema(schema)
     path = local_path(source.path)
     if path is None:
         return reader.load(spark_address(source.path))
-    return reader.load([escape_pattern(str(found)) for found in find_matching_paths(settings.root, str(path))])
+    paths = find_matching_paths(warehouse.settings.root, str(path))
+    return reader.load([escape_pattern(str(found)) for found in paths])
 
 
 def model_options(source: FileInput) -> Mapping[str, str]:

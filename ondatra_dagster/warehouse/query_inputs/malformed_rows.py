@@ -90,13 +90,12 @@ def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
     options = {**options, MODE_OPTION: ParseMode.PERMISSIVE.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN}
     if source.format == "csv":
         options["columnPruning"] = "false"
-    session, settings = warehouse.session, warehouse.settings
-    fields = load_files(session, settings, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
+    fields = load_files(warehouse, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
     columns = [field for field in fields if field.name != MALFORMED_COLUMN]
     if source.format == "json":  # Spark refuses to read the texts alone
         columns.append(StructField(OTHER_COLUMN, StringType()))
     schema = StructType([*columns, StructField(MALFORMED_COLUMN, StringType())])
-    return load_files(session, settings, source, options, schema)
+    return load_files(warehouse, source, options, schema)
 
 
 def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import orjson
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
 from ondatra_dagster.deltalog.log_reader import (
@@ -17,7 +17,7 @@ from ondatra_dagster.deltalog.log_reader import (
     read_table_state,
     split_feed_range,
 )
-from ondatra_dagster.planning.input_versions import MODEL_NOT_BUILT, UNVERSIONED
+from ondatra_dagster.planning.input_versions import MODEL_NOT_BUILT, UNVERSIONED, parse_table_version
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.warehouse.kinds.write_interface import ResultChanges
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
@@ -46,31 +46,22 @@ class PreviousResultsFromInputs:
         if not isinstance(source, ModelInput):
             return None
         table = self.warehouse.table_path(source.model)
-        if _table_id(self.previous_versions[source.name]) != _table_id(self.current_versions[source.name]):
+        then, now = self.previous_versions[source.name], self.current_versions[source.name]
+        (table_id, after), (new_id, upto) = parse_table_version(then), parse_table_version(now)
+        if table_id != new_id:
             return None  # a dry run's clone, which has no feed of what was before it
-        after, upto = (
-            int(versions[source.name].rpartition("@")[2])
-            for versions in (self.previous_versions, self.current_versions)
-        )
         if len(split_feed_range(table, after=after, upto=upto)) != 1:
             return None
-        came = self._query_changes(source, came=True)
-        if only_adds_rows(table, after=after, upto=upto):
-            return ResultChanges(came, None)
-        return ResultChanges(came, self._query_changes(source, came=False))
+        came = self._query_changes(source, then, now, came=True)
+        only_adds = only_adds_rows(table, after=after, upto=upto)
+        return ResultChanges(came, None if only_adds else self._query_changes(source, then, now, came=False))
 
     def rows(self) -> DataFrame | None:
         """All that the query gives of its inputs as they were."""
         if not self.model.is_deterministic or not self._is_readable():
             return None
         try:
-            views = pin_previous_inputs(
-                self.warehouse.session,
-                self.warehouse.settings,
-                self.model,
-                self.previous_versions,
-                self.current_versions,
-            )
+            views = pin_previous_inputs(self.warehouse, self.model, self.previous_versions, self.current_versions)
         except PySparkException:
             return None  # a source keeps its past for a week, say
         return self._query(views)
@@ -97,10 +88,8 @@ class PreviousResultsFromInputs:
         state = read_table_state(self.warehouse.table_path(source.model))
         return bool(state and state.clone_origin and state.clone_origin.table_id == _table_id(then))
 
-    def _query_changes(self, source: ModelInput, *, came: bool) -> DataFrame:
-        then, now = (versions[source.name] for versions in (self.previous_versions, self.current_versions))
-        session, settings = self.warehouse.session, self.warehouse.settings
-        return self._query({source.name: pin_input_changes(session, settings, self.model, then, now, came=came)})
+    def _query_changes(self, source: ModelInput, then: str, now: str, *, came: bool) -> DataFrame:
+        return self._query({source.name: pin_input_changes(self.warehouse, self.model, source, then, now, came=came)})
 
     def _query(self, views: Mapping[str, str]) -> DataFrame:
         last = last_value_literal(self.warehouse, self.model, views, from_start=False)
@@ -114,18 +103,16 @@ class PreviousResultsFromTable:
     target: TargetTable
     current_rows: DataFrame
     incremental_column: str
-    results_from_inputs: PreviousResultsFromInputs | None = (
-        None  # asked first: what another definition gave can't be compared with now
-    )
+    # asked first: what another definition gave can't be compared with now
+    results_from_inputs: PreviousResultsFromInputs | None = None
 
     def changes(self) -> ResultChanges | None:
         return None
 
     def rows(self) -> DataFrame | None:
         redefined = self.results_from_inputs.rows() if self.results_from_inputs else None
-        return self._rows_since_lowest() if redefined is None else redefined
-
-    def _rows_since_lowest(self) -> DataFrame:
+        if redefined is not None:
+            return redefined
         value = column_of(self.incremental_column)
         lowest = self.current_rows.agg(F.min(value).cast("string")).collect()[0][0]
         if lowest is None:
@@ -136,9 +123,7 @@ class PreviousResultsFromTable:
         return self.target.rows.where((value >= bound) | value.isNull())
 
 
-def previous_input_versions(
-    session: SparkSession, model: Model, target: TargetTable, now: Mapping[str, str]
-) -> Mapping[str, str]:
+def previous_input_versions(model: Model, target: TargetTable, now: Mapping[str, str]) -> Mapping[str, str]:
     """The inputs' versions at the table's newest commit; none when nobody noted them.
 
     An input that a changed definition has brought counts from now. That is kept with the table: a run that
@@ -155,7 +140,8 @@ def previous_input_versions(
         then |= {name: since.get(name, now[name]) for name in brought}
         if not since:
             told = {"definition": model.definition, "inputs": {name: then[name] for name in brought}}
-            TableAlterer(session, target.path).set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(told).decode()})
+            table = TableAlterer(target.session, target.path)
+            table.set_properties({INPUT_BASELINE_PROPERTY: orjson.dumps(told).decode()})
     return then
 
 

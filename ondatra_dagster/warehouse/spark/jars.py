@@ -52,18 +52,15 @@ class PinnedJar:
 
     def is_in(self, folder: Path) -> bool:
         """Return whether the folder has the file, by its size: a start of Spark has no time for more."""
-        try:
+        with contextlib.suppress(OSError):
             return (folder / self.name).stat().st_size == self.size
-        except OSError:
-            return False
+        return False
 
     def is_intact_in(self, folder: Path) -> bool:
         """Return whether the folder has the file with the pinned content."""
-        try:
-            with (folder / self.name).open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
-        except OSError:
-            return False
+        with contextlib.suppress(OSError), (folder / self.name).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
+        return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +133,7 @@ def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
 def fetch_jar_set(
     folder: Path, wanted: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
 ) -> tuple[Path, ...]:
-    """Return the jars of a set, and fetch those that the folder doesn't have from the mirror, else from Maven Central.
+    """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
 
     Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
     """
@@ -155,7 +152,8 @@ def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: Fetc
     missing = missing_jars(folder, wanted)
     if not missing:
         return
-    remove_partial_downloads(folder)
+    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # what a killed process left
+        partial.unlink(missing_ok=True)
     total, done = sum(jar.size for jar in missing), 0
     listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
 
@@ -200,35 +198,27 @@ def default_repository() -> str:
 
 def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
     """Write the jar to the folder. Raises SparkSetupError with the reason when the repository doesn't give it."""
-    partial = folder / (jar.name + PARTIAL_SUFFIX)
+    partial, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
     try:
         with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
             digest, size = _copy_response(answer, file, received)
             os.fsync(file.fileno())
         if size < jar.size:
-            raise SparkSetupError(
-                f"{jar.name} from {without_password(repository)} ended after {size} of {jar.size} bytes"
-            )
+            raise SparkSetupError(f"{jar.name} from {source} ended after {size} of {jar.size} bytes")
         if digest != jar.sha256:
             raise SparkSetupError(
-                f"{without_password(repository)} gave a {jar.name} that isn't the one pinned in this release:"
+                f"{source} gave a {jar.name} that isn't the one pinned in this release:"
                 f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
             )
         partial.replace(folder / jar.name)
     except urllib.error.HTTPError as error:
         error.close()
-        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: HTTP {error.code}") from None
+        raise SparkSetupError(f"{jar.name} from {source}: HTTP {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise SparkSetupError(f"{jar.name} from {without_password(repository)}: {_error_reason(error)}") from error
+        raise SparkSetupError(f"{jar.name} from {source}: {_error_reason(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def remove_partial_downloads(folder: Path) -> None:
-    """Remove what a killed process left. The caller holds the folder's lock."""
-    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):
-        partial.unlink(missing_ok=True)
 
 
 def without_password(repository: str) -> str:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -186,11 +186,6 @@ def _failure_reason(log: Path, said_before: int) -> str:
 
 def class_archive_path(java: Java, jars: Sequence[Path]) -> Path:
     """Where the archive for this Java and these jars is, or would be."""
-    made_of = f"{java.executable} {java.release} {jar_set_digest([*pyspark_jars(), *jars])}"
+    listed = "\n".join(f"{jar} {jar.stat().st_size}" for jar in (*pyspark_jars(), *jars))
+    made_of = f"{java.executable} {java.release} {hashlib.sha256(listed.encode()).hexdigest()[:12]}"
     return jars[0].parent / f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jsa"
-
-
-def jar_set_digest(jars: Iterable[Path]) -> str:
-    """Return what tells one set of jars from another: their places and sizes."""
-    listed = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)
-    return hashlib.sha256(listed.encode()).hexdigest()[:12]

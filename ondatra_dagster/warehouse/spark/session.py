@@ -97,8 +97,12 @@ class Warehouse:
             if self._start_error:
                 raise self._start_error
             if self._session is None:
-                with interruption.raise_on_signal():
-                    self._session = self._start_once()
+                try:
+                    with interruption.raise_on_signal():
+                        self._session = self._start()
+                except SparkSetupError as error:
+                    self._start_error = error
+                    raise
             return self._session
 
     def start_early(self) -> None:
@@ -176,13 +180,6 @@ class Warehouse:
             _ = self.session
         except (WarehouseError, InterruptedRunError):
             logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
-
-    def _start_once(self) -> SparkSession:
-        try:
-            return self._start()
-        except SparkSetupError as error:
-            self._start_error = error
-            raise
 
     def _start(self) -> SparkSession:
         _silence_pyspark()
