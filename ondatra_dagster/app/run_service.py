@@ -72,6 +72,8 @@ class RunService:
         table = step.table
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
+        # what the checks found when the table was written
+        checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
         result = ModelResult(
             model=step.model,
             has_changes=False,
@@ -81,7 +83,7 @@ class RunService:
             version=table.version,
             rows=table.commit_metadata.rows if table.commit_metadata else None,
             columns=table.columns,
-            verdicts=self._store_verdicts(step.model, _stored_findings(step)),
+            verdicts=self._store_verdicts(step.model, checks),
         )
         return self._report_model_result(result)
 
@@ -262,11 +264,6 @@ class RunService:
 
 def _table_version(written: ModelWriteResult) -> str:
     return f"{written.table_id}@{written.version}"
-
-
-def _stored_findings(step: ModelStep) -> tuple[RowCheckResult, ...]:
-    """Return what the checks found when the unchanged table was written."""
-    return tuple(RowCheckResult(check=check, failed_rows=step.warned.get(check.name, 0)) for check in step.model.checks)
 
 
 def judge_finding(finding: RowCheckResult) -> SyncCheckResult:

@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TextIO
 
 from ondatra_dagster.cli.output import cut_text
@@ -51,9 +50,7 @@ class StatusLine:
         self._draw_lock.acquire()
         self._wipe()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._draw_lock.release()
 
     def _redraw_forever(self) -> None:
