@@ -15,12 +15,12 @@ from typing import TypeAlias
 from starlette.requests import Request as HttpRequest
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import ScriptedFaults
 from ondatra_dagster.testing.fake_api_server import (
     LOOPBACK_HOST,
     Answer,
     LoopbackApi,
     RecordedCall,
+    ScriptedFaults,
     path_segments,
     refusal,
 )

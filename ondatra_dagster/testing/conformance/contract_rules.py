@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from ondatra_dagster.delivery.push.starlark.push_functions import load_library
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.errors import ProjectError, PushContractError
-from ondatra_dagster.testing.api_faults import Fault
 from ondatra_dagster.testing.conformance.api_state_diff import ApiContent, comparable_content, describe_differences
 from ondatra_dagster.testing.conformance.push_harness import (
     ConformanceRun,
@@ -20,7 +19,7 @@ from ondatra_dagster.testing.conformance.push_harness import (
     open_harness,
 )
 from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
-from ondatra_dagster.testing.fake_api_server import RecordedCall
+from ondatra_dagster.testing.fake_api_server import Fault, RecordedCall
 
 
 def check_every_row_has_status(stage: PushHarness, case: PushCase) -> Iterator[str]:

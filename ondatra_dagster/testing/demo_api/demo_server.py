@@ -19,12 +19,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import Fault, FaultQueue
 from ondatra_dagster.testing.demo_api.crm_and_erp import Record
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
 from ondatra_dagster.testing.fake_api_server import (
     LOOPBACK_HOST,
     Answer,
+    Fault,
+    FaultQueue,
     LoopbackApi,
     RecordedCall,
     json_response,
