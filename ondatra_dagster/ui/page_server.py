@@ -1,4 +1,4 @@
-"""The UI as a Starlette application, with its routes and error pages, and the HTTP server that serves it in a thread."""
+"""The UI as a Starlette application, with routes and error pages, and the HTTP server that serves it in a thread."""
 
 import socket
 import threading
