@@ -22,7 +22,7 @@ from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables, run_tasks
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, run_tasks
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
@@ -230,9 +230,6 @@ class RunService:
             },
             lambda error: store_trace(error, self.workspace.settings.state),
         )
-
-    def refresh_fact_tables(self) -> TaskResult:
-        return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())
 
     def records_address(self, result: SyncResult) -> str | None:
         """Return where the records of a sync's run are; None when it left none."""

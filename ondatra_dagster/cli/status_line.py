@@ -65,7 +65,10 @@ class StatusLine:
         if told is None:
             return 0.0
         began = time.monotonic()
-        text = _read_text_safely(told)
+        try:
+            text = told()
+        except Exception as error:  # the edge: what it looks at may just be ending, and tells of that itself
+            text = f"… ({type(error).__name__})"
         took = time.monotonic() - began
         with self._draw_lock:
             if self._read_text is told:  # else it is over, and was wiped
@@ -78,10 +81,3 @@ class StatusLine:
         if self._is_terminal:
             self._stream.write(CLEAR_LINE)
             self._stream.flush()
-
-
-def _read_text_safely(told: Callable[[], str]) -> str:
-    try:
-        return told()
-    except Exception as error:  # the edge: what it looks at may just be ending, and tells of that itself
-        return f"… ({type(error).__name__})"

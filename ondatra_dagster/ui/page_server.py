@@ -162,7 +162,6 @@ class PageServer:
 
     def __init__(self, project: ProjectCache, listener: socket.socket) -> None:
         settings = project.load_current_project()[0].settings
-        self._listener = listener
         self.port: int = listener.getsockname()[1]
         token = read_or_create_token(settings.state)
         self.url = f"{page_url(self.port)}?token={token}"  # whoever has it may look
