@@ -66,15 +66,11 @@ def run_plan(
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sync_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    tags = {TRIGGER: trigger}
-    if any(step.is_full for step in plan.models):
-        tags[FULL_REFRESH] = "true"
-    if engine.is_dry:
-        tags |= {DRY_RUN: "true", DEFER_EVENTS_TAG: "true"}
+    is_full, is_dry = any(step.is_full for step in plan.models), engine.is_dry
+    flags = {FULL_REFRESH: is_full, DRY_RUN: is_dry, DEFER_EVENTS_TAG: is_dry, ALLOW_NEW_STATE: is_new_state}
+    tags = {TRIGGER: trigger, **{tag: "true" for tag, is_set in flags.items() if is_set}}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
-    if is_new_state:
-        tags[ALLOW_NEW_STATE] = "true"
     settings = engine.workspace.settings
     definitions = definitions_of(
         engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
