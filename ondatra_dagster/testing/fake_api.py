@@ -45,7 +45,7 @@ AnswerFunction = Callable[[Request, State], Answer | None]
 
 
 class FakeApi(LoopbackApi):
-    """An API that takes any path."""
+    """The running API, which takes any path."""
 
     def __init__(
         self,

@@ -1,4 +1,8 @@
-"""The display of a run's counts, duration and versions on several pages."""
+"""The status of a sync and of its runs, as pages show it.
+
+Of a sync: its queue, its newest runs, a run in progress, and its health in a word. Of a run: its counts, its
+duration and its versions.
+"""
 
 import dataclasses
 import enum

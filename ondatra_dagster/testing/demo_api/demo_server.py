@@ -37,7 +37,7 @@ DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
 
 
 class DemoApi(LoopbackApi):
-    """The pages for people and the calls of machines, over one state."""
+    """The running demo API: its pages for people, and its answers to calls, over one state."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
         self.faults: FaultQueue = FaultQueue()
