@@ -18,7 +18,7 @@ import orjson
 
 from bench.command_times import CannotRunError, RunProject, python_seconds
 from bench.sample_rows import build_row
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.delivery.queue.unpublished_records import FILE_ROWS
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import SyncRecord

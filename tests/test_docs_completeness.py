@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import SETTING_P
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.run_history import SyncTotals
 from ondatra_dagster.sync.sync_checks import SYNC_CHECKS
 from ondatra_dagster.ui.sync_and_run_status import Health
 from ondatra_dagster.ui.value_formatting import BADGE_STYLES, UNREADABLE
@@ -133,9 +135,10 @@ def test_every_alert_rule_is_described():
 
 
 def test_every_metric_is_described():
-    known = {"oldest_seconds": 1, "next_due_at": 1, "last_success_at": 1, "last_run_seconds": 1}
+    known = {"oldest_seconds": 1, "next_due_at": 1, "last_run_seconds": 1}
+    totals = SyncTotals(last_success=datetime.now(UTC))
     table = ModelMetrics(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
-    text = format_project_metrics([SyncMetrics(sync="sync.crm", **known)], [table])
+    text = format_project_metrics([SyncMetrics(sync="sync.crm", totals=totals, **known)], [table])
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
 

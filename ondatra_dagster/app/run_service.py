@@ -22,7 +22,7 @@ from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
 from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables, run_tasks
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, run_tasks
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import ModelStep, plan_model
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
@@ -76,6 +76,8 @@ class RunService:
         table = step.table
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
+        # what the checks found when the table was written
+        checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
         result = ModelResult(
             model=step.model,
             has_changes=False,
@@ -85,7 +87,7 @@ class RunService:
             version=table.version,
             rows=table.commit_metadata.rows if table.commit_metadata else None,
             columns=table.columns,
-            verdicts=self._store_verdicts(step.model, _stored_findings(step)),
+            verdicts=self._store_verdicts(step.model, checks),
         )
         return self._report_model_result(result)
 
@@ -233,9 +235,6 @@ class RunService:
             lambda error: store_trace(error, self.workspace.settings.state),
         )
 
-    def refresh_fact_tables(self) -> TaskResult:
-        return refresh_fact_tables(self.workspace.tracking, self.workspace.syncs.values())
-
     def records_address(self, result: SyncResult) -> str | None:
         """Return where the records of a sync's run are; None when it left none."""
         run_id = result.summary.run_id
@@ -266,11 +265,6 @@ class RunService:
 
 def _table_version(written: ModelWriteResult) -> str:
     return f"{written.table_id}@{written.version}"
-
-
-def _stored_findings(step: ModelStep) -> tuple[RowCheckResult, ...]:
-    """Return what the checks found when the unchanged table was written."""
-    return tuple(RowCheckResult(check=check, failed_rows=step.warned.get(check.name, 0)) for check in step.model.checks)
 
 
 def judge_finding(finding: RowCheckResult) -> SyncCheckResult:

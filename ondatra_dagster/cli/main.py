@@ -1,4 +1,4 @@
-"""The command `ondatra`. Each verb is a module of `commands`, loaded when it is called."""
+"""The command `ondatra`. Each verb is in a module of `commands`, loaded when it is called."""
 
 import importlib
 import io
@@ -21,6 +21,7 @@ VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
+SHARED_MODULES = {"pause": "pause_and_resume", "resume": "pause_and_resume"}  # by verb
 MAX_HELP_CHARACTERS = 1000  # letters: more than any sentence has
 WRONG_INVOCATION_CODE = 2
 
@@ -41,7 +42,8 @@ class VerbGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"ondatra_dagster.cli.commands.{cmd_name}").command
+        module = importlib.import_module(f"ondatra_dagster.cli.commands.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name if cmd_name in SHARED_MODULES else "command")
         assert isinstance(command, click.Command)  # noqa: S101 - for the type checker
         return command
 
@@ -81,18 +83,13 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
         print_message(indent_lines(str(error)))
         return WRONG_INVOCATION_CODE
     except OndatraError as error:
-        print_message(_format_error(error))
+        problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
+        print_message("\n".join(indent_lines(str(problem)) for problem in problems))
         return FAILURE_CODE
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
         print_message(indent_lines(_format_unexpected_error(error)))
         return FAILURE_CODE
     return code if isinstance(code, int) else 0
-
-
-def _format_error(error: OndatraError) -> str:
-    """Return a line for each problem; a problem's own further lines are indented."""
-    problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
-    return "\n".join(indent_lines(str(problem)) for problem in problems)
 
 
 def _format_unexpected_error(error: Exception) -> str:

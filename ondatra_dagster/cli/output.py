@@ -48,6 +48,11 @@ def print_json(line: Mapping[str, Json]) -> None:
     click.echo(orjson.dumps(dict(line)).decode())
 
 
+def print_shrunk_table(head: Sequence[str], rows: Iterable[Sequence[str]], shrinks: Sequence[ColumnShrink]) -> None:
+    """Print aligned columns that fit the terminal, as far as columns may shrink."""
+    print_table(head, shrink_columns(head, rows, width=terminal_width(), shrinks=shrinks))
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print aligned columns; numbers are right-aligned."""
     texts = [["" if cell is None else replace_control_characters(str(cell), "") for cell in row] for row in rows]
@@ -97,10 +102,7 @@ def format_cell(value: Json) -> str:
 
 WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms
 ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks that stand on the letter before, and what only joins or directs
-FIRST_JOINING_LETTER, LAST_JOINING_LETTER = (
-    "\u1160",
-    "\u11ff",
-)  # Korean vowels and ends: they go into the letter before
+FIRST_JOINING_LETTER, LAST_JOINING_LETTER = "\u1160", "\u11ff"  # Korean vowels and ends: they go into the letter before
 ELLIPSIS = "…"
 
 

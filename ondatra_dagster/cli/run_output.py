@@ -114,12 +114,12 @@ class TextProgress(RunProgress):
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
         """What a run would do: its numbers and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
-        said = format_sentence(forecast)
+        said = _format_dry_run(forecast)
         self._print_line(sign, result.sync.id, said)
         self._print_warnings(result.verdicts, told=said)
         if not forecast.refusal:
             with self._status_line:
-                print_dry_run_tables(result.sync.id, forecast)
+                _print_dry_run_tables(result.sync.id, forecast)
 
     def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
         """The checks that didn't pass, but for what is said already."""
@@ -181,7 +181,7 @@ class JsonProgress(RunProgress):
         summary = result.summary
         if result.forecast:
             checks = {"checks": _severities(result.verdicts)}
-            print_json(to_json_object(result.sync.id, result.forecast) | checks)
+            print_json(_dry_run_object(result.sync.id, result.forecast) | checks)
             return
         print_json(
             {
@@ -254,7 +254,7 @@ WHOLE_TABLE_KEY = "all"  # in place of the key of a table that goes out whole
 CHANGE_VERBS = ("create", "update", "delete")
 
 
-def format_sentence(forecast: DryRunResult) -> str:
+def _format_dry_run(forecast: DryRunResult) -> str:
     """Return a sentence: would create 3 rows, update 1 row; 2 rows newly set aside."""
     if forecast.refusal or forecast.summary.run_id is None:
         return forecast.summary.message
@@ -271,7 +271,7 @@ def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
     return ", ".join(told) or "change nothing"
 
 
-def print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
+def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
     """Print the counts, and a sample of the rows."""
     if forecast.summary.run_id is None:
         return
@@ -288,7 +288,7 @@ def print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
         )
 
 
-def to_json_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
+def _dry_run_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
     """Return the whole forecast, with the samples' changed values."""
     return {
         "sync": sync_id,

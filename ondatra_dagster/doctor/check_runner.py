@@ -33,24 +33,22 @@ CHECKS = (
 )
 
 
-class NamedResult(NamedTuple):
-    """A result with the name of its check."""
+def run_checks(
+    machine: CheckContext, *, on_begin: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[str, CheckResult]]:
+    """Run the checks one after the other, and yield each result with the name of its check.
 
-    check_name: str
-    result: CheckResult
-
-
-def run_checks(machine: CheckContext, *, on_begin: Callable[[str], None] = lambda _: None) -> Iterator[NamedResult]:
-    """Run the checks one after the other. `on_begin` is told each one's name before."""
+    `on_begin` gets the name before.
+    """
     failures: set[str] = set()
     for check in CHECKS:
         if check.starts_spark and not machine.starts_spark:
             continue
         on_begin(check.name)
         if missing := [name for name in check.required_checks if name in failures]:
-            yield NamedResult(check.name, warning_result("not tried", f"first mend {' and '.join(missing)}"))
+            yield check.name, warning_result("not tried", f"first mend {' and '.join(missing)}")
             continue
         for result in check.run_check(machine):
             if result.level is CheckLevel.FAILED:
                 failures.add(check.name)
-            yield NamedResult(check.name, result)
+            yield check.name, result

@@ -12,7 +12,6 @@ from ondatra_dagster.errors import BusyError, OndatraError, ResyncNeededError
 from ondatra_dagster.records.fact_tables import build_fact_tables
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.enqueue_step import EnqueuedVersions
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count
 
@@ -51,7 +50,7 @@ def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], s
 
 
 ENQUEUE_TASK = "feeds"
-EnqueueChanges = Callable[[], EnqueuedVersions | None]
+EnqueueChanges = Callable[[], int | None]  # returns how many versions were new
 
 
 def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
@@ -59,8 +58,8 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
     versions, told, is_good = {}, [], True
     for sync_id, take_in in syncs.items():
         try:
-            if taken := take_in():
-                versions[sync_id] = taken.upto - taken.after
+            if (taken := take_in()) is not None:
+                versions[sync_id] = taken
         except BusyError:
             told.append(f"{sync_id} is at work, and takes them in by itself")
         except ResyncNeededError as error:  # its own runs fail for it

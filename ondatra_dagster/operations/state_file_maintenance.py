@@ -30,16 +30,11 @@ class StateFile(NamedTuple):
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
     """Every SQLite file of ours that is there; `remedies` has those of damaged files by the file's name."""
     for path in sorted(state.glob("*.sqlite")):
-        yield StateFile(path, _lock_path(state, path), remedies.get(path.name, RESTORE_FROM_BACKUP))
+        is_beside = path.name in LOCKED_NEXT_TO_FILE
+        lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+        yield StateFile(path, lock, remedies.get(path.name, RESTORE_FROM_BACKUP))
     for path in sorted(state.glob("queue/*.sqlite")):
-        yield StateFile(path, _lock_path(state, path), QUEUE_DAMAGED)
-
-
-def _lock_path(state: Path, path: Path) -> Path:
-    if path.parent != state:
-        return queue_lock_path(path)
-    is_beside = path.name in LOCKED_NEXT_TO_FILE
-    return path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+        yield StateFile(path, queue_lock_path(path), QUEUE_DAMAGED)
 
 
 def compact_files(files: Iterable[StateFile]) -> TaskResult:

@@ -71,13 +71,15 @@ def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncChe
 
     Results would come too late for the latter: Dagster reads them when the step has ended.
     """
+    counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
+    samples = {"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {}
     return of(
         asset_key=key,
         check_name=verdict.name,
         passed=verdict.severity is Severity.PASS,
         severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
         description=verdict.description,
-        metadata=_verdict_metadata(verdict),
+        metadata={**counts, **samples},
     )
 
 
@@ -86,8 +88,3 @@ def build_check_reports(
 ) -> list[CheckReport]:
     """Return the verdicts as build_check_report() does."""
     return [build_check_report(of, key, verdict) for verdict in verdicts]
-
-
-def _verdict_metadata(verdict: SyncCheckResult) -> dagster_metadata.Metadata:
-    counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
-    return {**counts, **({"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {})}

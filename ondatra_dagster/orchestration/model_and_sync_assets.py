@@ -152,12 +152,6 @@ def _sync_spec(sync: Sync) -> dg.AssetSpec:
         metadata={
             "sync": dg.MetadataValue.text(sync.id),
             "file": dg.MetadataValue.text(sync.push_config.file),
-            "dagster/code_references": dg.CodeReferencesMetadataValue(
-                code_references=[
-                    dg.LocalFileCodeReference(
-                        file_path=str(sync.push_library), line_number=1, label=sync.push_config.file
-                    )
-                ]
-            ),
+            "dagster/code_references": dagster_metadata.code_reference(sync.push_library, sync.push_config.file),
         },
     )

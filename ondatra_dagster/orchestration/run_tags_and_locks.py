@@ -30,14 +30,9 @@ def is_tag_set(tags: Mapping[str, str], tag: str) -> bool:
     return tags.get(tag, "").strip().casefold() not in FALSE_VALUES
 
 
-def is_dry_run(tags: Mapping[str, str]) -> bool:
-    """Whether a run with these tags is a dry one."""
-    return is_tag_set(tags, DRY_RUN)
-
-
 def mark_dry_run(run: dg.DagsterRun | None) -> bool:
     """Whether a run that begins is a dry one; if so, its outputs are no materializations from here on."""
-    if run is None or not is_dry_run(run.tags):
+    if run is None or not is_tag_set(run.tags, DRY_RUN):
         return False
     # half private: Dagster asks the run in memory, whoever started it knows only of our tag
     if isinstance(run.tags, dict):

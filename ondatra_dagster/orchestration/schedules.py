@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.operations.maintenance_task_runner import TaskResult
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.dagster_metadata import samples_table
 from ondatra_dagster.orchestration.resources import POOL, raise_dagster_failure
@@ -51,7 +51,8 @@ def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunSe
 @dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records", pool=POOL)
 def _fact_tables_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     with raise_dagster_failure(ondatra, "fact tables"):
-        _report_results(context, [ondatra.refresh_fact_tables()])
+        workspace = ondatra.workspace
+        _report_results(context, [refresh_fact_tables(workspace.tracking, workspace.syncs.values())])
 
 
 @dg.job(name="ondatra_maintain_job", description="What has to be done from time to time")

@@ -13,7 +13,7 @@ import orjson
 from ondatra_dagster.clock_jumps import corrected_time
 from ondatra_dagster.delivery.row_outcome import row_retry_seconds
 from ondatra_dagster.orchestration.asset_keys import op_name
-from ondatra_dagster.orchestration.run_tags_and_locks import is_dry_run
+from ondatra_dagster.orchestration.run_tags_and_locks import DRY_RUN, is_tag_set
 
 NEW_WORK_GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
 
@@ -71,7 +71,8 @@ def dump_requests(wakes: Mapping[str, SensorRequest]) -> str:
 
 def keys_in_unfinished_runs(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
     """Those that a run which hasn't ended has among its own."""
-    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES)) if not is_dry_run(run.tags)]
+    unfinished = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES))
+    runs = [run for run in unfinished if not is_tag_set(run.tags, DRY_RUN)]
     return {key for run in runs for key in _keys_of_run(instance, run, keys)}
 
 

@@ -1,7 +1,6 @@
 """The step of a sync run that enqueues the table's new changes. It sends nothing."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
@@ -16,15 +15,10 @@ from ondatra_dagster.sync.run_context import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
 
 
-class EnqueuedVersions(NamedTuple):
-    """The versions that were enqueued: (after, upto]. The two are equal where nothing was new."""
+def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
+    """Bring the sync's queue up to its model's table, and return how many versions were enqueued.
 
-    after: int
-    upto: int
-
-
-def catch_up_queue(sync: Sync, ports: Ports) -> EnqueuedVersions | None:
-    """Bring the sync's queue up to its model's table; None when there is no table, or the sync has never run.
+    None when there is no table, or the sync has never run.
 
     It also writes the queue's snapshot, so that a queue that is lost later needs no version that is enqueued
     now. Raises BusyError when another process delivers, OtherStateFolderError when another state folder does.
@@ -40,7 +34,7 @@ def catch_up_queue(sync: Sync, ports: Ports) -> EnqueuedVersions | None:
         before = queue.watermark
         enqueue_table_changes(queue, sync, ports, source, recovered)
         write_queue_snapshot(queue, sync, ports)
-        return EnqueuedVersions(before, queue.watermark)
+        return queue.watermark - before
 
 
 def enqueue_table_changes(

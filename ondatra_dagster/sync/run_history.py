@@ -163,11 +163,14 @@ class PastRun:
 class SyncTotals:
     """The totals over all runs of a sync."""
 
-    runs: int
-    failed_runs: int  # crashed ones too
-    interrupted_runs: int
-    last_success: datetime | None
-    row_counts: Mapping[str, int]  # by what became of them: attempted, succeeded, rejected, failed
+    runs: int = 0
+    failed_runs: int = 0  # crashed ones too
+    interrupted_runs: int = 0
+    last_success: datetime | None = None
+    row_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by outcome, such as succeeded
+
+
+NO_TOTALS = SyncTotals()
 
 
 class RunHistory:
@@ -213,15 +216,16 @@ class RunHistory:
 
         With an offset those after so many.
         """
-        return self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
+        found = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
+        return tuple(map(self._with_current_result, found))
 
     def find_run(self, sync_id: str, run_id: str) -> PastRun | None:
         """That run, dry or not; None when nothing is known of it."""
-        return next(iter(self._select_runs(sync_id=sync_id, run_id=run_id, with_dry=True)), None)
+        return next(map(self._with_current_result, self._select_runs(sync_id=sync_id, run_id=run_id)), None)
 
     def _select_runs(
-        self, *, sync_id: str | None, run_id: str | None = None, limit: int = 1, offset: int = 0, with_dry: bool
-    ) -> tuple[PastRun, ...]:
+        self, *, sync_id: str | None, run_id: str | None = None, limit: int = 1, offset: int = 0, with_dry: bool = True
+    ) -> list[PastRun]:
         wanted: dict[str, SqlValue] = {
             "sync_id": sync_id,
             "run_id": run_id,
@@ -230,7 +234,7 @@ class RunHistory:
             "with_dry": with_dry,
         }
         query = SELECT_NEWEST.format(order=ORDER_OF_ONE_SYNC if sync_id else ORDER_OF_ALL_SYNCS)
-        return tuple(map(self._with_current_result, self._read_runs(query, wanted)))
+        return self._read_runs(query, wanted)
 
     def _read_runs(self, query: str, wanted: Mapping[str, SqlValue]) -> list[PastRun]:
         return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, wanted)], [])
@@ -242,9 +246,7 @@ class RunHistory:
         """
         if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
             return run
-        wanted: dict[str, SqlValue] = {"sync_id": run.sync_id, "run_id": run.run_id}
-        wanted |= {"limit": 1, "offset": 0, "with_dry": True}
-        now = next(iter(self._read_runs(SELECT_NEWEST.format(order=ORDER_OF_ONE_SYNC), wanted)), run)
+        now = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
         return dataclasses.replace(now, result=RunResult.CRASHED) if now.result is RunResult.RUNNING else now
 
     def has_begun(self, sync_id: str) -> bool:

@@ -190,11 +190,8 @@ def _describe_dead_units(run: RunSummary) -> str | None:
     )
 
 
-_RUN_PROBLEMS = (
-    _describe_outage,
-    _describe_no_delivery,
-    _describe_dead_units,
-)  # what a run finds when it sends something
+# what a run finds when it sends something
+_RUN_PROBLEMS = (_describe_outage, _describe_no_delivery, _describe_dead_units)
 
 
 def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:

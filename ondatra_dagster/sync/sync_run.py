@@ -108,7 +108,7 @@ class SyncRun:
 
     def execute(self, recovered: RecordedOutcomes, conflict_check: StateFolderConflictCheck) -> RunSummary:
         if not self._has_work():
-            self._enqueue_table_changes(recovered)
+            enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
             self._check_removals()
             return self._build_summary(None, message=self._describe_hold() or "nothing is new, and nothing is due")
         bookkeeper = self._begin_run(conflict_check)
@@ -164,7 +164,7 @@ class SyncRun:
         return (status.can_send and self._ports.may_send()) or (status.polls_due > 0 and self._ports.may_poll)
 
     def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
-        self._enqueue_table_changes(recovered)
+        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
         now, upto = self._ports.clock(), self._source.invalid_version
         if upto > self._queue.invalid_watermark:
             found = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
@@ -172,9 +172,6 @@ class SyncRun:
             attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
             stored = store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
             self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored})
-
-    def _enqueue_table_changes(self, recovered: RecordedOutcomes) -> None:
-        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
 
     def _check_removals(self) -> None:
         self._removals = check_removals(

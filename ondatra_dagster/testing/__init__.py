@@ -8,7 +8,7 @@ from typing import Any
 
 _EXPORTS = {
     "Answer": "fake_api_server",
-    "Fault": "api_faults",
+    "Fault": "fake_api_server",
     "PushCase": "conformance.push_test_input",
     "Request": "fake_api",
     "State": "fake_api",

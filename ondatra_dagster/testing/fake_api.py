@@ -15,12 +15,12 @@ from typing import TypeAlias
 from starlette.requests import Request as HttpRequest
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import ScriptedFaults
 from ondatra_dagster.testing.fake_api_server import (
     LOOPBACK_HOST,
     Answer,
     LoopbackApi,
     RecordedCall,
+    ScriptedFaults,
     path_segments,
     refusal,
 )
@@ -45,7 +45,7 @@ AnswerFunction = Callable[[Request, State], Answer | None]
 
 
 class FakeApi(LoopbackApi):
-    """An API that takes any path."""
+    """The running API, which takes any path."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class FakeApi(LoopbackApi):
         self.state.clear()
         self.calls.clear()
         self.answers.clear()
-        self.faults.clear()
+        self.faults = ScriptedFaults()
         self._numbers = itertools.count(1)
 
     def _store_call(self, call: RecordedCall, answer: Answer) -> None:

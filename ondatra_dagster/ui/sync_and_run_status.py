@@ -1,4 +1,8 @@
-"""The display of a run's counts, duration and versions on several pages."""
+"""The status of a sync and of its runs, as pages show it.
+
+Of a sync: its queue, its newest runs, a run in progress, and its health in a word. Of a run: its counts, its
+duration and its versions.
+"""
 
 import dataclasses
 import enum
@@ -11,7 +15,7 @@ from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.sync.live_progress import LiveProgress, read_live_progress
 from ondatra_dagster.sync.run_history import PastRun, RunResult
-from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_expected_changes, load_grid
+from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_elapsed
 from ondatra_dagster.ui.html_builder import Content, element
@@ -37,11 +41,6 @@ def count_link(
         format_number(count),
         href=ui_urls.records_url(run.sync_id, ui_urls.RecordFilter(run=run.run_id, status=stage, change=operation)),
     )
-
-
-def read_run_counts(run: PastRun) -> CountGrid:
-    """Read the run's counts; for a dry run, the expected ones."""
-    return load_grid(run.counts.get("grid", {}))  # type: ignore[arg-type]  # as RunSummary.to_json() wrote it
 
 
 def describe_dry_run(run: PastRun) -> str:
@@ -102,9 +101,7 @@ class SyncStatus:
             Health.NEVER_RAN: last is None and queue is None,
             Health.FAILING: last is not None and last.result in (RunResult.FAILED, RunResult.CRASHED),
             Health.QUEUE_LOST: self.queue_lost_message is not None,
-            Health.REJECTS: bool(
-                (queue and queue.dead_units) or (last and read_run_counts(last).total(GridRow.REJECTED))
-            ),
+            Health.REJECTS: bool((queue and queue.dead_units) or (last and load_grid(last).total(GridRow.REJECTED))),
             Health.WAITING: bool(queue and queue.depth),
         }
         return next((health for health, is_true in asked.items() if is_true), Health.OK)

@@ -1,4 +1,4 @@
-"""The format of numbers, times, states and messages on every page."""
+"""The format of numbers, times, states, messages and payloads on every page."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""One module for each command of `ondatra`."""
+"""A module for each command of `ondatra`; pause and resume share one."""

@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 
 from ondatra_dagster.app.workspace import QueueReadResult
-from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import (
     format_cell,
     indent_lines,
@@ -34,8 +34,7 @@ MAX_DEAD_LETTERS_SHOWN = 50  # of these that people look at: after one bad day t
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts; 1 when its queue is lost."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     if not show_dead_letters(chosen, as_json=as_json, limit=limit):
         return report_no_dead_letters(workspace.try_read_queue(chosen.id))
     if not as_json:

@@ -2,7 +2,7 @@
 
 import click
 
-from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.sync.recovery.queue_reset import forget_sync
 from ondatra_dagster.text_format import format_count
@@ -13,8 +13,7 @@ from ondatra_dagster.text_format import format_count
 @click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
 def command(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Delete SYNC's queue and frontier, so that its next run asks for a resync; its records are kept."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     queue = workspace.queue(chosen.id)
     keys, letters = (queue.depth, queue.dead_units) if queue else (0, 0)
     seen = workspace.try_read_queue(chosen.id)

@@ -7,7 +7,7 @@ import click
 
 from ondatra_dagster.cli.commands.dead import report_no_dead_letters, show_dead_letters
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
-from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.queue_status import read_status
@@ -32,8 +32,7 @@ def command(
     as_json: bool,  # noqa: FBT001
 ) -> int:
     """Send the dead letters of SYNC with the newest values, and its waiting rows without waiting."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
         if not show_dead_letters(chosen, as_json=as_json, limit=limit, since=died_since):

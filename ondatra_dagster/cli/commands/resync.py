@@ -7,7 +7,7 @@ from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_ser
 from ondatra_dagster.app.sync_service import build_ports
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
-from ondatra_dagster.cli.current_project import open_workspace
+from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
 from ondatra_dagster.sync.sync_definition import Sync
@@ -30,8 +30,7 @@ def command(
     """Send every row of SYNC again, as an update where the API has acknowledged it."""
     if assume_delivered and deletes:
         raise click.UsageError("--assume-delivered sends nothing, so it can't go with --deletes")
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     way = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
     return _run_resync(workspace, chosen, way, as_json=as_json, opened=opened or open_run_service)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from ondatra_dagster.delivery.push.starlark.push_functions import load_library
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.errors import ProjectError, PushContractError
-from ondatra_dagster.testing.api_faults import Fault
 from ondatra_dagster.testing.conformance.api_state_diff import ApiContent, comparable_content, describe_differences
 from ondatra_dagster.testing.conformance.push_harness import (
     ConformanceRun,
@@ -20,7 +19,7 @@ from ondatra_dagster.testing.conformance.push_harness import (
     open_harness,
 )
 from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
-from ondatra_dagster.testing.fake_api_server import RecordedCall
+from ondatra_dagster.testing.fake_api_server import Fault, RecordedCall
 
 
 def check_every_row_has_status(stage: PushHarness, case: PushCase) -> Iterator[str]:
@@ -74,12 +73,17 @@ def check_api_mirrors_table(stage: PushHarness, case: PushCase) -> Iterator[str]
 
 def contents_after_versions(stage: PushHarness, case: PushCase) -> list[ApiContent]:
     """What the API holds after each version when nothing goes wrong."""
+    return deliver_versions(stage, case)[0]
+
+
+def deliver_versions(stage: PushHarness, case: PushCase) -> tuple[list[ApiContent], list[str]]:
+    """The same, and every call of the whole history, as a person knows it."""
     contents = []
     with stage.open_run(case) as play:
         for rows in case.versions:
             play.deliver_version(rows)
             contents.append(comparable_content(play.api.state))
-    return contents
+        return contents, [format_call(call) for call in play.api.calls]
 
 
 def _final_table_rows(case: PushCase) -> Sequence[Row]:
@@ -150,8 +154,8 @@ ONE_FAULT = (
 
 def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterator[str]:
     """Whichever call fails once, the next tries come to the same end as if nothing had happened."""
-    expected = contents_after_versions(stage, case)
-    for number, call in enumerate(_list_calls(stage, case), 1):
+    expected, calls = deliver_versions(stage, case)
+    for number, call in enumerate(calls, 1):
         for what, fault in ONE_FAULT:
             with stage.open_run() as play:
                 version = _write_until_call(play, case, number, fault)
@@ -161,14 +165,6 @@ def check_one_failed_call_recovers(stage: PushHarness, case: PushCase) -> Iterat
                 if wrong := _recovery_problem(play, expected[version]):
                     yield f"when {call} {what}: {wrong}"
                     break  # the other faults would tell the same once more
-
-
-def _list_calls(stage: PushHarness, case: PushCase) -> list[str]:
-    """Every call of the whole history, as a person knows it."""
-    with stage.open_run(case) as play:
-        for rows in case.versions:
-            play.deliver_version(rows)
-        return [format_call(call) for call in play.api.calls]
 
 
 def format_call(call: RecordedCall) -> str:
@@ -200,8 +196,8 @@ def _recovery_problem(play: ConformanceRun, expected: ApiContent) -> str:
 
 def check_refused_call_is_reported(stage: PushHarness, case: PushCase) -> Iterator[str]:
     """What an API refuses doesn't count as delivered, and arrives when it is replayed."""
-    expected = contents_after_versions(stage, case)
-    for number, call in enumerate(_list_calls(stage, case), 1):
+    expected, calls = deliver_versions(stage, case)
+    for number, call in enumerate(calls, 1):
         with stage.open_run() as play:
             version = _write_until_call(play, case, number, Fault(status=422, message="refused"))
             if version is None:
@@ -325,7 +321,6 @@ def _path_with_key(path: str, old: str, new: str) -> str:
 
 
 Rule = Callable[[PushHarness, PushCase], Iterator[str]]
-FIRST_RULES: tuple[Rule, ...] = (check_every_row_has_status,)
 LATER_RULES: tuple[Rule, ...] = (
     check_batch_size_independence,
     check_api_mirrors_table,
@@ -350,7 +345,7 @@ def problems_of(case: PushCase) -> list[str]:
     except ProjectError as error:
         return [str(problem) for problem in error.problems]
     with open_harness(library, case) as stage:
-        found = [problem for rule in FIRST_RULES for problem in rule(stage, case)]
+        found = list(check_every_row_has_status(stage, case))
         if not found:  # else every other rule would tell the same once more
             found = [problem for rule in LATER_RULES for problem in rule(stage, case)]
     return list(dict.fromkeys(found))

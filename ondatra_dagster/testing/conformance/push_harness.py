@@ -82,27 +82,27 @@ def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
             yield sent
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class PushRecorder:
     """Hands batches on to push(), and keeps what came of them."""
 
-    def __init__(self, pusher: StarlarkSink, api: FakeApi, handed: list[RecordedPush]) -> None:
-        self._pusher = pusher
-        self._api = api
-        self._recorded = handed
+    pusher: StarlarkSink
+    api: FakeApi
+    recorded: list[RecordedPush]
 
     def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
-        return self._record_push(parcel, lambda: self._pusher(parcel, journal))
+        return self._record_push(parcel, lambda: self.pusher(parcel, journal))
 
     def poll(self, parcel: PushBatch, job: str) -> PushResult:
-        return self._record_push(parcel, lambda: self._pusher.poll(parcel, job))
+        return self._record_push(parcel, lambda: self.pusher.poll(parcel, job))
 
     def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
-        self._pusher.finalize(succeeded, failed, columns=columns, journal=journal)
+        self.pusher.finalize(succeeded, failed, columns=columns, journal=journal)
 
     def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
-        before = len(self._api.calls)
+        before = len(self.api.calls)
         pushed = push()
-        self._recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self._api.calls[before:]))
+        self.recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self.api.calls[before:]))
         return pushed
 
 
@@ -185,39 +185,45 @@ class ConformanceRun:
         replay_dead_letters(self._queue, now=self._now)
 
 
+@dataclasses.dataclass(slots=True)
 class PushHarness:
     """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
 
-    def __init__(self, library: PushLibrary, case: PushCase, http: ApiClient, api: FakeApi, folder: Path) -> None:
-        self.library = library
-        self._case = case
-        self._http = http
-        self._api = api
-        self._folder = folder
-        self._run_count = 0
+    library: PushLibrary
+    case: PushCase
+    http: ApiClient
+    api: FakeApi
+    folder: Path
+    run_count: int = 0
 
     @contextlib.contextmanager
     def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
         """A new table, a new queue, an empty API."""
-        case = case or self._case
-        self._run_count += 1
-        self._api.clear()
-        path = self._folder / f"{self._run_count}.sqlite"
-        if self._run_count > 1:  # a copy of an empty one is there sooner than a new one
-            shutil.copy(self._folder / "empty", path)
+        case = case or self.case
+        self.run_count += 1
+        self.api.clear()
+        path = self.folder / f"{self.run_count}.sqlite"
+        if self.run_count > 1:  # a copy of an empty one is there sooner than a new one
+            shutil.copy(self.folder / "empty", path)
         size = self.library.config.push.batch_size
+        context = PushContext(
+            sync_id=self.library.config.name,
+            kind=case.kind,
+            key_columns=tuple(case.key),
+            arguments=tuple(case.arguments),
+        )
         with open_queue_for(UnitFormat(case.kind, tuple(case.key), size), path) as queue:
-            if self._run_count == 1:
+            if self.run_count == 1:
                 queue.store.checkpoint()
-                shutil.copy(path, self._folder / "empty")
+                shutil.copy(path, self.folder / "empty")
             queue.store.execute("pragma synchronous = off")  # it is gone in a moment
             yield ConformanceRun(
                 case,
-                StarlarkSink(self.library, self._http, _push_context(self.library, case)),
+                StarlarkSink(self.library, self.http, context),
                 queue,
                 config=self.library.config,
                 journal=path.with_suffix(".journal"),
-                api=self._api,
+                api=self.api,
             )
 
 
@@ -238,12 +244,6 @@ def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
         retry_clock = RetryClock(sleep=lambda _: None)
         with ApiClient(config, secrets="value-of-{}".format, transport=transport, retry_clock=retry_clock) as http:
             yield PushHarness(library, case, http, api, Path(folder))
-
-
-def _push_context(library: PushLibrary, case: PushCase) -> PushContext:
-    return PushContext(
-        sync_id=library.config.name, kind=case.kind, key_columns=tuple(case.key), arguments=tuple(case.arguments)
-    )
 
 
 @contextlib.contextmanager

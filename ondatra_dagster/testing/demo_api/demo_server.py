@@ -19,12 +19,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import Fault, FaultQueue
 from ondatra_dagster.testing.demo_api.crm_and_erp import Record
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
 from ondatra_dagster.testing.fake_api_server import (
     LOOPBACK_HOST,
     Answer,
+    Fault,
+    FaultQueue,
     LoopbackApi,
     RecordedCall,
     json_response,
@@ -36,7 +37,7 @@ DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
 
 
 class DemoApi(LoopbackApi):
-    """The pages for people and the calls of machines, over one state."""
+    """The running demo API: its pages for people, and its answers to calls, over one state."""
 
     def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
         self.faults: FaultQueue = FaultQueue()

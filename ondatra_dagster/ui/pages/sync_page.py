@@ -5,7 +5,7 @@ from datetime import datetime
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.sync.run_history import PastRun, RunResult
-from ondatra_dagster.sync.run_summary import GridRow
+from ondatra_dagster.sync.run_summary import GridRow, load_grid
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.text_format import format_count, format_local_time
@@ -33,7 +33,6 @@ from ondatra_dagster.ui.sync_and_run_status import (
     format_run_duration,
     format_versions,
     queue_lost_notice,
-    read_run_counts,
     read_sync_status,
 )
 from ondatra_dagster.ui.value_formatting import (
@@ -148,7 +147,7 @@ def _runs_chart(of: SyncStatus) -> Content:
         return None
     ended.reverse()
     shown = [_run_bar(run) for run in ended]
-    sums = {cell: _sum_known([read_run_counts(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
+    sums = {cell: _sum_known([load_grid(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
     known = [f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None]
     told = ", ".join(known) or "unknown"
     units = f"{unit_noun(of.sync)}s"
@@ -201,7 +200,7 @@ def _chart_legend(sums: Mapping[GridRow, int | None]) -> Html:
 
 
 def _run_bar(run: PastRun) -> bar_charts.Bar:
-    grid = read_run_counts(run)
+    grid = load_grid(run)
     parts = {cell.value: grid.total(cell) for cell in CHART_SERIES}
     told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in CHART_SERIES if parts[cell.value])
     title = f"{run.run_id}: {told or 'nothing sent'}"
@@ -209,7 +208,7 @@ def _run_bar(run: PastRun) -> bar_charts.Bar:
 
 
 def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
-    grid, result = read_run_counts(run), run.result.value
+    grid, result = load_grid(run), run.result.value
     yield (
         element("a", format_time(run.started_at), href=ui_urls.run_path(run.sync_id, run.run_id), class_="strong"),
         element("small", element("code", run.run_id)),

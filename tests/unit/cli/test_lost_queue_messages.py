@@ -5,7 +5,7 @@ from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject, write_contacts
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 LOST = "its queue is lost: the next run rebuilds it from the frontier and the records"

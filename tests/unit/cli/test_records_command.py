@@ -11,7 +11,7 @@ from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.commands.records import RECORDS_HEAD, RECORDS_SHRINKS
 from ondatra_dagster.cli.output import ColumnShrink, display_width, shrink_columns
 from ondatra_dagster.delivery.push.push_interface import PushResult

@@ -176,8 +176,8 @@ def test_spark_that_does_not_start_fails(root: Path, tmp_path: Path) -> None:
 def test_spark_is_not_tried_without_java(root: Path) -> None:
     """It would say the same once more."""
     machine = changed(read_check_context(root), java_home=root)
-    last = list(run_checks(machine))[-1]
-    assert ("spark", "not tried; first mend java") == (last.check_name, str(last.result))
+    name, result = list(run_checks(machine))[-1]
+    assert ("spark", "not tried; first mend java") == (name, str(result))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
 from support.projects.shop_project import ShopProject
 
-from ondatra_dagster.orchestration.dagster_instance import open_instance
 from ondatra_dagster.orchestration.definitions import definitions_of
+from ondatra_dagster.orchestration.in_process_run import open_instance
 
 TEMPLATE = Path(__file__).parents[3] / "ondatra_dagster" / "template"
 IN_PROGRESS = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])

@@ -8,8 +8,8 @@ import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
 from ondatra_dagster.app.sync_service import current_verdicts
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.main import run_verb
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.run_tags_and_locks import ALLOW_DELETES, FULL_REFRESH

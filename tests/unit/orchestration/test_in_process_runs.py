@@ -9,8 +9,7 @@ import dagster as dg
 import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 
-from ondatra_dagster.orchestration.dagster_instance import open_instance
-from ondatra_dagster.orchestration.in_process_run import DagsterRunResult, report_waits, run_plan
+from ondatra_dagster.orchestration.in_process_run import DagsterRunResult, open_instance, report_waits, run_plan
 from ondatra_dagster.orchestration.run_tags_and_locks import LOCK_TAG, close_abandoned_runs, lock_run
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 from ondatra_dagster.warehouse.spark import table_locks

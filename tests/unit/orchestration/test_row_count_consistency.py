@@ -62,7 +62,7 @@ def of_dagster(result: SyncResult) -> tuple[Counts, Counts]:
 
 def of_page(run: PastRun, desk: KindSyncHarness) -> Counts:
     """From the last column of the run's page."""
-    grid = load_grid(run.counts["grid"])  # type: ignore[arg-type]
+    grid = load_grid(run)
     return {
         cell.value: int(re.sub(r"<[^>]*>", "", str([*count_cells(run, cell, grid, sync=desk.sync)][-1])))
         for cell in GridRow

@@ -43,7 +43,7 @@ def killed() -> None:
 
 
 def grid(run: PastRun) -> CountGrid:
-    return load_grid(run.counts["grid"])  # type: ignore[arg-type]  # as to_json() wrote it
+    return load_grid(run)
 
 
 def runs(harness) -> list[PastRun]:

@@ -107,7 +107,7 @@ def assert_runs_add_up(harness: KindSyncHarness) -> None:
     for run in RunHistory(harness.state / "history.sqlite").list_runs(SYNC_ID, limit=1000):
         if run.result is RunResult.RUNNING:
             continue
-        grid = load_grid(run.counts["grid"])  # type: ignore[arg-type]
+        grid = load_grid(run)
         assert GridRow.PLANNED in grid.known_rows, run
         assert_adds_up(grid)
         metadata = harness.tracking.read_metadata(SYNC_ID, run.run_id)

@@ -13,7 +13,7 @@ import pytest
 from support.files.sample_records import build_record
 from support.projects.shop_project import ShopProject
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.collector import event_server
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
