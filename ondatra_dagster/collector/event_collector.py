@@ -113,14 +113,12 @@ class Collector:
         self._settings = project.settings
         self._extra_metrics = more_metrics
         self._model_states = self._read_model_states()
-        self._purpose = purpose
-        self._commits = GroupCommit(self._open_store)
+        self._commits = GroupCommit(
+            lambda: open_locked_store(project.settings, purpose, wait_seconds=LOCK_WAIT_SECONDS)
+        )
         self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
         self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
         self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
-
-    def _open_store(self) -> Any:
-        return open_locked_store(self._settings, self._purpose, wait_seconds=LOCK_WAIT_SECONDS)
 
     async def start(self) -> None:
         """Take the file; raises BusyError when another collector has it."""

@@ -149,10 +149,6 @@ class Batch:
     answered_calls: int = 0  # how many calls had an answer at the last of these
     job: Job | None = None  # it was handed over whole, and its end is waited for
 
-    def rows(self) -> Iterator[SentRow]:
-        for unit in self.units:
-            yield from unit.sent_rows
-
     @property
     def result_keys(self) -> list[ResultKey]:
         """Under which the outcomes of its rows are."""
@@ -162,12 +158,6 @@ class Batch:
     def must_run_alone(self) -> bool:
         """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
         return self.crash_count > 0 or self.is_split
-
-    def __len__(self) -> int:
-        return sum(len(unit.sent_rows) for unit in self.units)
-
-    def __bool__(self) -> bool:
-        return True  # also without rows: the content of an empty table goes out, too
 
 
 def mark_due_pending(queue: Queue, now: float) -> int:
