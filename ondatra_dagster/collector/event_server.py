@@ -155,7 +155,7 @@ class CollectorServer:
         self._listener = listener
         self.collector = Collector(project, purpose=f"ondatra events at {self.url}", more_metrics=more_metrics)
         settings = project.settings
-        app = CollectorApp(self.collector, settings.events, self.collector.counts, token=read_token(settings))
+        app = CollectorApp(self.collector, settings.events, token=read_token(settings))
         config = uvicorn.Config(
             app,
             http=LimitedHttpProtocol,
