@@ -24,7 +24,7 @@ from ondatra_dagster.collector.event_store import (
 )
 from ondatra_dagster.collector.group_commit import GroupCommit
 from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
-from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
+from ondatra_dagster.collector.model_routes import ModelRoutes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.table_lookup import warehouse_table_path
@@ -107,7 +107,7 @@ class Collector:
     def __init__(
         self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
     ) -> None:
-        self.routes: ModelRoutes = build_routes(project)
+        self.routes = ModelRoutes(project)
         self._new_routes: ModelRoutes | None = None  # to be gone over to
         self.counts = EventCounts()
         self._settings = project.settings
@@ -231,7 +231,7 @@ class Collector:
             return self._new_routes
         self._model_states = states  # broken ones are told of once
         try:
-            self._new_routes = build_routes(load_project(self._settings.root, self._settings))
+            self._new_routes = ModelRoutes(load_project(self._settings.root, self._settings))
         except (ProjectError, SelectionError) as error:
             self._new_routes = None
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
