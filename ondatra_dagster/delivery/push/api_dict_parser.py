@@ -74,11 +74,12 @@ def _read_text_or_variable(node: ast.expr, problems: ProblemList) -> TextOrVaria
     return _read_variable(node, problems) if isinstance(node, ast.Dict) else read_text(node, problems)
 
 
-def read_headers(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
-    return tuple(
-        (_read_header_name(key, problems), _read_text_or_variable(value, problems))
-        for key, value in read_items(node, '"headers"')
-    )
+def _pairs_reader(read_name: LiteralReader, where: str) -> LiteralReader:
+    def read(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
+        items = read_items(node, where)
+        return tuple((read_name(key, problems), _read_text_or_variable(value, problems)) for key, value in items)
+
+    return read
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
@@ -118,13 +119,6 @@ def _read_scope(node: ast.expr, problems: ProblemList) -> str:
     return read_text(node, problems)
 
 
-def _read_params(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
-    return tuple(
-        (read_text(key, problems), _read_text_or_variable(value, problems))
-        for key, value in read_items(node, '"params"')
-    )
-
-
 def _read_oauth2(node: ast.expr, problems: ProblemList) -> OAuth2 | None:
     before = len(problems)
     given = read_fields(node, problems, OAUTH2_READERS, '"oauth2"')
@@ -146,7 +140,7 @@ OAUTH2_READERS: Mapping[str, LiteralReader] = {
     "refresh_token": _read_variable,
     "scope": _read_scope,
     "client_auth": choice_reader(CLIENT_AUTHS, "places for the client's credentials"),
-    "params": _read_params,
+    "params": _pairs_reader(read_text, '"params"'),
 }
 AUTH_READERS: Mapping[str, LiteralReader] = {
     "env": read_variable_name,
@@ -302,7 +296,7 @@ PUSH_READERS: Mapping[str, LiteralReader] = {
 API_READERS: Mapping[str, LiteralReader] = {
     "base_url": _read_base_url,
     "auth": read_auth,
-    "headers": read_headers,
+    "headers": _pairs_reader(_read_header_name, '"headers"'),
     "timeout": number_reader(least=0.001),
     "retry": number_reader(least=0, whole=True),
     "backoff": number_reader(least=0),

@@ -83,7 +83,7 @@ RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
 DELETE_BATCH = "delete from batch where id = ?"
-_DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
+DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 
 
 class BatchUnit(NamedTuple):
@@ -107,12 +107,12 @@ class BatchUnit(NamedTuple):
     @property
     def desired(self) -> RowSet:
         """As it was sent, also when a newer one waits beside."""
-        return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
+        return tuple([row for change_type, row in self.sent_rows if change_type in DESIRED_CHANGE_TYPES])
 
     @property
     def has_desired_rows(self) -> bool:
         """Whether the API is to have something of it; what is to come is sent last."""
-        return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES
+        return bool(self.sent_rows) and self.sent_rows[-1].change_type in DESIRED_CHANGE_TYPES
 
     @property
     def key_state(self) -> KeyState:
