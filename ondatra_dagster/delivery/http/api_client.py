@@ -1,6 +1,6 @@
 """The HTTP client of one API: it sends what push() asks for, retries where that helps, and never raises into it.
 
-A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
+A call's way: prepared (request_builder), answered from the journal if it was before a crash, else sent, at most
 `retry` times more; its last answer is journalled and counted.
 """
 
