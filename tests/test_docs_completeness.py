@@ -11,7 +11,7 @@ import pytest
 
 from ondatra_dagster.app.project_metrics import ModelMetrics, SyncMetrics, format_project_metrics
 from ondatra_dagster.cli.main import cli
-from ondatra_dagster.delivery.push.api_dict_parser import API_KEYS, FUNCTION_PARAMETERS, OAUTH2_KEYS, PUSH_KEYS
+from ondatra_dagster.delivery.push.api_dict_parser import API_READERS, FUNCTION_PARAMETERS, OAUTH2_READERS, PUSH_READERS
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.operations.alert_rules import RULES
 from ondatra_dagster.project.model_header import HEADER_SYNONYMS, HEADER_WORDS
@@ -96,7 +96,7 @@ def test_every_flag_is_described(flag):
 
 
 @pytest.mark.parametrize(
-    ("head", "keys"), [("key", API_KEYS), ("key of `push`", PUSH_KEYS), ("key of `oauth2`", OAUTH2_KEYS)]
+    ("head", "keys"), [("key", API_READERS), ("key of `push`", PUSH_READERS), ("key of `oauth2`", OAUTH2_READERS)]
 )
 def test_every_key_of_an_api_is_described(head, keys):
     assert sorted(keys) == sorted(listed("docs/push-functions.md", head))

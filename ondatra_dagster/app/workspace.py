@@ -139,7 +139,7 @@ class Workspace:
         """
         try:
             state = self.queue(sync_id)
-            is_lost = not (state and state.has_table) and self.history.has_begun(sync_id)
+            is_lost = not (state and state.table_id is not None) and self.history.has_begun(sync_id)
         except StateError as error:
             return QueueReadResult(None, read_error=str(error))
         return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_lost else None)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import orjson
 
 from ondatra_dagster.collector.event_collector import RETRY_AFTER_SECONDS, Collector
-from ondatra_dagster.collector.event_metrics import EventCounts
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.http_messages import (
     JSON_HEADERS,
@@ -48,12 +47,10 @@ MAX_LISTED_PROBLEMS = 1000  # problems in one answer
 class CollectorApp:
     """An ASGI application that answers the requests to a collector."""
 
-    def __init__(
-        self, collector: Collector, settings: EventSettings, counts: EventCounts, *, token: str | None = None
-    ) -> None:
+    def __init__(self, collector: Collector, settings: EventSettings, *, token: str | None) -> None:
         self._collector = collector
         self._settings = settings
-        self._counts = counts
+        self._counts = collector.counts
         self._token = token
         self._host_check = HostCheck(settings, has_token=token is not None)
         self._endpoints = {"/health": self._respond_health, "/metrics": self._respond_metrics}

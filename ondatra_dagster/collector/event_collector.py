@@ -24,7 +24,7 @@ from ondatra_dagster.collector.event_store import (
 )
 from ondatra_dagster.collector.group_commit import GroupCommit
 from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
-from ondatra_dagster.collector.model_routes import ModelRoutes, build_routes
+from ondatra_dagster.collector.model_routes import ModelRoutes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
 from ondatra_dagster.planning.table_lookup import warehouse_table_path
@@ -107,20 +107,18 @@ class Collector:
     def __init__(
         self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
     ) -> None:
-        self.routes: ModelRoutes = build_routes(project)
+        self.routes = ModelRoutes(project)
         self._new_routes: ModelRoutes | None = None  # to be gone over to
         self.counts = EventCounts()
         self._settings = project.settings
         self._extra_metrics = more_metrics
         self._model_states = self._read_model_states()
-        self._purpose = purpose
-        self._commits = GroupCommit(self._open_store)
+        self._commits = GroupCommit(
+            lambda: open_locked_store(project.settings, purpose, wait_seconds=LOCK_WAIT_SECONDS)
+        )
         self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
         self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
         self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
-
-    def _open_store(self) -> Any:
-        return open_locked_store(self._settings, self._purpose, wait_seconds=LOCK_WAIT_SECONDS)
 
     async def start(self) -> None:
         """Take the file; raises BusyError when another collector has it."""
@@ -233,7 +231,7 @@ class Collector:
             return self._new_routes
         self._model_states = states  # broken ones are told of once
         try:
-            self._new_routes = build_routes(load_project(self._settings.root, self._settings))
+            self._new_routes = ModelRoutes(load_project(self._settings.root, self._settings))
         except (ProjectError, SelectionError) as error:
             self._new_routes = None
             log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)

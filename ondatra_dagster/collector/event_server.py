@@ -155,7 +155,7 @@ class CollectorServer:
         self._listener = listener
         self.collector = Collector(project, purpose=f"ondatra events at {self.url}", more_metrics=more_metrics)
         settings = project.settings
-        app = CollectorApp(self.collector, settings.events, self.collector.counts, token=read_token(settings))
+        app = CollectorApp(self.collector, settings.events, token=read_token(settings))
         config = uvicorn.Config(
             app,
             http=LimitedHttpProtocol,
@@ -170,14 +170,13 @@ class CollectorServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
-        self._config = config
         self._server = uvicorn.Server(config)
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until stop(), SIGTERM or SIGINT; raises StateError when the file can't be had."""
         handlers = self._handle_signals() if threading.current_thread() is threading.main_thread() else {}
         try:
-            factory = self._config.get_loop_factory()
+            factory = self._server.config.get_loop_factory()
             with asyncio.Runner(loop_factory=factory) as runner:
                 runner.run(self._serve(started))
         finally:

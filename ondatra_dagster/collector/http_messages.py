@@ -104,13 +104,10 @@ async def read_body(headers: RequestHeaders, receive: Receive, settings: EventSe
 
 async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
     length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > settings.max_bytes:
-        await _discard_rest(receive)
-        raise _too_large_error(settings)
-    parts, size = [], 0
+    parts, size, announced = [], 0, int(length) if length.isdigit() else 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            while size <= settings.max_bytes:
+            while max(size, announced) <= settings.max_bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
@@ -121,9 +118,10 @@ async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: 
     except TimeoutError:
         sentence = f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds"
         raise RequestRejectedError(408, "slow", sentence, CLOSE_HEADERS) from None
-    if size > settings.max_bytes:
+    if max(size, announced) > settings.max_bytes:
         await _discard_rest(receive)
-        raise _too_large_error(settings)
+        sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
+        raise RequestRejectedError(413, "size", sentence, CLOSE_HEADERS)
     return b"".join(parts)
 
 
@@ -137,11 +135,6 @@ async def _discard_rest(receive: Receive) -> None:
                 size += len(message.get("body", b""))
                 if not message.get("more_body"):
                     return
-
-
-def _too_large_error(settings: EventSettings) -> RequestRejectedError:
-    sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
-    return RequestRejectedError(413, "size", sentence, CLOSE_HEADERS)
 
 
 def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:

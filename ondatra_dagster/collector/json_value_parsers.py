@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from ondatra_dagster.project.model import EventType
 
 MAX_INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
+PLAIN_TYPES = {"string": str, "boolean": bool}  # whose values are taken as they are
 MAX_FLOAT32 = 3.4028234663852886e38
 EXACT_FLOAT_LIMIT = 2**53  # below it each whole number is one of its own
 SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
@@ -72,24 +73,31 @@ def build_parser(of: EventType) -> ValueParser:
     return functools.partial(parse, of) if parse else PARSER_BUILDERS[of.name](of)
 
 
-def _parse_plain(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
-    if type(value) is PLAIN_TYPES[of.name]:
-        return value
-    return _add_type_problem(value, path, notes, of)
+def _plain_parser(of: EventType) -> ValueParser:
+    wanted = PLAIN_TYPES[of.name]
+
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+        return value if type(value) is wanted else _add_type_problem(value, path, notes, of)
+
+    return read
 
 
-def _parse_integer(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+def _integer_parser(of: EventType) -> ValueParser:
     most = MAX_INTEGERS[of.name]
     least = -most - 1
-    if type(value) is int and least <= value <= most:
-        return value
-    if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
-        return int(value)
-    if type(value) is float and not value.is_integer():
-        return notes.add_problem(path, f"is no whole number; expected {of}")
-    if type(value) in (int, float):
-        return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
-    return _add_type_problem(value, path, notes, of)
+
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+        if type(value) is int and least <= value <= most:
+            return value
+        if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
+            return int(value)
+        if type(value) is float and not value.is_integer():
+            return notes.add_problem(path, f"is no whole number; expected {of}")
+        if type(value) in (int, float):
+            return notes.add_problem(path, f"is out of range; {of} is {least} to {most}")
+        return _add_type_problem(value, path, notes, of)
+
+    return read
 
 
 def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
@@ -259,15 +267,14 @@ def _add_type_problem(value: Any, path: str, notes: ParseNotes, of: EventType) -
 
 
 PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {
+    **dict.fromkeys(PLAIN_TYPES, _plain_parser),
+    **dict.fromkeys(MAX_INTEGERS, _integer_parser),
     "decimal": _decimal_parser,
     "array": _array_parser,
     "map": _map_parser,
     "struct": _struct_parser,
 }
-PLAIN_TYPES = {"string": str, "boolean": bool}  # whose values are taken as they are
 PARSERS: Mapping[str, Callable[[EventType, Any, str, ParseNotes], Any]] = {
-    **dict.fromkeys(PLAIN_TYPES, _parse_plain),
-    **dict.fromkeys(MAX_INTEGERS, _parse_integer),
     **dict.fromkeys(("float", "double"), _parse_float),
     "date": _parse_date,
     "timestamp": _parse_timestamp,

@@ -25,10 +25,13 @@ class ModelRoute(NamedTuple):
 
 
 class ModelRoutes:
-    """The routes to all models of kind events of a project."""
+    """The routes to all models of kind events of a project; SelectionError when it has none."""
 
     def __init__(self, project: Project) -> None:
-        self.models = event_models(project)
+        self.models = {model.id: model for model in project.models.values() if not model.kind.has_query}
+        if not self.models:
+            how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
+            raise SelectionError(f"the project has no model of kind events; {how}")
         keeps_unknown = project.settings.events.unknown_fields == "keep"
         self._kinds = {model.id: model.kind.name for model in project.models.values()}
         self._routes: dict[str, ModelRoute] = {}
@@ -58,17 +61,3 @@ class ModelRoutes:
         known = suggest_correction(name, [model.name for model in self.models.values()], plural="models of kind events")
         what = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
         return RequestRejectedError(404, "model", f"{what}; {known}")
-
-
-def event_models(project: Project) -> dict[str, Model]:
-    """The models of kind events, by id."""
-    return {model.id: model for model in project.models.values() if not model.kind.has_query}
-
-
-def build_routes(project: Project) -> ModelRoutes:
-    """Return the routes of a project; raise SelectionError when it has no model of kind events."""
-    routes = ModelRoutes(project)
-    if not routes.models:
-        how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
-        raise SelectionError(f"the project has no model of kind events; {how}")
-    return routes

@@ -20,7 +20,10 @@ from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.response_journal import JournalPool, ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 
+log = logging.getLogger(__name__)
+
 OUTAGES_BEFORE_STOP = 3
+CRASHES_BEFORE_SPLIT = 3
 
 
 class CircuitBreaker:
@@ -202,11 +205,6 @@ class BatchScheduler:
     def has_other_split(self, batch_key: str) -> bool:
         """Return whether another part of the batch with this key waits for its turn."""
         return any(batch.batch_key == batch_key for batch in self._restored_batches)
-
-
-log = logging.getLogger(__name__)
-
-CRASHES_BEFORE_SPLIT = 3
 
 
 def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: JournalPool) -> list[Batch]:

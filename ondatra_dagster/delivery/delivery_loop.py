@@ -122,59 +122,50 @@ def deliver(
         max_claimed=0 if only_polls else settings.max_claimed,
         batch_size=settings.push.batch_size,
     )
-    return _DeliveryLoop(queue, push, settings, hooks, scheduler, journals).run(counter or UnitCounter(queue))
+    counter = counter or UnitCounter(queue)
+    return _DeliveryLoop(queue, push, settings, hooks, scheduler, journals, counter).run()
 
 
+@dataclasses.dataclass(slots=True)
 class _DeliveryLoop:
     """One run of deliver()."""
 
-    def __init__(
-        self,
-        queue: Queue,
-        push: BatchSink,
-        settings: DeliverySettings,
-        hooks: DeliveryHooks,
-        scheduler: BatchScheduler,
-        journals: JournalPool,
-    ) -> None:
-        self._queue = queue
-        self._push = push
-        self._settings = settings
-        self._hooks = hooks
-        self._scheduler = scheduler
-        self._journals = journals
-        self._workers = WorkerThreads(self._push_or_poll, settings.push.max_concurrent)
-        self._result = DeliveryResult()
-        self._has_delivered = False
-        self._counter: UnitCounter | None = None
+    queue: Queue
+    push: BatchSink
+    settings: DeliverySettings
+    hooks: DeliveryHooks
+    scheduler: BatchScheduler
+    journals: JournalPool
+    counter: UnitCounter
+    workers: WorkerThreads = dataclasses.field(init=False)
+    result: DeliveryResult = dataclasses.field(default_factory=DeliveryResult)
+    has_delivered: bool = False
 
-    def run(self, counter: UnitCounter) -> DeliveryResult:
-        self._counter = counter
-        with interruption.on_interruption(self._workers.wake_waiter):
+    def run(self) -> DeliveryResult:
+        self.workers = WorkerThreads(self._push_or_poll, self.settings.push.max_concurrent)
+        with interruption.on_interruption(self.workers.wake_waiter):
             return self._run_loop()
 
     def _run_loop(self) -> DeliveryResult:
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         try:
             self._start_batches(scheduler.next_batches())
             self._start_batches(scheduler.next_polls())
             while scheduler.in_flight_batches or scheduler.wait_for_next_job():
-                returned = (
-                    self._workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
-                )
+                returned = self.workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
                 if interruption.received_signal():
                     self._settle_after_interrupt(returned)
                     interruption.raise_if_interrupted()
                 if returned:
                     self._settle_returned(returned)
                 else:
-                    self._hooks.on_idle()
+                    self.hooks.on_idle()
                 self._start_batches(scheduler.next_polls())
         except Exception as error:
             # wait for the batches in flight, which stay frozen
             scheduler.circuit_breaker.stop()
-            self._workers.shut_down()
-            self._journals.close()
+            self.workers.shut_down()
+            self.journals.close()
             try:  # only a raise of their own push counts: a full disk, say, is no fault of the rows
                 self._reset_push_starts(
                     flight for flight in scheduler.in_flight_batches.values() if not flight.is_in_push
@@ -186,17 +177,17 @@ class _DeliveryLoop:
             scheduler.circuit_breaker.stop()
             self._reset_push_starts(scheduler.in_flight_batches.values())
             raise
-        self._workers.shut_down()
-        self._journals.close()
+        self.workers.shut_down()
+        self.journals.close()
         interruption.raise_if_interrupted()  # after a signal nothing was started, so not all of it was sent
         # one batch of many that met one is only unlucky
         breaker = scheduler.circuit_breaker
-        self._result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self._has_delivered)
-        return self._result
+        self.result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self.has_delivered)
+        return self.result
 
     def _settle_after_interrupt(self, returned: Sequence[InFlightBatch]) -> None:
         """Settle what comes back in the next seconds, too; the circuit breaker lets no other batch through."""
-        in_flight = self._scheduler.in_flight_batches
+        in_flight = self.scheduler.in_flight_batches
         unsent = 0  # their push was to make another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
         while True:
@@ -205,40 +196,40 @@ class _DeliveryLoop:
             seconds = give_up_at - time.monotonic()
             if len(in_flight) == unsent or seconds <= 0:
                 return
-            returned = self._workers.wait_for_results(seconds)
+            returned = self.workers.wait_for_results(seconds)
 
     def _seconds_to_wait(self) -> float:
         """Return how long to wait for a batch before the run does other things."""
-        to_poll = self._scheduler.seconds_to_poll()
-        idle = min(self._hooks.idle_seconds(), MAX_IDLE_SECONDS)
+        to_poll = self.scheduler.seconds_to_poll()
+        idle = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
         return idle if to_poll is None else min(to_poll, idle)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
         """Give them to the threads; by now their frozen rows are committed."""
         for batch in batches:
-            journal = None if batch.job else self._journals.journal_for(batch.batch_key)
+            journal = None if batch.job else self.journals.journal_for(batch.batch_key)
             flight = InFlightBatch(batch, journal)
-            self._scheduler.in_flight_batches[batch.id] = flight
-            self._workers.submit(flight)
+            self.scheduler.in_flight_batches[batch.id] = flight
+            self.workers.submit(flight)
 
     def _push_or_poll(self, flight: InFlightBatch) -> None:
         """Set the batch's result, in a thread; it stays None when the circuit breaker stopped the batch."""
-        batch, journal, breaker = flight.batch, flight.journal, self._scheduler.circuit_breaker
-        flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self._hooks.clock()
+        batch, journal, breaker = flight.batch, flight.journal, self.scheduler.circuit_breaker
+        flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self.hooks.clock()
         if has_crashed_too_often(batch):
             flight.result = reject_crashing_rows(batch)
             return
-        if batch.job and "poll" not in self._settings.functions:
-            flight.ended_at = self._hooks.clock()
+        if batch.job and "poll" not in self.settings.functions:
+            flight.ended_at = self.hooks.clock()
             flight.result = unanswered_job_result(batch, MISSING_POLL)
             return
         try:
-            parcel = PushBatch.from_batch(batch, self._queue.layouts)
+            parcel = PushBatch.from_batch(batch, self.queue.layouts)
             if batch.job:
-                result = self._push.poll(parcel, batch.job.reference) if breaker.try_enter() else None
+                result = self.push.poll(parcel, batch.job.reference) if breaker.try_enter() else None
             elif journal and breaker.try_enter(lambda: journal.begin_batch(batch.batch_key, batch.id)):
                 flight.is_in_push = True
-                result = self._push(parcel, journal)
+                result = self.push(parcel, journal)
                 flight.is_in_push = False
                 if batch.is_split:
                     # before it is settled: after a crash in between, the next part must not take its answers
@@ -250,7 +241,7 @@ class _DeliveryLoop:
             raise
         if result:
             breaker.record_result(result, is_poll=batch.job is not None)
-            flight.ended_at = self._hooks.clock()
+            flight.ended_at = self.hooks.clock()
             flight.result = result
 
     def _settle_returned(self, returned: Sequence[InFlightBatch]) -> None:
@@ -260,20 +251,20 @@ class _DeliveryLoop:
         """
         landed = [flight for flight in returned if not flight.error]
         ended: list[tuple[Batch, SettledBatch]] = []
-        with self._scheduler.remove_returned(landed), self._queue.store.write_transaction():
+        with self.scheduler.remove_returned(landed), self.queue.store.write_transaction():
             for flight in landed:
                 if settled := self._settle_or_requeue(flight):
                     ended.append((flight.batch, settled))
-            batches = self._scheduler.next_batches()
+            batches = self.scheduler.next_batches()
         for flight in landed:
-            if flight.journal and flight.result and not self._scheduler.has_other_split(flight.batch.batch_key):
-                self._journals.release_journal(flight.batch.batch_key)
+            if flight.journal and flight.result and not self.scheduler.has_other_split(flight.batch.batch_key):
+                self.journals.release_journal(flight.batch.batch_key)
         self._start_batches(batches)
         for batch, settled in ended:
-            self._result.batch_count += 1
-            self._has_delivered = self._has_delivered or settled.has_delivered_rows
-            self._scheduler.open_jobs.extend_wait()
-            self._hooks.on_settled(batch, settled)
+            self.result.batch_count += 1
+            self.has_delivered = self.has_delivered or settled.has_delivered_rows
+            self.scheduler.open_jobs.extend_wait()
+            self.hooks.on_settled(batch, settled)
         for flight in returned:
             if flight.error:  # only now: the others that came back are settled
                 raise flight.error
@@ -288,45 +279,45 @@ class _DeliveryLoop:
         still_open = self._requeue_open_job(flight, flight.result)
         if still_open is None:
             return self._settle(flight, unanswered_job_result(flight.batch, "job timed out"))
-        self._scheduler.open_jobs.add_job(still_open)
+        self.scheduler.open_jobs.add_job(still_open)
         return None
 
     def _requeue_open_job(self, flight: InFlightBatch, result: PushResult) -> Batch | None:
         """Return the batch as an open job; None when that has timed out."""
-        jobs, batch = self._scheduler.open_jobs, flight.batch
+        jobs, batch = self.scheduler.open_jobs, flight.batch
         if batch.job is None:
             jobs.extend_wait()
             job = jobs.new_job(result.job_reference or "{}", submitted_at=flight.ended_at)
-            return store_job(self._queue, batch, job._replace(masked_reference=result.masked_job_reference))
+            return store_job(self.queue, batch, job._replace(masked_reference=result.masked_job_reference))
         if jobs.is_timed_out(batch.job):
             return None
-        now = self._hooks.clock()
-        return postpone_poll(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job, now), set_at=now)
+        now = self.hooks.clock()
+        return postpone_poll(self.queue, batch, next_poll_at=jobs.next_poll_at(batch.job, now), set_at=now)
 
     def _settle(self, flight: InFlightBatch, result: PushResult) -> SettledBatch:
         attempt = PushAttempt(
-            run_id=self._settings.run_id,
+            run_id=self.settings.run_id,
             started_at=flight.started_at,
             ended_at=flight.ended_at,
-            max_attempts=self._settings.push.max_attempts,
+            max_attempts=self.settings.push.max_attempts,
         )
-        wait = self._hooks.row_retry_seconds
-        settled = settle_batch(self._queue, flight.batch, result, attempt, wait=wait, counter=self._counter)
-        if "finalize" in self._settings.functions:
-            schedule_finalize(self._queue, settled)
+        wait = self.hooks.row_retry_seconds
+        settled = settle_batch(self.queue, flight.batch, result, attempt, wait=wait, counter=self.counter)
+        if "finalize" in self.settings.functions:
+            schedule_finalize(self.queue, settled)
         return settled
 
     def _release_unsent(self, batch: Batch) -> None:
         """Release a batch that isn't sent in this run; jobs and batches of an earlier run stay frozen."""
         if batch.job:
-            self._scheduler.open_jobs.add_job(batch)
-        elif self._scheduler.is_claimed_in_run(batch):
-            release_batch(self._queue, batch)
+            self.scheduler.open_jobs.add_job(batch)
+        elif self.scheduler.is_claimed_in_run(batch):
+            release_batch(self.queue, batch)
 
     def _reset_push_starts(self, flights: Iterable[InFlightBatch]) -> None:
         """Don't count this shutdown as a crash of these batches."""
-        with self._queue.store.write_transaction():
+        with self.queue.store.write_transaction():
             for flight in flights:
                 if flight.journal:
                     begun = flight.journal.push_starts[flight.batch.id]
-                    reset_push_starts(self._queue, flight.batch, begun=begun)
+                    reset_push_starts(self.queue, flight.batch, begun=begun)

@@ -99,7 +99,7 @@ def find_rows_to_send(standing: KeyState, shape: UnitKind, layouts: Mapping[int,
     is_certain = shape is not UnitKind.MIRROR and standing.maybe_sent is None
     if is_certain and has_same_rows(standing.acknowledged, standing.desired, layouts):
         return []
-    return _DIFFS[shape](standing)
+    return _DIFFS.get(shape, _diff_row)(standing)
 
 
 def count_batch_rows(sent: Sequence[SentRow], shape: UnitKind) -> int:
@@ -149,8 +149,6 @@ def _diff_group(standing: KeyState) -> list[SentRow]:
 
 
 _DIFFS: Mapping[UnitKind, Callable[[KeyState], list[SentRow]]] = {
-    UnitKind.ROW: _diff_row,
-    UnitKind.VERSION: _diff_row,
     UnitKind.GROUP: _diff_group,
     UnitKind.MIRROR: lambda standing: [SentRow(ChangeType.INSERT, row) for row in standing.desired],
 }
@@ -173,7 +171,7 @@ def state_after(
     `standing` is the key as it was when the rows were sent, its target what was sent.
     """
     fate = [(row, fates[row.result_key]) for row in sent]
-    return _STATES_AFTER[shape](standing, fate)
+    return _STATES_AFTER.get(shape, _row_state_after)(standing, fate)
 
 
 _RETRIED_RESULTS = frozenset({SendResult.FAILED, SendResult.UNANSWERED})
@@ -219,8 +217,6 @@ def _group_state_after(standing: KeyState, fate: Sequence[tuple[SentRow, SendRes
 
 
 _STATES_AFTER: Mapping[UnitKind, Callable[[KeyState, Sequence[tuple[SentRow, SendResult]]], KeyState]] = {
-    UnitKind.ROW: _row_state_after,
-    UnitKind.VERSION: _row_state_after,
     UnitKind.GROUP: _group_state_after,
     # the next try sends all that is there then, whatever came of this one
     UnitKind.MIRROR: lambda standing, _: standing,

@@ -1,6 +1,6 @@
 """The HTTP client of one API: it sends what push() asks for, retries where that helps, and never raises into it.
 
-A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
+A call's way: prepared (request_builder), answered from the journal if it was before a crash, else sent, at most
 `retry` times more; its last answer is journalled and counted.
 """
 
@@ -11,7 +11,7 @@ import itertools
 import random as chance
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -54,8 +54,6 @@ class CallCounts:
     calls: int = 0
     unanswered_calls: int = 0  # without success, and at some try without an answer: may have been done all the same
     outage_calls: int = 0  # ended in no answer, 408, 429 or 5xx
-    requests: int = 0  # sent, tries included
-    replayed_calls: int = 0  # answered from the journal
     is_answered: bool = False  # at some try: an API may have stored that answer by its idempotency key
     last_status: int | None = None  # of the newest call; 0: no answer
 
@@ -99,7 +97,11 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
         self._secrets = values = _load_secrets(config, secrets)
         self.config = config
         self.redactor = Redactor(values.values())
-        self._builder = _new_builder(config, values)
+        try:
+            self.builder = RequestBuilder(config, lambda variable: values[variable.name])
+        except RequestRefusedError as error:
+            what = "look at API's headers and the variables they name"
+            raise SettingsError(f"{config.file}: {error}; {what}") from error
         self._rate_limit = rate_limit
         self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
         self._is_closed = False
@@ -132,9 +134,6 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     def secret_value(self, name: str) -> str:
         """The value of a variable that the config names."""
         return self._secrets[name]
-
-    def build_request(self, call: HttpCall) -> PreparedRequest:
-        return self._builder.build_request(call)
 
     def send_request(self, prepared: PreparedRequest) -> HttpResponse:
         """One try, in its turn; none after Ctrl-C."""
@@ -191,7 +190,7 @@ class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     def _send_token_request(self, question: TokenRequest) -> HttpResponse:
         """What a token server answers, in the end."""
         try:
-            prepared = self._builder.build_form_request(*question)
+            prepared = self.builder.build_form_request(*question)
         except RequestRefusedError as error:
             return HttpResponse(NO_RESPONSE, self._mask_reason(str(error)), is_refused=True)
         for tries in itertools.count(1):
@@ -228,13 +227,12 @@ class BatchCalls:
         """Return the final answer; whatever goes wrong is in it."""
         self.call_counts.calls += 1  # first: of one that is cut off nobody knows what became of it
         try:
-            prepared = self._api.build_request(call)
+            prepared = self._api.builder.build_request(call)
         except RequestRefusedError as error:
             answer = self._api.unsent_response(error, is_refused=True)
         else:
             call_key = self._journal.next_call_key(prepared.digest)
             if known := self._journal.find_response(call_key):
-                self.call_counts.replayed_calls += 1
                 self.call_counts.is_answered = True
                 answer = known
             else:
@@ -282,7 +280,6 @@ class BatchCalls:
         return self._send_once(_add_token(prepared, token), call_key)
 
     def _send_once(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        self.call_counts.requests += 1
         if prepared.method in _IDEMPOTENCY_KEY_METHODS:
             key = self._journal.idempotency_key(call_key).encode()
             prepared = prepared.with_header(b"idempotency-key", key)
@@ -323,14 +320,6 @@ def parse_retry_after(header: str | None, *, now: float) -> float | None:
 
 def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:
     return prepared.with_header(b"authorization", f"Bearer {token}".encode())
-
-
-def _new_builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:
-    try:
-        return RequestBuilder(config, lambda variable: values[variable.name])
-    except RequestRefusedError as error:
-        what = "look at API's headers and the variables they name"
-        raise SettingsError(f"{config.file}: {error}; {what}") from error
 
 
 def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:

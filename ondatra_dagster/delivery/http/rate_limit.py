@@ -94,8 +94,9 @@ class RateLimit:
         self._clock = clock
         self._sleep = sleep
         self._thread_lock = threading.Lock()
-        with explain_file_errors(_lock_path(path)):
-            self._lock_file = open_lock(_lock_path(path))
+        lock = path.with_suffix(".lock")
+        with explain_file_errors(lock):
+            self._lock_file = open_lock(lock)
         with self._locked():
             self._store: SqliteStore = open_database(path, RATES_SCHEMA, used_by_threads=True)
             # send times that a power cut takes along are no loss
@@ -196,7 +197,3 @@ def read_limits(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
 
 def _normalize_url(base_url: str) -> str:
     return base_url.rstrip("/").lower()
-
-
-def _lock_path(path: Path) -> Path:
-    return path.with_suffix(".lock")

@@ -35,11 +35,6 @@ class PushBatch:
         newest = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
         return cls._from_units(batch.units, batch.number, layouts[newest], layouts)
 
-    @property
-    def is_one_key(self) -> bool:
-        """Return whether it can't be split in half."""
-        return len(group_by_key(self.units)) <= 1
-
     def split_in_half(self) -> tuple[Self, Self]:
         """Return its keys in two parts, in their order."""
         keys = group_by_key(self.units)

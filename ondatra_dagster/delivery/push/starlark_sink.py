@@ -20,6 +20,7 @@ from ondatra_dagster.delivery.push.push_interface import (
     parse_push_return,
 )
 from ondatra_dagster.delivery.push.starlark.push_functions import EMPTY_BATCH, PushContext, PushLibrary, load_library
+from ondatra_dagster.delivery.queue.claimed_batches import group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 from ondatra_dagster.errors import PushContractError
@@ -47,7 +48,7 @@ def push_with_bisection(
     result = push(parcel)
     if not result.has_raised or not is_row_refusal(last_status()):
         return result
-    if parcel.is_one_key:
+    if len(group_by_key(parcel.units)) <= 1:  # it can't be split
         rejected = {key: RowOutcome(Verdict.REJECT, outcome.message) for key, outcome in result.outcomes.items()}
         return result._replace(outcomes=rejected)
     first, second = (push_with_bisection(half, push, last_status=last_status) for half in parcel.split_in_half())

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, ROWS_ON_API, Queue
 from ondatra_dagster.delivery.queue.removal_count import read_content_sizes
@@ -110,10 +110,6 @@ class ReplacedPartition:
     updates: int  # new rows that take the place of an old one
     ended_updates: int = 0  # updates whose old row the API refused to delete: these have ended
 
-    @classmethod
-    def from_row_counts(cls, *, old: int, new: int) -> Self:
-        return cls(deletes=max(old - new, 0), updates=min(old, new))
-
     def count_old_row(self, end: UnitOutcome | None) -> UnitOperation | None:
         """What an old row counts as that has ended so; None when it is the first half of an update."""
         if self.deletes:
@@ -181,7 +177,10 @@ def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:
     if not queue.store.fetch_rows(ANY_REPLACED_PARTITION)[0][0]:
         return {}
     found = queue.store.fetch_rows(READ_REPLACED_PARTITIONS, {"watermark": queue.watermark})
-    return {str(part): ReplacedPartition.from_row_counts(old=int(old), new=int(new)) for part, old, new in found}
+    return {
+        str(part): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
+        for part, old, new in found
+    }
 
 
 PLANNED = "planned"

@@ -83,7 +83,7 @@ RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
 DELETE_BATCH = "delete from batch where id = ?"
-_DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
+DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 
 
 class BatchUnit(NamedTuple):
@@ -107,12 +107,12 @@ class BatchUnit(NamedTuple):
     @property
     def desired(self) -> RowSet:
         """As it was sent, also when a newer one waits beside."""
-        return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
+        return tuple([row for change_type, row in self.sent_rows if change_type in DESIRED_CHANGE_TYPES])
 
     @property
     def has_desired_rows(self) -> bool:
         """Whether the API is to have something of it; what is to come is sent last."""
-        return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES
+        return bool(self.sent_rows) and self.sent_rows[-1].change_type in DESIRED_CHANGE_TYPES
 
     @property
     def key_state(self) -> KeyState:
@@ -149,10 +149,6 @@ class Batch:
     answered_calls: int = 0  # how many calls had an answer at the last of these
     job: Job | None = None  # it was handed over whole, and its end is waited for
 
-    def rows(self) -> Iterator[SentRow]:
-        for unit in self.units:
-            yield from unit.sent_rows
-
     @property
     def result_keys(self) -> list[ResultKey]:
         """Under which the outcomes of its rows are."""
@@ -162,12 +158,6 @@ class Batch:
     def must_run_alone(self) -> bool:
         """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
         return self.crash_count > 0 or self.is_split
-
-    def __len__(self) -> int:
-        return sum(len(unit.sent_rows) for unit in self.units)
-
-    def __bool__(self) -> bool:
-        return True  # also without rows: the content of an empty table goes out, too
 
 
 def mark_due_pending(queue: Queue, now: float) -> int:

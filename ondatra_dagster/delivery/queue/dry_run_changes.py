@@ -5,13 +5,12 @@ before + creates - deletes = after.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.async_jobs import fill_in_job_table
 from ondatra_dagster.delivery.queue.change_counts import (
     IS_PLANNED,
     CountedUnit,
-    Counts,
     UnitCounter,
     UnitOperation,
     count_units,
@@ -42,10 +41,6 @@ class RowChangeCounts(NamedTuple):
     creates: int = 0
     updates: int = 0
     deletes: int = 0
-
-    @classmethod
-    def from_counts(cls, counts: Counts) -> Self:
-        return cls(counts[UnitOperation.INSERT], counts[UnitOperation.UPDATE], counts[UnitOperation.DELETE])
 
     @property
     def total(self) -> int:
@@ -91,8 +86,9 @@ def read_expected_changes(queue: Queue, *, since: int, size: int | None, samples
     `size` is how many units the table has; None when it is unknown.
     """
     fill_in_job_table(queue)
+    counts = count_units(queue, _MAY_BE_SENT)
     return ExpectedChanges(
-        change_counts=RowChangeCounts.from_counts(count_units(queue, _MAY_BE_SENT)),
+        change_counts=RowChangeCounts(*(counts[operation] for operation in UnitOperation)),
         changed_units=count_units(queue, IS_NEWER, {"since": since}).total(),
         units_before=_count_units_on_api(queue, size),
         samples=tuple(_read_samples(queue, samples)),

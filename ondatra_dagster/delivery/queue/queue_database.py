@@ -176,10 +176,6 @@ class Queue:
         self.store.execute_many(DELETE_META, [(name,) for name in names])
 
     @property
-    def id(self) -> str:
-        return str(self.read_meta("queue_id"))
-
-    @property
     def watermark(self) -> int:
         """The newest version whose changes are all enqueued or delivered."""
         return int(self.read_meta("watermark") or NOTHING_ENQUEUED)

@@ -84,7 +84,7 @@ COUNT_OPEN_RUNS = "select count(*) from run"
 class QueueStatus:
     """The number of units in each state, and other facts; times are seconds since 1970."""
 
-    table_id: str | None
+    table_id: str | None  # None: it belongs to no table, so it is as good as none
     base_url: str | None
     watermark: int
     invalid_watermark: int
@@ -104,11 +104,6 @@ class QueueStatus:
     has_open_run: bool = False  # a run ended without publishing all its records
     is_paused: bool = False  # somebody holds the sync
     is_forgotten: bool = False  # somebody let all that it knew go, and no run has begun it anew
-
-    @property
-    def has_table(self) -> bool:
-        """Whether it belongs to a table: else it is as good as none."""
-        return self.table_id is not None
 
     @property
     def depth(self) -> int:

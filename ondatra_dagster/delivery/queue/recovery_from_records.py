@@ -12,6 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.queue.async_jobs import remove_units_from_jobs
+from ondatra_dagster.delivery.queue.claimed_batches import DESIRED_CHANGE_TYPES
 from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
@@ -37,9 +38,6 @@ delete from unit where phase = 0 and version <= ? and state != 'dead'
 MARK_DEAD = """
 update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
 """
-
-DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
-NO_RUNS: Mapping[str, int] = MappingProxyType({})
 
 
 class KeyOutcome(NamedTuple):
@@ -110,7 +108,7 @@ class RecordedOutcomes:
         ends: Collection[KeyOutcome],
         *,
         replaces_rows: bool = False,
-        cut_off_at: Mapping[str, int] = NO_RUNS,
+        cut_off_at: Mapping[str, int] = MappingProxyType({}),
         frozen: Collection[str] = (),
     ) -> None:
         self._crash_versions = frozenset(cut_off_at.values())

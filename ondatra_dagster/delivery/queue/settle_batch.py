@@ -17,7 +17,7 @@ from ondatra_dagster.delivery.queue.change_counts import (
     add_counts,
 )
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, delete_batch
-from ondatra_dagster.delivery.queue.enqueue_changes import send_phase
+from ondatra_dagster.delivery.queue.enqueue_changes import DELETE_UNIT, send_phase
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.removal_count import read_content_size, write_content_sizes
 from ondatra_dagster.delivery.queue.unpublished_records import (
@@ -46,7 +46,6 @@ from ondatra_dagster.row_changes import ChangeType
 # the units are gone, unless a newer change waits beside the batch
 DELETE_DELIVERED = "delete from unit where version = ? and id in (select value from json_each(?))"
 READ_CURRENT_UNIT = "select version, desired, attempts, outages from unit where id = ?"
-DELETE_UNIT = "delete from unit where id = ?"
 UPDATE_UNIT = """
 update unit set acknowledged = :acknowledged, maybe_sent = :maybe_sent, rows = :rows, phase = :phase, state = :state,
     attempts = :attempts, outages = :outages, key_renewals = key_renewals + :is_answered, due_at = :due_at,

@@ -106,17 +106,6 @@ def format_time(seconds: object, pattern: object = "%Y-%m-%dT%H:%M:%SZ") -> str:
         raise WrongUseError(f"time.format: {error}") from error
 
 
-PURE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "host_digest": digest_text,
-    "host_hmac_sha256": hmac_sha256,
-    "host_base64_encode": base64_encode,
-    "host_base64_decode": base64_decode,
-    "host_url_quote": url_quote,
-    "host_now": current_time_text,
-    "host_unix": time.time,
-    "host_parse_time": parse_time,
-    "host_format_time": format_time,
-}
 logger = logging.getLogger(__name__)
 PRINT_LINES = 100  # of one batch
 PRINT_CHARACTERS = 2_000  # of one line
@@ -228,6 +217,18 @@ def _decode_checked_json(text: object) -> tuple[int, Json]:
     return _decode_json(text)
 
 
+PURE_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "host_digest": digest_text,
+    "host_hmac_sha256": hmac_sha256,
+    "host_base64_encode": base64_encode,
+    "host_base64_decode": base64_decode,
+    "host_url_quote": url_quote,
+    "host_now": current_time_text,
+    "host_unix": time.time,
+    "host_parse_time": parse_time,
+    "host_format_time": format_time,
+    "host_json": _decode_checked_json,
+}
 current_call: ContextVar[PushCall | None] = ContextVar("push_call", default=None)
 
 
@@ -240,7 +241,6 @@ def host_functions() -> Mapping[str, Callable[..., Any]]:
         "host_print": PushCall.print,
     }
     words = {name: _capture_error(function) for name, function in PURE_FUNCTIONS.items()}
-    words["host_json"] = _capture_error(_decode_checked_json)
     return words | {name: _capture_error(function, needs_call=True) for name, function in of_a_call.items()}
 
 

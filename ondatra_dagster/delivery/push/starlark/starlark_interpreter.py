@@ -31,11 +31,14 @@ LOAD_LINE = "load({})\n".format(
     )
 )
 _LOAD_SECONDS = 10.0
+_GLOBALS = starlark.Globals.extended_by([starlark.LibraryExtension.StructType, starlark.LibraryExtension.Json])
+_DIALECT = starlark.Dialect.extended()
+_DIALECT.enable_f_strings = True
 
 
 def parse_file(name: str, text: str) -> starlark.AstModule:
     """The text as Starlark reads it; nothing of it is run."""
-    return starlark.parse(name, text, _starlark_dialect())
+    return starlark.parse(name, text, _DIALECT)
 
 
 def evaluate_file(tree: starlark.AstModule, modules: Mapping[str, starlark.FrozenModule]) -> starlark.FrozenModule:
@@ -43,13 +46,13 @@ def evaluate_file(tree: starlark.AstModule, modules: Mapping[str, starlark.Froze
     ends_at = time.monotonic() + _LOAD_SECONDS
     options = starlark.EvalOptions(check_cancelled=lambda: time.monotonic() > ends_at)
     module = starlark.Module()
-    starlark.eval_with(options, module, tree, _starlark_globals(), file_loader=starlark.FileLoader(modules.__getitem__))
+    starlark.eval_with(options, module, tree, _GLOBALS, file_loader=starlark.FileLoader(modules.__getitem__))
     return module.freeze()
 
 
 def evaluate_until_load(tree: starlark.AstModule) -> None:
     """Run a file's top level up to its first load()."""
-    starlark.eval(starlark.Module(), tree, _starlark_globals())
+    starlark.eval(starlark.Module(), tree, _GLOBALS)
 
 
 @functools.cache
@@ -59,20 +62,8 @@ def load_prelude() -> starlark.FrozenModule:
     for name, function in host_functions().items():
         module.add_callable(name, function)
     text = Path(__file__).with_name("builtin_objects.star").read_text(encoding="utf-8")
-    starlark.eval(module, parse_file(PRELUDE, text), _starlark_globals())
+    starlark.eval(module, parse_file(PRELUDE, text), _GLOBALS)
     return module.freeze()
-
-
-@functools.cache
-def _starlark_globals() -> starlark.Globals:
-    return starlark.Globals.extended_by([starlark.LibraryExtension.StructType, starlark.LibraryExtension.Json])
-
-
-@functools.cache
-def _starlark_dialect() -> starlark.Dialect:
-    dialect = starlark.Dialect.extended()
-    dialect.enable_f_strings = True
-    return dialect
 
 
 _FRAME_PATTERN = re.compile(r"^  \* (.+?):(\d+), in ", re.MULTILINE)

@@ -45,7 +45,7 @@ def groups(path: Path) -> Iterator[Queue]:
 def sizes(queue: Queue, size: int) -> list[int]:
     batches = []
     while batch := claim_batch(queue, size=size, number=1):
-        batches.append(len(batch))
+        batches.append(len(batch.result_keys))
     return batches
 
 
@@ -86,7 +86,7 @@ def test_replaced_rows_are_deleted_before_new_ones_are_inserted(path):
         ]
         enqueue_segment(queue, a_segment(*changes), now=1.0)
         first = claim_batch(queue, size=10, number=1)
-        assert ["1:delete", "3:delete"] == [row.result_key for row in first.rows()]
+        assert ["1:delete", "3:delete"] == first.result_keys
         assert claim_batch(queue, size=10, number=2) is None  # while they are on their way
 
 

@@ -38,7 +38,7 @@ def take_in(queue: Queue, *changes: RowChange) -> None:
 
 
 def sent(batch: Batch | None) -> list[str]:
-    return [row.result_key for row in batch.rows()] if batch else []
+    return [row.result_key for unit in batch.units for row in unit.sent_rows] if batch else []
 
 
 def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: str) -> SettledBatch:

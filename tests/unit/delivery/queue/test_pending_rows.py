@@ -174,7 +174,7 @@ def test_a_row_that_goes_out_anew_is_told_once(path: Path) -> None:
     with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
         page = FeedPage(LAYOUT, [a_change("1")])
         enqueue_segment(queue, FeedSegment(0, 1, [page]), now=1.0, is_held=lambda key: True)
-        assert ["delete", "insert"] == [str(row.change_type) for row in taken(queue).rows()]
+        assert ["delete", "insert"] == [str(row.change_type) for unit in taken(queue).units for row in unit.sent_rows]
         assert [("pending", "1", "insert")] == keys(unsettled(path, makes_room=True))
 
 
