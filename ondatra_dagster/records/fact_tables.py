@@ -53,7 +53,7 @@ def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow
         rows["source_objects"].add((source.id, source.type, sync.model, sync.model, None, None, None))
         rows["destinations"].add((destination.id, destination.type, sync.destination))
         rows["destination_objects"].add((found.id, found.type, sync.object))
-    return {table: tuple(sorted(each, key=lambda row: str(row[0]))) for table, each in rows.items()}
+    return {table: tuple(sorted(each, key=lambda row: [str(value) for value in row])) for table, each in rows.items()}
 
 
 def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:

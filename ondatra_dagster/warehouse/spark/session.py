@@ -97,12 +97,12 @@ class Warehouse:
             if self._start_error:
                 raise self._start_error
             if self._session is None:
-                try:
-                    with interruption.raise_on_signal():
+                with interruption.raise_on_signal():
+                    try:
                         self._session = self._start()
-                except SparkSetupError as error:
-                    self._start_error = error
-                    raise
+                    except SparkSetupError as error:
+                        self._start_error = error
+                        raise
             return self._session
 
     def start_early(self) -> None:
