@@ -1,7 +1,8 @@
 """The tables of a project as the app uses them: protocols, and the tables in Spark.
 
 A dry run's clones and a test's tables have the same methods. Spark's code is loaded when something is computed or
-read."""
+read.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol

@@ -21,7 +21,10 @@ VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
-SHARED_MODULES = {"pause": "pause_and_resume", "resume": "pause_and_resume"}  # by verb
+SHARED_MODULES = {  # modules of two verbs
+    **dict.fromkeys(("pause", "resume"), "pause_and_resume"),
+    **dict.fromkeys(("resync", "forget"), "resync_and_forget"),
+}
 MAX_HELP_CHARACTERS = 1000  # letters: more than any sentence has
 WRONG_INVOCATION_CODE = 2
 

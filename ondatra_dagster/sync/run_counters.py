@@ -28,9 +28,9 @@ class MessageCounter:
         if len(keys) <= SHOWN_KEYS:
             keys[key] = None
 
-    def most_common(self) -> tuple[FailureReason, ...]:
+    def most_common(self, most: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
         """The most frequent first; of equally frequent ones that which was said first."""
-        counted = self._units_by_message.most_common(MAX_SAMPLES)
+        counted = self._units_by_message.most_common(most)
         return tuple(FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in counted)
 
 

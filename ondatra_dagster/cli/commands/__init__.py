@@ -1,1 +1,1 @@
-"""A module for each command of `ondatra`; pause and resume share one."""
+"""A module for each command of `ondatra`; two that belong together share one."""
