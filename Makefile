@@ -3,7 +3,8 @@
 PORT = 8321
 DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
-PYTEST = .venv/bin/python -m pytest -n 4 --dist load
+# bytecode is kept: else each worker, and each process that a test starts, compiles all modules again
+PYTEST = env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 4 --dist load
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\): ## /make \1	/p' Makefile

@@ -9,12 +9,6 @@ from support.projects.shop_project import ShopProject, write_contacts
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 
-@pytest.fixture(scope="session")
-def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One history for all tests: to make a new one takes Dagster longer than most of them."""
-    return tmp_path_factory.mktemp("dagster")
-
-
 @pytest.fixture
 def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
     """Two contacts, and nothing has run yet; the user stands in the project."""
