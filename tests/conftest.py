@@ -90,6 +90,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let all be freed at the end: libraries in C complain of what is left."""
+    gc.unfreeze()
+
+
 def pytest_report_header() -> str:
     return f"random seed: {random_seeds.run_seed()} (of the commit, unless {random_seeds.SEED_VARIABLE} gives another)"
 
