@@ -5,6 +5,7 @@ docs/design.md has the table of packages and the order of imports. These tests r
 
 import ast
 import collections
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,13 +72,19 @@ class Import(NamedTuple):
         return f"{self.module}:{self.line} imports {self.imported}"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache  # to parse the package takes a second
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple(_parse_modules())
+
+
+def _parse_modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
         if parts[0] not in (TEMPLATE,):
             yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
 
 
+@functools.cache
 def imports() -> list[Import]:
     found = []
     for module, tree in modules():

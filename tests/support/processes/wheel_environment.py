@@ -102,9 +102,9 @@ def _requirements_of(name: str, extra: str) -> list[Requirement]:
 
 
 def _link_distribution(distribution: importlib.metadata.Distribution, packages: Path, scripts: Path) -> None:
-    """Link the distribution's files, and write its commands for the environment's own Python."""
+    """Link the distribution's files with their bytecode, and write its commands for the environment's own Python."""
     for file in distribution.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
+        if ".." not in file.parts and Path(str(distribution.locate_file(file))).exists():
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
             _link_or_copy(Path(str(distribution.locate_file(file))), target)

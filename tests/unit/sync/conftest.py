@@ -181,8 +181,12 @@ class ContactSyncHarness:
             record_store=self.tracking,
             history=self.history,
             clock=lambda: self.now,
+            sleep=self._advance_clock,
             random=random.Random(7),
         )
+
+    def _advance_clock(self, seconds: float) -> None:
+        self.now += seconds
 
     def run(self) -> RunSummary:
         self.now += 1

@@ -292,12 +292,7 @@ class JobHistory(QueueLossHistory):
 
     @property
     def ports(self) -> Ports:
-        return dataclasses.replace(
-            super().ports, open_push=lambda: contextlib.nullcontext(self.job_destination), sleep=self._sleep
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        self.harness.now += seconds
+        return dataclasses.replace(super().ports, open_push=lambda: contextlib.nullcontext(self.job_destination))
 
 
 class MovingStateHistory(QueueLossHistory):
@@ -342,13 +337,6 @@ class MovingStateHistory(QueueLossHistory):
             self._use_state_folder(here)
             return seen
         return super()._source()
-
-    @property
-    def ports(self) -> Ports:
-        return dataclasses.replace(super().ports, sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.harness.now += seconds
 
 
 def a_table(sink: SinkCase) -> tuple[KeyedFeedTable | KindFeedTable, DestinationObjects]:

@@ -22,7 +22,6 @@ from ondatra_dagster.operations.alert_rules import evaluate_runs
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.settings.settings import AlertSettings
-from ondatra_dagster.sync.run_context import Ports
 from ondatra_dagster.sync.run_history import RunHistory, RunResult
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, CountGrid, GridRow, load_grid
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_rejects
@@ -94,12 +93,6 @@ class CountedJobHarness(KindSyncHarness):
         return dataclasses.replace(
             sync, push_config=dataclasses.replace(sync.push_config, push=push, functions=functions)
         )
-
-    def build_ports(self) -> Ports:
-        return dataclasses.replace(super().build_ports(), sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def assert_runs_add_up(harness: KindSyncHarness) -> None:

@@ -13,6 +13,7 @@ from support.apis.blocking_api import BlockingApi, running_blocking_api
 from support.processes.cli_terminal import CommandLine
 from support.processes.interruptible_command import InterruptibleCommand
 from support.projects.shop_project import SHOP_PUSH, ShopProject, write_contacts
+from support.projects.shop_with_history import run_shop
 
 from ondatra_dagster.cli.command_process import INTERRUPTED_MESSAGE
 from ondatra_dagster.sync.run_history import PastRun
@@ -41,7 +42,7 @@ def shop_with_waiting_rows(
     write_contacts(shop.root, **{f"c{n}": f"{n}@example.com" for n in range(ROWS)})
     monkeypatch.chdir(shop.root)
     assert 0 == ondatra("pause", "sync.crm").exit_code
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code
     assert [] == blocking_api.calls
     return shop

@@ -20,11 +20,13 @@ REMEDY = "move it away: the next run makes it again from the frontier and the re
 
 
 @pytest.fixture
-def shop(tmp_path: Path, api: DemoApi, ondatra: CommandLine, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
+def shop(
+    tmp_path: Path, api: DemoApi, ondatra: CommandLine, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> ShopProject:
     """Eight rows wait in the queue of sync.ads, which comes before sync.crm; both have news."""
     files = {"models/sync/ads.sql": MODEL.format("ads_push"), "lib/ads_push.star": FAILS}
     shop = ShopProject.create(tmp_path / "shop", url=api.url, files=files)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     monkeypatch.chdir(shop.root)
     write_contacts(shop.root, **{name: f"{name}@example.com" for name in NAMES})
     ondatra.run_project(shop)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
+from support.projects.shop_with_history import run_shop
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = (
@@ -45,7 +46,7 @@ def has_errors(shop: ShopProject) -> bool:
 
 def test_a_command_that_nobody_reads_ends_as_any(shop: ShopProject, ondatra: CommandLine) -> None:
     """No trace is left either."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     codes = {words: ondatra(*words).exit_code for words in COMMANDS}
     assert codes == {words: run_verb(shop, *words) for words in COMMANDS}
     assert not has_errors(shop)
@@ -55,7 +56,7 @@ def test_a_command_that_nobody_reads_ends_as_any(shop: ShopProject, ondatra: Com
 def test_a_run_that_nobody_reads_goes_well(shop: ShopProject, ondatra: CommandLine, words: tuple[str, ...]) -> None:
     """What is said comes through Dagster's steps, which must not fail for it."""
     assert 0 == ondatra("pause", "sync.crm").exit_code
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code
     assert 0 == run_verb(shop, *words)
     assert not has_errors(shop)
@@ -65,7 +66,7 @@ def test_a_run_that_nobody_reads_goes_well(shop: ShopProject, ondatra: CommandLi
 def test_a_run_without_streams_goes_well(shop: ShopProject, ondatra: CommandLine) -> None:
     """As a service may be started; files that are opened must not take their places."""
     assert 0 == ondatra("pause", "sync.crm").exit_code
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code
     words = f"exec {shlex.quote(sys.executable)} -m ondatra_dagster.cli.command_process run <&- >&- 2>&-"
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -32,8 +32,11 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 
 @pytest.fixture
-def shop(shop: ShopProject, receiver: WebhookReceiver) -> ShopProject:
+def shop(
+    shop: ShopProject, receiver: WebhookReceiver, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> ShopProject:
     """The shop, with a webhook whose address holds a secret."""
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     settings(shop, receiver.url)
     return shop
 

@@ -28,8 +28,11 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 
 @pytest.fixture
-def shop(shop: ShopProject, receiver: WebhookReceiver) -> ShopProject:
+def shop(
+    shop: ShopProject, receiver: WebhookReceiver, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> ShopProject:
     """The shop with a webhook, after its first run."""
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     set_webhook(shop.root, receiver.url)
     assert 0 == go(shop)
     return shop

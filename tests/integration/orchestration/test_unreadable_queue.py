@@ -26,11 +26,11 @@ MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: takes_all\nSELECT id, em
 
 
 @pytest.fixture
-def shop(tmp_path: Path, api: DemoApi, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
+def shop(tmp_path: Path, api: DemoApi, dagster_home: Path, monkeypatch: pytest.MonkeyPatch) -> ShopProject:
     """Two syncs have run; then the queue of the one that comes first is damaged, and both have news."""
     files = {"models/sync/ads.sql": MODEL, "lib/takes_all.star": TAKES_ALL}
     shop = ShopProject.create(tmp_path / "my shop", url=api.url, files=files)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     monkeypatch.chdir(shop.root)
     write_contacts(shop.root, a1="ada@example.com")
     assert 0 == go(shop)
