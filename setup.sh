@@ -107,7 +107,7 @@ set_up_for_run() {
     install_project requirements.txt
     need_java
     say "looking for Delta's jars (fetched once a machine)"
-    .venv/bin/python -m ondatra_dagster.warehouse.spark.jars
+    .venv/bin/python -m ondatra_dagster.warehouse.spark.jar_download
     stamp run
 }
 

@@ -24,12 +24,21 @@ PACKAGE_ROWS = [
     if line.startswith("| `")
 ]
 # what users' tests import needs delivery, and what is below it
-BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "text_format", "interruption", "testing"}
+BELOW_TESTING = {
+    "delivery",
+    "project",
+    "storage",
+    "row_changes",
+    "errors",
+    "count_time_and_size_format",
+    "interruption",
+    "testing",
+}
 # libraries with more than one home, or with one module as their home
 SHARED_LIBRARIES = {
     "grpc": {"warehouse.spark.spark_connect"},
     "starlark": {"delivery.push.starlark"},
-    "httpx": {"delivery.http", "testing.conformance.push_harness"},
+    "httpx": {"delivery.http", "testing.conformance.sync_runs_on_fake_api"},
     "pyarrow": {
         "warehouse",
         "records",
@@ -45,7 +54,7 @@ SHARED_LIBRARIES = {
     "uvicorn": {"ui", "collector", "testing"},
     "httptools": {"collector.event_server"},
     "msgspec": {"collector.fast_event_validation"},
-    "dotenv": {"project.settings.setting_readers"},
+    "dotenv": {"project.settings.setting_sources"},
 }
 LIBRARY_HOMES = {
     **{
@@ -144,7 +153,7 @@ def test_the_environment_is_read_in_one_place() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
     }
-    assert readers <= {"project.settings.settings"}
+    assert readers <= {"project.settings.setting_values_and_defaults"}
 
 
 def test_names_of_types_are_never_put_off() -> None:

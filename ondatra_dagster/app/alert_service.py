@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ondatra_dagster.app.push_and_check_sync import current_verdicts
 from ondatra_dagster.app.run_events import SyncResult
-from ondatra_dagster.app.sync_service import current_verdicts
 from ondatra_dagster.app.ui_urls import dagster_run_url
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.http.alert_webhook import AlertWebhook
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.deltalog.removable_history import read_commit_time
@@ -30,14 +31,13 @@ from ondatra_dagster.operations.alert_rules import (
 from ondatra_dagster.operations.alert_store import ActiveAlert, Alert, AlertState, AlertStore, RuleResult, SubjectType
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.planning.plan import WorkNeeded, plan_model
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 ALERT_TASK = "alerts"
 RUNS_READ = 3 * COMPARED_RUNS  # of which some only tried again what waited

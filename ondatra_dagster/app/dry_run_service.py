@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app import sync_service
+from ondatra_dagster.app import push_and_check_sync
+from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
-from ondatra_dagster.app.run_service import ComputedModel, RunService
 from ondatra_dagster.app.warehouse_tables import CloningTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.event_store import event_store_path
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import NO_VERSION
-from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
+from ondatra_dagster.planning.table_names_and_paths import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import DryRunFolder, Settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import DryRunFolder, Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path
 from ondatra_dagster.storage import sqlite_database
 from ondatra_dagster.storage.file_errors import explain_file_errors
@@ -36,11 +36,11 @@ from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.private_files import FOLDER_MODE, make_state_folder_private, open_private_file
 from ondatra_dagster.storage.s3 import remove_folder_contents
 from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, read_state_id
-from ondatra_dagster.sync.feed_adapters import CloneFeed
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import dry_run_sync
+from ondatra_dagster.sync.whole_table_and_clone_feeds import CloneFeed
 from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 
@@ -105,17 +105,17 @@ class DryRunService(RunService):
 
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
         if self.workspace.settings.sinks == "off":
-            return sync_service.push_sync(self.workspace, sync, self.tables.feed(sync), options)
+            return push_and_check_sync.push_sync(self.workspace, sync, self.tables.feed(sync), options)
         forecast = dry_run_sync(self.current_state.syncs[sync.id], self._dry_run_ports(sync), options)
-        return sync_service.dry_run_result(sync, forecast)
+        return push_and_check_sync.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
         """Those of a run, but for what it would change."""
         own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
-            sync_service.build_ports(self.current_state, own, self.tables.feed(sync)),
+            push_and_check_sync.build_ports(self.current_state, own, self.tables.feed(sync)),
             read_source=lambda: (
-                self._dry_tables.source(sync) or sync_service.read_source_state(self.current_state, own)
+                self._dry_tables.source(sync) or push_and_check_sync.read_source_state(self.current_state, own)
             ),
             open_push=_refuse_to_push,
             record_store=self.workspace.tracking.for_dry_run(

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from ondatra_dagster.app import sync_service
+from ondatra_dagster.app import push_and_check_sync
 from ondatra_dagster.app.warehouse_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector import event_store
@@ -22,9 +22,9 @@ from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersion
 from ondatra_dagster.operations.table_maintenance import ManagedTable, TableMaintenance
 from ondatra_dagster.planning import unchanged_run_cache
 from ondatra_dagster.planning.input_versions import table_state_lookup
-from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, invalid_table_path, table_path
+from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE, invalid_table_path, table_path
 from ondatra_dagster.project.settings.storage_access import StorageAddress
-from ondatra_dagster.sync import run_history
+from ondatra_dagster.sync import run_history_store
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
 
 # of damaged files, by their names: each says what it costs to go on without the file
@@ -32,7 +32,7 @@ DAMAGED_FILE_REMEDIES = {
     "alerts.sqlite": alert_store.ALERT_SCHEMA.if_damaged,
     "cache.sqlite": unchanged_run_cache.SCHEMA.if_damaged,
     event_store.STORE_FILE_NAME: event_store.SCHEMA.if_damaged,
-    "history.sqlite": run_history.HISTORY_SCHEMA.if_damaged,
+    "history.sqlite": run_history_store.HISTORY_SCHEMA.if_damaged,
     "rates.sqlite": rate_limit.RATES_SCHEMA.if_damaged,
 }
 
@@ -66,10 +66,10 @@ def _pending_enqueues(
     """
     behind = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
-        seen, source = workspace.try_read_queue(sync.id), sync_service.read_source_state(workspace, sync)
+        seen, source = workspace.try_read_queue(sync.id), push_and_check_sync.read_source_state(workspace, sync)
         queue = None if seen.is_forgotten else seen.status
         if seen.read_error or (queue and source and source.version > queue.watermark):
-            ports = sync_service.build_ports(workspace, sync, warehouse.feed(sync))
+            ports = push_and_check_sync.build_ports(workspace, sync, warehouse.feed(sync))
             behind[sync.id] = functools.partial(catch_up_queue, sync, ports)
     return behind
 

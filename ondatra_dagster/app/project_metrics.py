@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSample, format_metrics
-from ondatra_dagster.sync.run_history import NO_TOTALS, PastRun, SyncTotals
+from ondatra_dagster.sync.run_history_store import NO_TOTALS, PastRun, SyncTotals
 from ondatra_dagster.sync.send_guards import find_hold_reason
 
 

@@ -7,14 +7,14 @@ read.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.sync_log_appender import LogTable
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import FeedSegment, InvalidRow
 from ondatra_dagster.sync.run_context import Feed
@@ -127,7 +127,7 @@ class SparkTables:
         return write_model(self.warehouse, write)
 
     def _announce_work_size(self, model: Model) -> None:
-        from ondatra_dagster.warehouse.spark.tuning import estimate_model_bytes
+        from ondatra_dagster.warehouse.spark.memory_and_tuning import estimate_model_bytes
 
         self.warehouse.expect_bytes(estimate_model_bytes(self._settings, model))
 
@@ -145,7 +145,7 @@ class SparkTables:
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
         """Make a table at `path` of what another one is, for a dry run."""
-        from ondatra_dagster.warehouse.target_table import clone_table
+        from ondatra_dagster.warehouse.target_table_writer import clone_table
 
         clone_table(self.warehouse.session, original, state, path)
 

@@ -1,7 +1,7 @@
 """The workspace: a project and its syncs, loaded for commands, assets and sensors. No Dagster, no Spark.
 
 Loading reads the user's files and nothing else. A cached project is read again only when one of the files has
-changed. A run's actions are in run_service.
+changed. The steps of a run are in model_and_sync_steps.
 """
 
 import dataclasses
@@ -21,23 +21,23 @@ from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import InvalidSettingsError, OndatraError, Problem, ProjectError, StateError
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
 from ondatra_dagster.planning.input_versions import format_table_version, table_state_lookup
-from ondatra_dagster.planning.missing_columns import find_missing_columns, up_to_date_check
+from ondatra_dagster.planning.missing_column_errors import find_missing_columns, up_to_date_check
 from ondatra_dagster.planning.plan import NO_VERSION, Plan, PlanInputs, SyncStep, make_plan, plan_sync
-from ondatra_dagster.planning.table_lookup import current_columns_lookup, invalid_table_path, table_path
+from ondatra_dagster.planning.table_names_and_paths import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRunCache
 from ondatra_dagster.project.column_lineage import LineageResolver
+from ondatra_dagster.project.find_and_parse_model_files import read_file_states
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.model_files import read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import PartialProject, read_project
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
-from ondatra_dagster.project.settings.setting_readers import find_setting_line
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings, read_settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.file_lock import is_locked
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 

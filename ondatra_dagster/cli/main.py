@@ -10,12 +10,12 @@ import click
 
 from ondatra_dagster import interruption
 from ondatra_dagster.app.error_traces import store_trace
-from ondatra_dagster.cli.command_process import FAILURE_CODE, INTERRUPTED_MESSAGE, run_process
+from ondatra_dagster.cli.exit_codes_signals_and_pipes import FAILURE_CODE, INTERRUPTED_MESSAGE, run_process
 from ondatra_dagster.cli.output import indent_lines, print_message
 from ondatra_dagster.errors import InvalidSettingsError, OndatraError, ProjectError, SelectionError
 
 if TYPE_CHECKING:
-    from ondatra_dagster.app.run_service_factory import OpenRunService
+    from ondatra_dagster.app.open_run_or_dry_run import OpenRunService
 
 VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),

@@ -16,16 +16,16 @@ from ondatra_dagster.cli.output import (
     shorten_text,
 )
 from ondatra_dagster.cli.status_line import StatusLine
+from ondatra_dagster.count_time_and_size_format import format_count, format_duration
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation
-from ondatra_dagster.delivery.queue.dead_letters import FailureReason
-from ondatra_dagster.delivery.queue.dry_run_changes import ExpectedKeyChange, RowChangeCounts
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
+from ondatra_dagster.delivery.queue.expected_destination_changes import ExpectedKeyChange, RowChangeCounts
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_summary import DryRunResult, GridRow, RunSummary
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_duration
 
 NOTHING_SENT = "delivered nothing"
 SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.event_collector import RETRY_AFTER_SECONDS, Collector
+from ondatra_dagster.collector.collector_state_and_tasks import RETRY_AFTER_SECONDS, Collector
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.http_messages import (
     JSON_HEADERS,
@@ -34,7 +34,7 @@ from ondatra_dagster.collector.http_messages import (
 from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.collector.model_routes import COLLECT_SEGMENT, ModelRoute
 from ondatra_dagster.errors import DiskFullError, StateError
-from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

@@ -5,7 +5,7 @@ Models are read anew when their files change: a collector need not stop for a co
 
 from typing import NamedTuple
 
-from ondatra_dagster.collector.event_parser import EventParser
+from ondatra_dagster.collector.event_to_row_parser import EventParser
 from ondatra_dagster.collector.http_messages import RequestRejectedError
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Model

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import orjson
 
-from ondatra_dagster.collector.event_parser import EventParser
 from ondatra_dagster.collector.event_store import (
     PendingSummary,
     StoredRequest,
@@ -20,13 +19,14 @@ from ondatra_dagster.collector.event_store import (
     read_sequence_id,
     summarize_pending,
 )
+from ondatra_dagster.collector.event_to_row_parser import EventParser
 from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatch, InvalidEvent
-from ondatra_dagster.planning.table_lookup import warehouse_table_path
+from ondatra_dagster.planning.table_names_and_paths import warehouse_table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
 
 BATCH_EVENTS = 50_000  # that are in memory at once; more are written in several commits
 BATCH_BYTES = 32_000_000

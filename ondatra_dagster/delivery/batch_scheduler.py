@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.job_polling import OpenJobs
+from ondatra_dagster.delivery.job_poll_schedule import OpenJobs
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, group_by_key, record_crash, split_batch
 from ondatra_dagster.delivery.queue.queue_database import Queue

@@ -26,7 +26,7 @@ from ondatra_dagster.delivery.batch_scheduler import (
 )
 from ondatra_dagster.delivery.finalize_call import schedule_finalize
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
-from ondatra_dagster.delivery.job_polling import OpenJobs, unanswered_job_result
+from ondatra_dagster.delivery.job_poll_schedule import OpenJobs, unanswered_job_result
 from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_interface import BatchSink, PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import postpone_poll, store_job
@@ -36,7 +36,7 @@ from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
-from ondatra_dagster.delivery.row_outcome import row_retry_seconds
+from ondatra_dagster.delivery.retry_delays import row_retry_seconds
 
 MAX_IDLE_SECONDS = 10.0  # without anything that came back
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.

@@ -2,18 +2,22 @@
 
 import dataclasses
 import enum
-import random
-from collections.abc import Callable
 from typing import Self, TypeAlias
 
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.count_time_and_size_format import format_count
 
 ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
 
+
 NO_ROW_KEY: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
 
+
 MAX_MESSAGE_LENGTH = 2_000  # characters of a message: it is kept with each row of its batch
+
+
 _MAX_STATUS_LENGTH = 200  # characters of a status that isn't one
+
+
 _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
 
 
@@ -87,15 +91,3 @@ class RowOutcome:
 
 
 DELIVERED_OUTCOME = RowOutcome(Verdict.OK)  # what nearly every row's is
-
-
-MINUTE = 60.0
-HOUR = 60 * MINUTE
-RETRY_STEPS_SECONDS = (1 * MINUTE, 5 * MINUTE, 15 * MINUTE, 1 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR)
-RANDOM_SPREAD = 0.2  # rows that failed together shouldn't all come back at one moment
-
-
-def row_retry_seconds(attempts: int, *, uniform: Callable[[float, float], float] = random.uniform) -> float:
-    """Return the wait after the attempt of that number; the last step is the longest."""
-    step = RETRY_STEPS_SECONDS[min(max(attempts, 1), len(RETRY_STEPS_SECONDS)) - 1]
-    return step * uniform(1 - RANDOM_SPREAD, 1 + RANDOM_SPREAD)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import orjson
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata, is_from_newer_version
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata, is_from_newer_version
 from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.sql.output_and_system_columns import is_hidden_column

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.operations.alert_store import RuleResult, SubjectType
-from ondatra_dagster.project.settings.settings import AlertSettings
-from ondatra_dagster.sync.run_history import PastRun, RunMode, RunResult
+from ondatra_dagster.project.settings.setting_values_and_defaults import AlertSettings
+from ondatra_dagster.sync.run_history_store import PastRun, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import GridRow, load_grid
-from ondatra_dagster.text_format import format_count
 
 FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
 RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)

@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ondatra_dagster import interruption
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.errors import BusyError, OndatraError, ResyncNeededError
-from ondatra_dagster.records.fact_tables import build_fact_tables
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.source_and_destination_tables import build_fact_tables
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import BusyError
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import SyncLogPosition, list_missing_row_groups_of_run
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.sync.recovery.delivered_keys import store_delivered_keys
+from ondatra_dagster.sync.recovery.delivered_keys_for_resync import store_delivered_keys
 from ondatra_dagster.sync.run_context import parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 RETENTION_TASK = "tracking_retention"
 ABANDONED_AFTER = timedelta(days=1)  # to which nobody has written for so long: its writer is gone

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.delivery.queue.queue_database import DAMAGE_ADVICE as QUEUE_DAMAGED
 from ondatra_dagster.delivery.queue.queue_database import queue_lock_path
 from ondatra_dagster.errors import BusyError, StateError
@@ -14,7 +15,6 @@ from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.storage.file_errors import RESTORE_FROM_BACKUP, explain_file_errors
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database
-from ondatra_dagster.text_format import format_count, format_size
 
 STATE_FILE_TASK, LOG_TASK = "state_files", "logs"
 LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # the locks of all others are below locks/

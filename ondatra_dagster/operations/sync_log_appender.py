@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
-from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, table_path
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE, table_path
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import (
     RecordRowGroup,
@@ -22,7 +23,6 @@ from ondatra_dagster.records.sync_log_feed import (
     list_missing_row_groups,
     read_log_rows,
 )
-from ondatra_dagster.text_format import format_count
 
 COMMIT_BYTES = 64_000_000  # of records that are in memory at once; more are appended in several commits
 SYNC_LOG_TASK = "sync_log"

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
 from ondatra_dagster.orchestration import dagster_metadata
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.resources import raise_dagster_failure

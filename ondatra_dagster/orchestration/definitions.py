@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.orchestration.asset_checks import sync_checks
 from ondatra_dagster.orchestration.asset_keys import model_key
@@ -29,7 +29,7 @@ from ondatra_dagster.orchestration.sensors import (
     sync_sensor,
 )
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name, source_specs
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model_kinds import KINDS
 
 log = logging.getLogger(__name__)

@@ -16,13 +16,13 @@ from typing import cast
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.interruption import InterruptedRunError
-from ondatra_dagster.log_formatter import EscapingFormatter
+from ondatra_dagster.log_line_escaping import EscapingFormatter
 from ondatra_dagster.orchestration.asset_keys import model_key, sync_key
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.run_tags_and_locks import (
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import (
     ALLOW_DELETES,
     ALLOW_NEW_STATE,
     DEFER_EVENTS_TAG,
@@ -32,7 +32,7 @@ from ondatra_dagster.orchestration.run_tags_and_locks import (
     close_abandoned_runs,
 )
 from ondatra_dagster.planning.plan import Plan
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
 from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors, storage_error
 from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 

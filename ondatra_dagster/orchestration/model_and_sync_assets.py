@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import dagster as dg
 
+from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.app.run_events import ModelResult, SyncResult
-from ondatra_dagster.app.run_service import ComputedModel, RunService
 from ondatra_dagster.app.ui_urls import RecordLocations
 from ondatra_dagster.operations.alert_store import SubjectType
 from ondatra_dagster.orchestration import dagster_metadata
@@ -20,7 +20,7 @@ from ondatra_dagster.orchestration.asset_keys import file_key, model_key, op_nam
 from ondatra_dagster.orchestration.dagster_metadata import build_column_lineage
 from ondatra_dagster.orchestration.io_managers import io_manager_key
 from ondatra_dagster.orchestration.resources import POOL, raise_dagster_failure
-from ondatra_dagster.orchestration.run_tags_and_locks import (
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import (
     DEFER_EVENTS_TAG,
     FULL_REFRESH,
     is_tag_set,

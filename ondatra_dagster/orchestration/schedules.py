@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult, refresh_fact_tables
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.dagster_metadata import samples_table

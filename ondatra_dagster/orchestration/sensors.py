@@ -16,11 +16,12 @@ import orjson
 
 from ondatra_dagster.app.alert_service import AlertService
 from ondatra_dagster.app.workspace import Workspace, load_workspace
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.count_time_and_size_format import format_duration
 from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
-from ondatra_dagster.orchestration.run_tags_and_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.sensor_run_requests import (
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import close_abandoned_runs
+from ondatra_dagster.orchestration.sensor_request_backoff import (
     INTERVAL_SECONDS,
     SensorRequest,
     dump_requests,
@@ -33,7 +34,6 @@ from ondatra_dagster.planning.plan import ModelStep, WorkNeeded, plan_model
 from ondatra_dagster.project.header_value_parsers import ON_CHANGE
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_duration
 
 ALERTS_SECONDS = 300
 DUE_SENSOR = "push_due"

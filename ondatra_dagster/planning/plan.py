@@ -8,7 +8,8 @@ import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata, newer_version_error
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata, newer_version_error
 from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.errors import SelectionError, StateError
 from ondatra_dagster.planning.input_versions import (
@@ -19,11 +20,10 @@ from ondatra_dagster.planning.input_versions import (
     list_changed_inputs,
     read_input_versions,
 )
-from ondatra_dagster.planning.table_lookup import TableStateLookup
+from ondatra_dagster.planning.table_names_and_paths import TableStateLookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.text_format import format_count
 
 MAX_NAMED_INPUTS = 3  # inputs that a reason names
 VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be told to be unchanged"}

@@ -14,9 +14,7 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
-from ondatra_dagster.project.sql.column_tracing import InputRelationLookup, trace_columns
-from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
-from ondatra_dagster.project.sql.relations import (
+from ondatra_dagster.project.sql.column_name_resolution import (
     NO_SOURCES,
     UNKNOWN_SOURCES,
     ColumnOrigin,
@@ -25,8 +23,10 @@ from ondatra_dagster.project.sql.relations import (
     input_relation,
     opaque_relation,
 )
+from ondatra_dagster.project.sql.column_tracing import InputRelationLookup, trace_columns
+from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn, find_unresolved_columns
+from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
 from ondatra_dagster.project.sql.tokenizer import QueryError
-from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn, find_unresolved_columns
 
 TableColumnsLookup = Callable[[Input], Sequence[str] | None]  # those that an input's table has now
 

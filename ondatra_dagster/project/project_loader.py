@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem, ProjectError
+from ondatra_dagster.project.find_and_parse_model_files import (
+    ModelFile,
+    ParsedModelFile,
+    find_model_files,
+    find_sink_files,
+    parse_model_file,
+)
 from ondatra_dagster.project.inputs.file_options import FILE_FORMATS
 from ondatra_dagster.project.inputs.input_resolution import (
     ONDATRA_SCHEMA,
@@ -19,17 +26,10 @@ from ondatra_dagster.project.inputs.input_resolution import (
     source_locations,
 )
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
-from ondatra_dagster.project.model_files import (
-    ModelFile,
-    ParsedModelFile,
-    find_model_files,
-    find_sink_files,
-    parse_model_file,
-)
 from ondatra_dagster.project.model_header import Header
 from ondatra_dagster.project.project import Project, model_graph, sort_topologically
-from ondatra_dagster.project.settings.setting_readers import find_setting_line
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.setting_sources import find_setting_line
+from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_ordered, is_row_by_row

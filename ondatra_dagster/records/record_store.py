@@ -22,9 +22,15 @@ from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.records import file_paths, parquet_files
-from ondatra_dagster.records.fact_tables import FactRow, read_fact_table, write_fact_table
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.local_storage import DiscardingStorage, FileStorage, open_storage
+from ondatra_dagster.records.metadata_and_heartbeat_format import (
+    RunHeartbeat,
+    RunMetadata,
+    dump_heartbeat,
+    dump_metadata,
+    load_heartbeat,
+)
 from ondatra_dagster.records.record_schema import (
     DELIVERED_COLUMNS,
     DICTIONARY_COLUMNS,
@@ -42,13 +48,7 @@ from ondatra_dagster.records.recovery_files import (
     write_delivered,
     write_snapshot,
 )
-from ondatra_dagster.records.run_metadata_and_heartbeat import (
-    RunHeartbeat,
-    RunMetadata,
-    dump_heartbeat,
-    dump_metadata,
-    load_heartbeat,
-)
+from ondatra_dagster.records.source_and_destination_tables import FactRow, read_fact_table, write_fact_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.storage.file_errors import disk_error
 from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, StateId

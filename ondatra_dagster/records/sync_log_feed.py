@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ondatra_dagster.deltalog.commit_metadata import newer_version_error
+from ondatra_dagster.deltalog.commit_user_metadata import newer_version_error
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA

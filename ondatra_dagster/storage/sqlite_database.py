@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.storage.file_errors import (
     FILE_ERRORS,
@@ -24,7 +25,6 @@ from ondatra_dagster.storage.file_errors import (
     integrity_errors,
     raise_state_error,
 )
-from ondatra_dagster.text_format import ondatra_version
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes
 from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
-from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.snapshot_and_restore import end_restore, mark_all_maybe_sent
 from ondatra_dagster.row_changes import FeedSegment
-from ondatra_dagster.sync.feed_adapters import read_whole_table
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue, write_queue_snapshot
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
 from ondatra_dagster.sync.run_bookkeeping import close_crashed_runs
 from ondatra_dagster.sync.run_context import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.sync.whole_table_and_clone_feeds import read_whole_table
 
 
 def catch_up_queue(sync: Sync, ports: Ports) -> int | None:

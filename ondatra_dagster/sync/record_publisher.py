@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.queue_database import INVALID_RECORDED_IN_RUNS, Queue
 from ondatra_dagster.delivery.queue.unpublished_records import (
@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     SettledRow,
     store_settled_rows,
 )
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore

@@ -15,7 +15,7 @@ import orjson
 from ondatra_dagster.delivery.queue.pending_rows import PendingRow, PendingRowReader
 from ondatra_dagster.delivery.queue.queue_database import READ_META, open_for_reading, read_layouts
 from ondatra_dagster.delivery.queue.unpublished_records import SettledRow, read_started_files, read_unpublished_rows
-from ondatra_dagster.delivery.queue_unit_format import UNIT_FORMAT, UnitFormat
+from ondatra_dagster.delivery.unit_shape_by_model_kind import UNIT_FORMAT, UnitFormat
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
@@ -23,7 +23,12 @@ from ondatra_dagster.records.parquet_search import RunRecords, count_runs_matche
 from ondatra_dagster.records.record_query import RecordQuery, ResultRecord
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.search_results import RecordChunk, SpooledChunks, chunk_records, slice_chunks
+from ondatra_dagster.records.search_result_chunks_and_counts import (
+    RecordChunk,
+    SpooledChunks,
+    chunk_records,
+    slice_chunks,
+)
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 from ondatra_dagster.sync.record_publisher import build_records, to_datetime

@@ -19,12 +19,12 @@ from ondatra_dagster.delivery.queue.change_counts import (
 from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.snapshot_and_restore import is_restoring, make_snapshot, read_restore_upto
 from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
-from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMetadata
+from ondatra_dagster.records.metadata_and_heartbeat_format import Endpoint, RunMetadata
 from ondatra_dagster.row_changes import Column
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck, find_newest_run
 from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext, create_run_id
-from ondatra_dagster.sync.run_history import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
+from ondatra_dagster.sync.run_history_store import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import RECORDED_ROWS, CountGrid, GridRow, RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
 

@@ -16,7 +16,7 @@ from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queu
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import Column, FeedSegment, InvalidRow
 from ondatra_dagster.sync.record_publisher import PUBLISH_SECONDS
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 

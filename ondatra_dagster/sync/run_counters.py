@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Iterable, Iterator
 
-from ondatra_dagster.delivery.queue.dead_letters import SHOWN_KEYS, FailureReason
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import SHOWN_KEYS, FailureReason
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.row_changes import ChangeType, InvalidRow
 from ondatra_dagster.sync.run_context import RunContext

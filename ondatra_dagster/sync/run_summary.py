@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation, UnitOutcome
-from ondatra_dagster.delivery.queue.dead_letters import FailureReason
-from ondatra_dagster.delivery.queue.dry_run_changes import NO_EXPECTED_CHANGES, ExpectedChanges, RowChangeCounts
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
+from ondatra_dagster.delivery.queue.expected_destination_changes import (
+    NO_EXPECTED_CHANGES,
+    ExpectedChanges,
+    RowChangeCounts,
+)
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import PastRun, RunMode
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.sync.run_history_store import PastRun, RunMode
 
 MAX_SAMPLES = 20
 MAX_STORED_REASONS = 5  # of each sort, in the history

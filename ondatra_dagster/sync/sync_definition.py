@@ -6,13 +6,13 @@ from pathlib import Path
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.queue_database import Queue, pause_flag_path, queue_file_path, queue_lock_path
-from ondatra_dagster.delivery.queue_unit_format import UnitFormat, is_named_by_key, open_queue_for
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.unit_shape_by_model_kind import UnitFormat, is_named_by_key, open_queue_for
 from ondatra_dagster.project.model import Model, ModelSink
-from ondatra_dagster.records.fact_tables import SyncEndpoints
 from ondatra_dagster.records.record_schema import RecordOperation
+from ondatra_dagster.records.source_and_destination_tables import SyncEndpoints
 from ondatra_dagster.sync.sync_checks import SyncLimits
 
 

@@ -13,11 +13,11 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
 from ondatra_dagster.delivery.queue.change_counts import UnitCounter, UnitOperation, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
-from ondatra_dagster.delivery.queue.dry_run_changes import read_expected_changes
+from ondatra_dagster.delivery.queue.expected_destination_changes import read_expected_changes
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.delivery.queue.queue_status import read_status
-from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.errors import BusyError, OndatraError, OtherStateFolderError
@@ -37,7 +37,7 @@ from ondatra_dagster.sync.run_bookkeeping import (
 )
 from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, create_run_id, version_of_watermark
 from ondatra_dagster.sync.run_counters import RunCounters
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, GridRow, RunCause, RunSummary, describe_counts
 from ondatra_dagster.sync.send_guards import check_removals, count_table_units, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks

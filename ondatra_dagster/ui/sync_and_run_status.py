@@ -10,14 +10,14 @@ from datetime import datetime
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_elapsed
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.records.record_query import RecordStage
-from ondatra_dagster.sync.live_progress import LiveProgress, read_live_progress
-from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
 from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid
+from ondatra_dagster.sync.running_progress_reader import LiveProgress, read_live_progress
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_elapsed
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.value_formatting import NO_VALUE, format_number
 

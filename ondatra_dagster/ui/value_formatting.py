@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from ondatra_dagster.count_time_and_size_format import format_duration, format_local_time
 from ondatra_dagster.records.record_query import RecordStage
-from ondatra_dagster.sync.live_progress import LiveProgress
-from ondatra_dagster.text_format import format_duration, format_local_time
+from ondatra_dagster.sync.running_progress_reader import LiveProgress
 from ondatra_dagster.ui.html_builder import Content, Html, element
 
 MAX_MESSAGE_LENGTH = 2_000  # characters of what an API said; the whole is in the download

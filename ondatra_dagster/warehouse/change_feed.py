@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster import row_changes
 from ondatra_dagster.deltalog.log_reader import count_changed_bytes, read_table_size, read_table_state, split_feed_range
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit, find_oldest_readable_version
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
 from ondatra_dagster.project.sql.output_and_system_columns import (
     CHANGE_TYPE_COLUMN,
     COMMIT_VERSION_COLUMN,
@@ -22,11 +22,11 @@ from ondatra_dagster.project.sql.output_and_system_columns import (
 )
 from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.warehouse.arrow_to_json import array_texts, json_columns, key_identifiers, object_texts
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+from ondatra_dagster.warehouse.spark.memory_and_tuning import tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.spark.tuning import tune_for_size
 
 TYPE_COLUMN, VERSION_COLUMN, PAGE_COLUMN = CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "__ondatra_page"
 PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, and ten times that in memory

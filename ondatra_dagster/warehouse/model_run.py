@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import MapType, StructType
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
-from ondatra_dagster.warehouse import invalid_rows_table
+from ondatra_dagster.warehouse import invalid_key_rows_table
 from ondatra_dagster.warehouse.kinds.key_comparison import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
@@ -25,19 +25,19 @@ from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
 from ondatra_dagster.warehouse.query_inputs.malformed_rows import explain_malformed_rows
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query, pin_inputs
-from ondatra_dagster.warehouse.query_inputs.previous_results import (
+from ondatra_dagster.warehouse.query_inputs.query_over_previous_inputs import (
     PreviousResultsFromInputs,
     PreviousResultsFromTable,
     previous_input_versions,
 )
 from ondatra_dagster.warehouse.row_checks import RowChecks
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import check_columns, visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_model_errors
+from ondatra_dagster.warehouse.spark.memory_and_tuning import estimate_model_bytes, tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.spark.tuning import estimate_model_bytes, tune_for_size
-from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, align_columns, open_target
+from ondatra_dagster.warehouse.target_table_writer import TableSpec, TargetTable, align_columns, open_target
 from ondatra_dagster.warehouse.write_and_check_results import InvalidRowSample, ModelWriteResult, count_warnings
 
 MAX_SAMPLES = 20
@@ -196,7 +196,7 @@ class _InvalidRowsWriter:
         self.counts = dict(counts)
         if counts:
             self.samples = _sample_invalid_rows(rows, self._target.key_columns)
-        invalid_rows_table.write_invalid_rows(self._target, rows, counts, self._note)
+        invalid_key_rows_table.write_invalid_rows(self._target, rows, counts, self._note)
 
 
 def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:

@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType, NullType
 
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import spark_error_message
 from ondatra_dagster.warehouse.write_and_check_results import (
     MAX_SAMPLES,

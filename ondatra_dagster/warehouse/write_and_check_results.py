@@ -6,10 +6,10 @@ model_run.py writes, and row_checks.py checks.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
 from ondatra_dagster.row_changes import Column
-from ondatra_dagster.text_format import format_count
 
 MAX_SAMPLES = 20  # rows that are kept of those that fail
 MAX_SHOWN_SAMPLES = 3  # of them, how many a sentence has room for

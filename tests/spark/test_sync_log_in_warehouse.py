@@ -10,7 +10,7 @@ from support.spark.spark_project import SparkProject
 
 from ondatra_dagster.cli.commands.maintain import run_maintenance
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_lookup import find_named_table
+from ondatra_dagster.planning.table_names_and_paths import find_named_table
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.sync_log_table import SyncLogTable

@@ -26,7 +26,7 @@ WHAT_RUNNING_NEEDS = [
     "-m pip --quiet --disable-pip-version-check install --require-hashes --requirement requirements.txt",
     "-m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .",
     "-m ondatra_dagster.warehouse.spark.java_finder",
-    "-m ondatra_dagster.warehouse.spark.jars",
+    "-m ondatra_dagster.warehouse.spark.jar_download",
 ]
 
 

@@ -16,11 +16,11 @@ from ondatra_dagster.cli.output import (
     shorten_text,
     terminal_width,
 )
-from ondatra_dagster.delivery.queue.dead_letters import DeadLetter
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import DeadLetter
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_local_time
 
 MAX_ROWS_SHOWN = 10  # rows of a letter that people look at: a whole table may be one
 MAX_DEAD_LETTERS_SHOWN = 50  # of these that people look at: after one bad day there may be a million

@@ -6,11 +6,11 @@ from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import ColumnShrink, format_cell, print_json, print_message, print_shrunk_table
 from ondatra_dagster.cli.run_output import format_changes
+from ondatra_dagster.count_time_and_size_format import format_elapsed, format_local_time
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import PastRun
+from ondatra_dagster.sync.run_history_store import PastRun
 from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid
 from ondatra_dagster.sync.send_guards import unit_noun
-from ondatra_dagster.text_format import format_elapsed, format_local_time
 
 COUNT_COLUMNS = (GridRow.SUCCEEDED, GridRow.REJECTED, GridRow.FAILED, GridRow.INVALID)
 HISTORY_HEAD = (

@@ -9,7 +9,7 @@ from ondatra_dagster.cli.output import print_json, print_message
 from ondatra_dagster.project.column_lineage import ColumnLineage, LineageBranch, LineageResolver
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sql.relations import ColumnOrigin
+from ondatra_dagster.project.sql.column_name_resolution import ColumnOrigin
 from ondatra_dagster.row_changes import Json
 
 UNKNOWN_NOTE = "  (not known: the query doesn't show it)"

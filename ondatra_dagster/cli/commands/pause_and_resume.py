@@ -5,9 +5,9 @@ import click
 from ondatra_dagster.app.workspace import QueueReadResult
 from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync, unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 
 @click.command("pause")

@@ -9,14 +9,14 @@ import click
 
 from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import ColumnShrink, format_cell, print_json, print_message, print_shrunk_table
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, format_json_lines, write_export
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord, explain_status
 from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.search_results import RecordChunk, iterate_records
+from ondatra_dagster.records.search_result_chunks_and_counts import RecordChunk, iterate_records
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_local_time
 
 MAX_RECORDS_SHOWN = 50  # records that a person looks at
 RECORDS_HEAD = ("status", "identifier", "operation", "when", "reason", "payload")

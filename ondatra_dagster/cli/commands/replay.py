@@ -9,11 +9,11 @@ from ondatra_dagster.cli.commands.dead import report_no_dead_letters, show_dead_
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
 from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.queue_status import read_status
-from ondatra_dagster.sync.recovery.unit_format_check import refuse_other_format
+from ondatra_dagster.sync.recovery.unit_shape_check import refuse_other_format
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 TIME_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 

@@ -6,13 +6,13 @@ The records of what was sent stay.
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
-from ondatra_dagster.app.sync_service import build_ports
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
+from ondatra_dagster.app.push_and_check_sync import build_ports
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
 from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, forget_sync, resync_queue
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, forget_sync, resync_queue
 
 
 @click.command("resync")

@@ -6,25 +6,17 @@ A call's way: prepared (request_builder), answered from the journal if it was be
 
 import contextlib
 import dataclasses
-import email.utils
 import itertools
 import random as chance
 import time
 import uuid
 from collections.abc import Callable
-from datetime import UTC
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import httpx
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.http_response import (
-    NO_RESPONSE,
-    HttpResponse,
-    UnreadableResponseError,
-    read_response_text,
-)
 from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenRequest, TokenSource
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.http.redaction import Redactor
@@ -35,16 +27,27 @@ from ondatra_dagster.delivery.http.request_transport import (
     check_deadline,
     limit_response_time,
 )
+from ondatra_dagster.delivery.http.response_status_and_text import (
+    NO_RESPONSE,
+    HttpResponse,
+    UnreadableResponseError,
+    read_response_text,
+)
 from ondatra_dagster.delivery.push.push_config import MAX_API_CONNECTIONS, OAuth2, PushConfig
 from ondatra_dagster.delivery.response_journal import CallKey, ResponseJournal
+from ondatra_dagster.delivery.retry_delays import request_retry_seconds
 from ondatra_dagster.errors import SettingsError
 
 _UNAUTHORIZED = 401
+
+
 _IDEMPOTENCY_KEY_METHODS = frozenset({"POST", "PATCH"})
+
+
 _MAX_REASON_LENGTH = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
+
+
 _TIMEOUTS = ("connect", "read", "write", "pool")
-RETRY_AFTER_CAP_SECONDS = 60.0
-_MAX_DOUBLINGS = 1_000  # a float has no room for more
 
 
 @dataclasses.dataclass(slots=True)
@@ -286,36 +289,6 @@ class BatchCalls:
         answer = self._api.send_request(prepared)
         self.call_counts.is_answered = self.call_counts.is_answered or answer.status_code != NO_RESPONSE
         return answer
-
-
-def request_retry_seconds(
-    tries: int, *, backoff_seconds: float, retry_after: str | None, now: float, random: Callable[[], float]
-) -> float:
-    """Return the wait after so many tries: what the server asks for, else twice as long each time.
-
-    Half to one and a half times the doubled back-off, so that many clients don't come back at one moment.
-    """
-    asked = parse_retry_after(retry_after, now=now)
-    if asked is not None:
-        return asked
-    doubled = backoff_seconds * 2.0 ** min(tries - 1, _MAX_DOUBLINGS)
-    return min(doubled, RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
-
-
-def parse_retry_after(header: str | None, *, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, in either form, at most 60; None: none."""
-    if header is None:
-        return None
-    text = header.strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), RETRY_AFTER_CAP_SECONDS)
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return min(max(moment.timestamp() - now, 0.0), RETRY_AFTER_CAP_SECONDS)
-    except (ValueError, OverflowError):  # of an offset that no clock has
-        return None
 
 
 def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:

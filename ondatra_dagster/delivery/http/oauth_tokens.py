@@ -15,9 +15,9 @@ from urllib.parse import quote_plus
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.http.http_response import NO_RESPONSE, HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_text import NO_RESPONSE, HttpResponse
 from ondatra_dagster.delivery.push.push_config import OAuth2, TextOrVariable, Variable
+from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
 from ondatra_dagster.storage.private_files import open_private_file

@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol, Self
 
 import orjson
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome
 from ondatra_dagster.errors import PushContractError
 from ondatra_dagster.row_changes import Column, Layout
-from ondatra_dagster.text_format import format_count
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

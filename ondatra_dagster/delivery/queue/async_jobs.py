@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.change_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
 from ondatra_dagster.delivery.queue.claimed_batches import (
     Batch,
@@ -20,7 +21,6 @@ from ondatra_dagster.delivery.queue.claimed_batches import (
 )
 from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, Queue, parse_unit_ids
 from ondatra_dagster.delivery.queue.removal_count import read_content_size
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 
 STORE_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
 POSTPONE_POLL = "update batch set next_poll_at = ?, set_at = ? where id = ?"

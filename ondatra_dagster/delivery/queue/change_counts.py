@@ -11,9 +11,9 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, ROWS_ON_API, Queue
 from ondatra_dagster.delivery.queue.removal_count import read_content_sizes
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 

@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.queue.queue_database import KEY_GENERATION, Queue
-from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
-from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, ResultKey
-from ondatra_dagster.delivery.rows_to_send import (
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
     KeyState,
     RowSet,
     SentRow,
@@ -20,6 +16,15 @@ from ondatra_dagster.delivery.rows_to_send import (
     find_rows_to_send,
     load_row_set,
 )
+from ondatra_dagster.delivery.queue.damage_checksums import (
+    BATCH_COLUMNS,
+    UNIT_COLUMNS,
+    check_row_digest,
+    check_unit_digest,
+)
+from ondatra_dagster.delivery.queue.queue_database import KEY_GENERATION, Queue
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, ResultKey
+from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqlRow
 

@@ -13,16 +13,16 @@ from typing import NamedTuple, TypeAlias
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import KeyState, UnitKind
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue.row_digests import (
+from ondatra_dagster.delivery.queue.damage_checksums import (
     UNIT_COLUMNS,
     check_row_digest,
     check_unit_digest,
     row_digest,
     unit_digest,
 )
-from ondatra_dagster.delivery.rows_to_send import KeyState, UnitKind
+from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 from ondatra_dagster.storage.sqlite_database import SqlValue
 

@@ -7,12 +7,23 @@ from typing import NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
+    KeyState,
+    SentRow,
+    StoredRow,
+    UnitKind,
+    find_rows_to_send,
+)
 from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
 from ondatra_dagster.delivery.queue.claimed_batches import parse_batch_rows
+from ondatra_dagster.delivery.queue.damage_checksums import (
+    BATCH_COLUMNS,
+    UNIT_COLUMNS,
+    check_row_digest,
+    check_unit_digest,
+)
 from ondatra_dagster.delivery.queue.queue_database import UNIT_IDENTIFIER, read_layouts
-from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
 from ondatra_dagster.delivery.queue.unpublished_records import unrecorded_change_types
-from ondatra_dagster.delivery.rows_to_send import KeyState, SentRow, StoredRow, UnitKind, find_rows_to_send
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import orjson
 
-from ondatra_dagster.clock_jumps import is_from_future, is_from_future_sql
-from ondatra_dagster.delivery.queue.row_digests import check_table_digests, install_digest_triggers
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.damage_checksums import check_table_digests, install_digest_triggers
 from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.future_time_correction import is_from_future, is_from_future_sql
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database, open_existing_database
@@ -37,7 +37,7 @@ SCHEMA = SqliteSchema(
             create table meta (name text primary key, value) without rowid;
             -- the newest has the highest number: columns that come back are numbered anew
             create table layout (id integer primary key, columns text not null);
-            -- acknowledged, maybe_sent and desired are sets of rows, see delivery/rows_to_send.py
+            -- acknowledged, maybe_sent and desired are sets of rows, see delivery/acknowledged_to_desired_diff.py
             -- a version above the watermark is not visible yet
             create table unit (
                 id integer primary key,
@@ -61,7 +61,7 @@ SCHEMA = SqliteSchema(
                 message text,
                 died_at real,
                 refused_at integer,  -- the try at which a dead one was refused, null when it ran out of tries
-                digest integer not null  -- see row_digests.py
+                digest integer not null  -- see damage_checksums.py
             );
             create index unit_next on unit (state, phase, outages, id);
             -- the newest desired rows of keys that already have a unit, until their version becomes visible

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time_sql, is_from_future, is_from_future_sql
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API
+from ondatra_dagster.delivery.queue.damage_checksums import UNIT_STATES
 from ondatra_dagster.delivery.queue.queue_database import (
     FORGOTTEN_FLAG,
     NOTHING_ENQUEUED,
@@ -20,8 +21,7 @@ from ondatra_dagster.delivery.queue.queue_database import (
     pause_flag_path,
     read_unit_kind,
 )
-from ondatra_dagster.delivery.queue.row_digests import UNIT_STATES
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.future_time_correction import corrected_time_sql, is_from_future, is_from_future_sql
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 READ_ALL_META = "select name, value from meta"

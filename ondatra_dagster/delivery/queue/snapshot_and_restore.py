@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import KeyState, find_rows_to_send
 from ondatra_dagster.delivery.queue.async_jobs import dump_if_outcome_unknown, dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.claimed_batches import load_batches
+from ondatra_dagster.delivery.queue.damage_checksums import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
 from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, count_stored_rows_to_send, send_phase
 from ondatra_dagster.delivery.queue.queue_database import (
     INVALID_RECORDED_IN_RUNS,
@@ -26,9 +28,7 @@ from ondatra_dagster.delivery.queue.removal_count import (
     read_content_sizes,
     write_content_sizes,
 )
-from ondatra_dagster.delivery.queue.row_digests import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
-from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UNIT_FORMAT
-from ondatra_dagster.delivery.rows_to_send import KeyState, find_rows_to_send
+from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE, UNIT_FORMAT
 
 
 class SnapshotUnit(NamedTuple):

@@ -1,6 +1,6 @@
 """The warnings about the environment: misspelt ONDATRA_ variables, and a .env that others can read.
 
-One that looks like a setting but for a letter is refused by settings.py; these are reported as warnings.
+The settings refuse a name that differs from a setting by a letter; the others are reported here as warnings.
 """
 
 import itertools
@@ -8,11 +8,11 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ondatra_dagster.count_time_and_size_format import docs_command
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.settings.setting_names_and_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
-from ondatra_dagster.project.settings.setting_readers import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
+from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.spelling_suggestions import find_nearest
-from ondatra_dagster.text_format import docs_command
 
 TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests
 KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)

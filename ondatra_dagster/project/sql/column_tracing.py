@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
-from ondatra_dagster.project.sql.relations import (
+from ondatra_dagster.project.sql.column_name_resolution import (
     NO_SOURCES,
     UNKNOWN_SOURCES,
     ColumnScope,
@@ -21,6 +20,7 @@ from ondatra_dagster.project.sql.relations import (
     opaque_relation,
     unknown_sources,
 )
+from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
 
 JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
 # before the name of a builder in the tree: sqlglot has a grammar of its own for json_object

@@ -5,11 +5,11 @@ place of the previous run's, and rewrites it while it goes on. So a new run sees
 at work sees that another one has begun.
 """
 
+from ondatra_dagster.count_time_and_size_format import format_duration
 from ondatra_dagster.errors import OtherStateFolderError
-from ondatra_dagster.records.run_metadata_and_heartbeat import RunHeartbeat
+from ondatra_dagster.records.metadata_and_heartbeat_format import RunHeartbeat
 from ondatra_dagster.sync.run_context import Ports, parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_duration
 
 HEARTBEAT_POLL_SECONDS = 1.0
 

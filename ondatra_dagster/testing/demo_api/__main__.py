@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 import orjson
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi, running_demo_api
 from ondatra_dagster.testing.fake_api_server import LOOPBACK_HOST, RecordedCall
-from ondatra_dagster.text_format import format_count
 
 SHOWN_CALLS = 12
 

@@ -8,13 +8,13 @@ from starlette.responses import Response, StreamingResponse
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.ui_urls import RecordFilter
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
-from ondatra_dagster.records.search_results import iterate_records
+from ondatra_dagster.records.search_result_chunks_and_counts import iterate_records
 from ondatra_dagster.sync.record_search import count_records, find_records
-from ondatra_dagster.text_format import format_count
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     Breadcrumb,

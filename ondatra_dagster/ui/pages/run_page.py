@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.change_counts import UnitOperation
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.sync.live_progress import read_live_progress
-from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
 from ondatra_dagster.sync.run_summary import (
     CountGrid,
     GridRow,
@@ -16,9 +16,9 @@ from ondatra_dagster.sync.run_summary import (
     load_grid,
     load_undelivered_reasons,
 )
+from ondatra_dagster.sync.running_progress_reader import read_live_progress
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,

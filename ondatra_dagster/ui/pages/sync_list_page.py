@@ -5,11 +5,11 @@ from datetime import datetime
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.run_summary import GridRow, load_grid
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 from ondatra_dagster.ui import bar_charts
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.page_layout import (

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from ondatra_dagster.app import ui_urls
-from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
 from ondatra_dagster.sync.run_summary import GridRow, load_grid
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_local_time
 from ondatra_dagster.ui import bar_charts
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (

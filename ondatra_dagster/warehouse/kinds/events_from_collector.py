@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
 from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, Transaction, open_target
+from ondatra_dagster.warehouse.target_table_writer import TableSpec, TargetTable, Transaction, open_target
 
 MAX_INVALID_SAMPLES = 20  # misfits that are shown
 

@@ -20,7 +20,7 @@ from ondatra_dagster.project.sql.output_and_system_columns import (
 )
 from ondatra_dagster.warehouse.kinds.key_comparison import NULL_KEY
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.row_comparison import (
+from ondatra_dagster.warehouse.row_equality_and_hashes import (
     ROW_COUNT,
     column_of,
     content_hash,
@@ -28,7 +28,7 @@ from ondatra_dagster.warehouse.row_comparison import (
     row_hashes,
     same_keys,
 )
-from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.target_table_writer import DELETE_FLAG, TargetTable
 
 OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 

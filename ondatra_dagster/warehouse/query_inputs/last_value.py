@@ -9,7 +9,7 @@ from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Incremental, Model
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import ddl_type, text_literal
 from ondatra_dagster.warehouse.spark.session import Warehouse
 

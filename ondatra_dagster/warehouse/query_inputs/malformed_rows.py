@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.project.inputs.file_options import (
     CORRUPT_COLUMN_OPTION,
     MODE_OPTION,
@@ -25,7 +26,6 @@ from ondatra_dagster.project.inputs.file_options import (
 )
 from ondatra_dagster.project.model import FileInput, Model
 from ondatra_dagster.project.settings.storage_access import local_path
-from ondatra_dagster.text_format import format_count
 from ondatra_dagster.warehouse.query_inputs.inconsistent_files import open_text_file
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import (
     FORMATS_WITH_MODES,
@@ -34,7 +34,7 @@ from ondatra_dagster.warehouse.query_inputs.input_file_reader import (
     model_options,
     place_of_input,
 )
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import header_error_message
 from ondatra_dagster.warehouse.spark.session import Warehouse
 

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.text_format import format_count
 
 ERROR_CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
 PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins

@@ -1,4 +1,4 @@
-"""The search for a Java that Spark runs on. jvm.py starts it.
+"""The search for a Java that Spark runs on. jvm_process.py starts it.
 
 `python -m ondatra_dagster.warehouse.spark.java_finder` says which one is used, or what to get.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.errors import OndatraError, SparkSetupError
-from ondatra_dagster.project.settings.settings import JAVA_HOME_VARIABLE, read_settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import JAVA_HOME_VARIABLE, read_settings
 
 SUPPORTED_VERSIONS = (17, 21)
 REQUIRED_JAVA = "Java 17 or 21"

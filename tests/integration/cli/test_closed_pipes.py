@@ -32,7 +32,7 @@ def closed() -> int:
 def run_verb(shop: ShopProject, *words: str) -> int:
     """The exit code of a command that writes where nobody reads."""
     outputs = [closed(), closed()]
-    command = [sys.executable, "-m", "ondatra_dagster.cli.command_process", *words]
+    command = [sys.executable, "-m", "ondatra_dagster.cli.exit_codes_signals_and_pipes", *words]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, cwd=shop.root, env=variables, stdout=outputs[0], stderr=outputs[1])
     for output in outputs:
@@ -68,7 +68,7 @@ def test_a_run_without_streams_goes_well(shop: ShopProject, ondatra: CommandLine
     assert 0 == ondatra("pause", "sync.crm").exit_code
     run_shop(shop)
     assert 0 == ondatra("resume", "sync.crm").exit_code
-    words = f"exec {shlex.quote(sys.executable)} -m ondatra_dagster.cli.command_process run <&- >&- 2>&-"
+    words = f"exec {shlex.quote(sys.executable)} -m ondatra_dagster.cli.exit_codes_signals_and_pipes run <&- >&- 2>&-"
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert 0 == subprocess.run(["/bin/sh", "-c", words], cwd=shop.root, env=variables, check=False).returncode
     assert not has_errors(shop)

@@ -15,8 +15,8 @@ from support.processes.interruptible_command import InterruptibleCommand
 from support.projects.shop_project import SHOP_PUSH, ShopProject, write_contacts
 from support.projects.shop_with_history import run_shop
 
-from ondatra_dagster.cli.command_process import INTERRUPTED_MESSAGE
-from ondatra_dagster.sync.run_history import PastRun
+from ondatra_dagster.cli.exit_codes_signals_and_pipes import INTERRUPTED_MESSAGE
+from ondatra_dagster.sync.run_history_store import PastRun
 
 ROWS = 12
 ANSWERED = 5

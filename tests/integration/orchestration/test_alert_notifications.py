@@ -18,7 +18,7 @@ from ondatra_dagster.operations.alert_store import AlertStore, SubjectType
 from ondatra_dagster.orchestration.definitions import definitions_of
 from ondatra_dagster.orchestration.sensors import alert_sensor
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 

@@ -6,7 +6,7 @@ import dagster as dg
 from support.files.folder_contents import read_folder
 from support.projects.shop_project import ShopProject, write_contacts, write_shop_files
 
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 PUSH = dg.AssetKey(["push", "sync", "crm"])

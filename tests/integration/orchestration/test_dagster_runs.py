@@ -8,11 +8,11 @@ import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.sync_service import current_verdicts
+from ondatra_dagster.app.push_and_check_sync import current_verdicts
 from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.main import run_verb
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.run_tags_and_locks import ALLOW_DELETES, FULL_REFRESH
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import ALLOW_DELETES, FULL_REFRESH
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 

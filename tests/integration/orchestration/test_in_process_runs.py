@@ -10,7 +10,7 @@ import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.orchestration.in_process_run import DagsterRunResult, open_instance, report_waits, run_plan
-from ondatra_dagster.orchestration.run_tags_and_locks import LOCK_TAG, close_abandoned_runs, lock_run
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import LOCK_TAG, close_abandoned_runs, lock_run
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 from ondatra_dagster.warehouse.spark import table_locks
 
@@ -102,7 +102,7 @@ def some_job() -> None:
 DIES_IN_A_RUN = """
 import sys, time
 from pathlib import Path
-from ondatra_dagster.orchestration.run_tags_and_locks import lock_run
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import lock_run
 class Elsewhere:
     def add_run_tags(self, run_id, tags):
         pass  # the history is the test's

@@ -17,11 +17,12 @@ from ondatra_dagster.collector.event_store import (
     read_page_after,
     read_sequence_id,
 )
-from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.queue_status import read_status
@@ -30,14 +31,13 @@ from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, S
 from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, PushAttempt, read_unpublished_rows
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import DeliveredRecord, RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
-from ondatra_dagster.sync.run_history import PastRun, RunHistory, RunMode, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunHistory, RunMode, RunResult
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 SYNC_ID, RUN_ID = "sync.things", "20261118T120000Z-abcdef"

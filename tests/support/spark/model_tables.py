@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from pyspark.sql import DataFrame
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.row_changes import InvalidRow, RowChange

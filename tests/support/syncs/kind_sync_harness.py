@@ -20,9 +20,9 @@ from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage import sqlite_database
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import Ports, RunOptions
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.run_summary import DryRunResult, RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import dry_run_sync, run_sync

@@ -14,7 +14,7 @@ from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
 from ondatra_dagster.sync.run_context import Ports
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from prometheus_client.parser import text_string_to_metric_families
 
 from ondatra_dagster.app.project_metrics import ModelMetrics, SyncMetrics, format_project_metrics
-from ondatra_dagster.sync.run_history import SyncTotals
+from ondatra_dagster.sync.run_history_store import SyncTotals
 
 CRM = SyncMetrics(
     sync="sync.crm",

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ondatra_dagster.collector.event_collector import Backpressure
-from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.collector.collector_state_and_tasks import Backpressure
+from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
 
 
 def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import (
     MAX_BATCHES_AHEAD,
     DeliveryHooks,
@@ -23,13 +24,12 @@ from ondatra_dagster.delivery.delivery_loop import (
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, load_batches, mark_due_pending
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_for_reading, open_queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("id", "string"),))

@@ -13,7 +13,7 @@ from support.projects.shop_project import write_shop_files
 from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
 from ondatra_dagster.doctor.check_interface import CheckContext, CheckLevel, CheckResult, read_check_context
 from ondatra_dagster.doctor.check_runner import run_checks
-from ondatra_dagster.warehouse.spark.jars import DELTA_JARS
+from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS
 
 URL = "http://127.0.0.1:9"
 

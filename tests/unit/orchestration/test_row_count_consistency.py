@@ -15,7 +15,7 @@ from ondatra_dagster.cli.run_output import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.dagster_metadata import sync_metadata
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.sync.run_history import PastRun, RunHistory
+from ondatra_dagster.sync.run_history_store import PastRun, RunHistory
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, GridRow, RunSummary, load_grid
 from ondatra_dagster.sync.sync_checks import run_sync_checks
 from ondatra_dagster.ui.pages.run_page import count_cells

@@ -21,8 +21,8 @@ from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.operations.alert_rules import evaluate_runs
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.settings import AlertSettings
-from ondatra_dagster.sync.run_history import RunHistory, RunResult
+from ondatra_dagster.project.settings.setting_values_and_defaults import AlertSettings
+from ondatra_dagster.sync.run_history_store import RunHistory, RunResult
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, CountGrid, GridRow, load_grid
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_rejects
 from ondatra_dagster.sync.sync_definition import Sync

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import starlark
 
 from ondatra_dagster.delivery.push.push_file_parser import exported_names, unreadable_file_problem
-from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
+from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import (
     LOAD_LINE,
     PRELUDE,
     FileLine,

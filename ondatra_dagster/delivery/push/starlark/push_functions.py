@@ -16,7 +16,7 @@ from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_file_parser import PushFile, parse_push_file
 from ondatra_dagster.delivery.push.starlark.host_functions import PushCall, current_call
 from ondatra_dagster.delivery.push.starlark.library_files import library_file_name, list_library_files
-from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
+from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import (
     PRELUDE,
     StarlarkFault,
     evaluate_file,

@@ -8,15 +8,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("id", "string"), Column("value", "int")))

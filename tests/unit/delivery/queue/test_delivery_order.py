@@ -6,10 +6,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.change_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, group_by_key, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters, replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
+    read_dead_letters,
+    replay_dead_letters,
+    retry_waiting_now,
+)
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
@@ -17,7 +22,6 @@ from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange, format_key
 
 LAYOUT = Layout((Column("id", "string"), Column("value", "int")))

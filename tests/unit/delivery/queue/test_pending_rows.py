@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import StoredRow, UnitKind
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job, claim_batch
@@ -15,7 +16,6 @@ from ondatra_dagster.delivery.queue.queue_database import Queue, open_for_readin
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import StoredRow, UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("name", "string"),))
