@@ -1,4 +1,4 @@
-"""Write warehouse/spark/pinned_jars.txt for the releases that settings.py names: run it when one of them changes.
+"""Write warehouse/spark/pinned_jars.txt for the releases that the settings name. Run it when one of them changes.
 
 Spark's own resolver finds what they need. What pyspark brings is left out, in whichever version.
 """
