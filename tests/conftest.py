@@ -74,8 +74,11 @@ def use_memory_folder() -> None:
     """Have the tests' folders in memory, where there is room: half of their time was waiting for a disk's fsync.
 
     Tests kill processes and not machines, so that no test could tell whether a disk has the bytes.
+    Some start programs that they write, which a container's memory folder may forbid.
     """
-    if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES:
+    if not MEMORY_FOLDER.is_dir() or os.statvfs(MEMORY_FOLDER).f_flag & os.ST_NOEXEC:
+        return
+    if shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))  # pytest's own variable
 
 
