@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ondatra_dagster.project.settings.setting_values_and_defaults import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
+from ondatra_dagster.project.settings.read_settings_and_defaults import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
 from ondatra_dagster.warehouse.spark.jar_download import PINS_FILE
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 from ondatra_dagster.warehouse.spark.jvm_process import JvmLaunch, pyspark_jars, start_jvm

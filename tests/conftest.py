@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from support.random_histories import random_seeds
 from xdist.scheduler import LoadScopeScheduling
 
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 if TYPE_CHECKING:
     from support.files.tracking_locations import TrackingLocation

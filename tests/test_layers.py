@@ -153,7 +153,7 @@ def test_the_environment_is_read_in_one_place() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
     }
-    assert readers <= {"project.settings.setting_values_and_defaults"}
+    assert readers <= {"project.settings.read_settings_and_defaults"}
 
 
 def test_names_of_types_are_never_put_off() -> None:

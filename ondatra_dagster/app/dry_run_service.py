@@ -28,7 +28,7 @@ from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import NO_VERSION
 from ondatra_dagster.planning.table_names_and_paths import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.setting_values_and_defaults import DryRunFolder, Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import DryRunFolder, Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path
 from ondatra_dagster.storage import sqlite_database
 from ondatra_dagster.storage.file_errors import explain_file_errors

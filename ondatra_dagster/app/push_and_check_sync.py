@@ -8,7 +8,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.app.run_events import SyncResult
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.count_time_and_size_format import format_count
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
 from ondatra_dagster.delivery.push.starlark_sink import open_starlark_sink
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey, read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import open_for_reading

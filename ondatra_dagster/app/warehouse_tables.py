@@ -14,7 +14,7 @@ from ondatra_dagster.operations.sync_log_appender import LogTable
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import FeedSegment, InvalidRow
 from ondatra_dagster.sync.run_context import Feed
@@ -127,13 +127,13 @@ class SparkTables:
         return write_model(self.warehouse, write)
 
     def _announce_work_size(self, model: Model) -> None:
-        from ondatra_dagster.warehouse.spark.memory_and_tuning import estimate_model_bytes
+        from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estimate_model_bytes
 
         self.warehouse.expect_bytes(estimate_model_bytes(self._settings, model))
 
     def sync_log(self, *, waits: bool = True) -> LogTable:
         """The table of what was sent; Spark starts when something is appended to it."""
-        from ondatra_dagster.warehouse.sync_log_table import SyncLogTable
+        from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
 
         return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
@@ -145,7 +145,7 @@ class SparkTables:
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
         """Make a table at `path` of what another one is, for a dry run."""
-        from ondatra_dagster.warehouse.target_table_writer import clone_table
+        from ondatra_dagster.warehouse.target_delta_table import clone_table
 
         clone_table(self.warehouse.session, original, state, path)
 

@@ -31,8 +31,8 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import PartialProject, read_project
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.project.settings.setting_sources import find_setting_line
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings, read_settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.file_lock import is_locked

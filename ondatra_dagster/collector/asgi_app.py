@@ -34,7 +34,7 @@ from ondatra_dagster.collector.http_messages import (
 from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.collector.model_routes import COLLECT_SEGMENT, ModelRoute
 from ondatra_dagster.errors import DiskFullError, StateError
-from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

@@ -31,7 +31,7 @@ from ondatra_dagster.planning.table_names_and_paths import warehouse_table_path
 from ondatra_dagster.project.find_and_parse_model_files import FileStates, read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
 RETRY_AFTER_SECONDS = 30

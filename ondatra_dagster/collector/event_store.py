@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import (
     SqliteSchema,

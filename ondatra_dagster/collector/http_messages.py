@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ondatra_dagster.collector.group_commit import STOPPING_MESSAGE
-from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 from ondatra_dagster.prometheus_format import CONTENT_TYPE
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]

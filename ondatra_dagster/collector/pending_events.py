@@ -26,7 +26,7 @@ from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatch, InvalidEvent
 from ondatra_dagster.planning.table_names_and_paths import warehouse_table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 BATCH_EVENTS = 50_000  # that are in memory at once; more are written in several commits
 BATCH_BYTES = 32_000_000

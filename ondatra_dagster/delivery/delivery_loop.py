@@ -30,13 +30,13 @@ from ondatra_dagster.delivery.job_poll_schedule import OpenJobs, unanswered_job_
 from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_interface import BatchSink, PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import postpone_poll, store_job
-from ondatra_dagster.delivery.queue.change_counts import UnitCounter
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitCounter
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, load_batches, release_batch, reset_push_starts
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
-from ondatra_dagster.delivery.retry_delays import row_retry_seconds
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 
 MAX_IDLE_SECONDS = 10.0  # without anything that came back
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.push.push_interface import BatchSink
-from ondatra_dagster.delivery.queue.change_counts import UnitOutcome
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.queue_database import PENDING_FINALIZE, Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.delivery.response_journal import ResponseJournal, read_batch_key

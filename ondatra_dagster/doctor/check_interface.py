@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.errors import InvalidSettingsError, Problem, ProjectError
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from ondatra_dagster.count_time_and_size_format import format_size
 from ondatra_dagster.doctor.check_interface import CheckContext, CheckResult, failed_result, ok_result, warning_result
-from ondatra_dagster.project.settings.setting_values_and_defaults import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import local_path
 
 MIN_FREE_BYTES = 200_000_000  # Spark's own files don't fit

@@ -12,7 +12,7 @@ from statistics import fmean
 from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.operations.alert_store import RuleResult, SubjectType
-from ondatra_dagster.project.settings.setting_values_and_defaults import AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
 from ondatra_dagster.sync.run_history_store import PastRun, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import GridRow, load_grid
 

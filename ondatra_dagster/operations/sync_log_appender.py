@@ -13,7 +13,7 @@ from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE, table_path
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import (
     RecordRowGroup,

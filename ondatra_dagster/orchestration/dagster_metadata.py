@@ -8,7 +8,7 @@ import dagster as dg
 from ondatra_dagster.app.run_events import ModelResult, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.orchestration.asset_keys import file_key, model_key
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput

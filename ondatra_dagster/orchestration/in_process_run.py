@@ -32,7 +32,7 @@ from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import (
     close_abandoned_runs,
 )
 from ondatra_dagster.planning.plan import Plan
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors, storage_error
 from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 import orjson
 
-from ondatra_dagster.delivery.retry_delays import row_retry_seconds
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.orchestration.asset_keys import op_name
 from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import DRY_RUN, is_tag_set

@@ -9,7 +9,7 @@ from ondatra_dagster.project.column_lineage import TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_locations, source_table_address
 from ondatra_dagster.project.model import Input, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, is_readable_without_spark
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 

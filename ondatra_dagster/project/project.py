@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ondatra_dagster.errors import Problem, SelectionError
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 Graph = Mapping[str, Collection[str]]

@@ -6,7 +6,7 @@ from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult
 from ondatra_dagster.delivery.finalize_call import call_finalize, clear_pending_finalize
 from ondatra_dagster.delivery.push.push_interface import BatchSink
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import PLANNED, UnitCounter, add_counts, count_units
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import PLANNED, UnitCounter, add_counts, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import Batch
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount, allow_removals

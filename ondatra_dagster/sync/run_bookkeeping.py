@@ -8,7 +8,7 @@ import orjson
 
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import (
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
     NO_COUNTS,
     PLANNED,
     UnitCounter,

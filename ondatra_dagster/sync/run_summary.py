@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from ondatra_dagster.count_time_and_size_format import format_count
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation, UnitOutcome
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation, UnitOutcome
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
 from ondatra_dagster.delivery.queue.expected_destination_changes import (
     NO_EXPECTED_CHANGES,

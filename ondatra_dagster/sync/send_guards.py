@@ -12,7 +12,7 @@ from ondatra_dagster.delivery.queue.removal_count import (
     read_table_size,
     write_table_size,
 )
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_state_folder_private
 from ondatra_dagster.storage.sqlite_database import SqliteStore

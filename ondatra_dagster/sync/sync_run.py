@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import UnitCounter, UnitOperation, count_units
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitCounter, UnitOperation, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
 from ondatra_dagster.delivery.queue.expected_destination_changes import read_expected_changes
 from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes

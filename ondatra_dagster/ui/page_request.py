@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ondatra_dagster.app.ui_urls import RecordFilter
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage

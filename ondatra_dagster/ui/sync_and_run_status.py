@@ -11,7 +11,7 @@ from datetime import datetime
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.count_time_and_size_format import format_elapsed
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.sync.run_history_store import PastRun, RunResult

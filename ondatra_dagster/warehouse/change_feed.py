@@ -25,7 +25,7 @@ from ondatra_dagster.warehouse.arrow_to_json import array_texts, json_columns, k
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
-from ondatra_dagster.warehouse.spark.memory_and_tuning import tune_for_size
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 TYPE_COLUMN, VERSION_COLUMN, PAGE_COLUMN = CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "__ondatra_page"

@@ -12,7 +12,7 @@ from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
 from ondatra_dagster.project.sql.output_and_system_columns import REASON_COLUMN
 from ondatra_dagster.warehouse.kinds.table_replacement import write_difference
 from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows
-from ondatra_dagster.warehouse.target_table_writer import TableSpec, TargetTable, open_target
+from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, open_target
 
 
 def write_invalid_rows(table: TargetTable, rows: DataFrame, counts: Mapping[str, int], note: CommitMetadata) -> None:

@@ -34,10 +34,10 @@ from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import check_columns, visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_model_errors
-from ondatra_dagster.warehouse.spark.memory_and_tuning import estimate_model_bytes, tune_for_size
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estimate_model_bytes, tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.target_table_writer import TableSpec, TargetTable, align_columns, open_target
+from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, align_columns, open_target
 from ondatra_dagster.warehouse.write_and_check_results import InvalidRowSample, ModelWriteResult, count_warnings
 
 MAX_SAMPLES = 20

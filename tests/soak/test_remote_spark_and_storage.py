@@ -13,7 +13,7 @@ import pytest
 from support.apis.moto_s3_server import BUCKET, running_moto_s3
 from support.spark.spark_servers import SMALL_TABLE_CONF, running_connect_server, running_standalone_cluster
 
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.warehouse.spark.jar_download import S3A_FOLDER, S3A_JARS, fetch_jar_set
 
 pytestmark = pytest.mark.soak

@@ -24,7 +24,7 @@ from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.warehouse.kinds.events_from_collector import write_invalid_events
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_table_writer import TableSpec, Transaction, open_target
+from ondatra_dagster.warehouse.target_delta_table import TableSpec, Transaction, open_target
 from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
 
 pytestmark = pytest.mark.spark

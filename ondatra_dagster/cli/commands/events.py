@@ -13,7 +13,7 @@ from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.collector.event_server import LOOPBACK, CollectorServer, open_listener, read_token
 from ondatra_dagster.log_line_escaping import EscapingFormatter
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_values_and_defaults import DEFAULT_COLLECTOR_PORT, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT, read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 SHUTDOWN_SECONDS = 60.0  # what was taken is committed and answered first

@@ -9,7 +9,7 @@ from ondatra_dagster.cli.output import format_cell, print_message, print_table, 
 from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.planning.table_names_and_paths import find_named_table
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.warehouse.table_reader import TableRows, read_table_rows
+from ondatra_dagster.warehouse.read_rows_of_named_table import TableRows, read_table_rows
 
 MAX_ROWS_SHOWN = 50  # rows that a person looks at
 MAX_VALUE_WIDTH = 40  # columns of a terminal that a value takes

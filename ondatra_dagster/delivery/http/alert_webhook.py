@@ -10,7 +10,7 @@ from ondatra_dagster.delivery.http.request_builder import HttpCall
 from ondatra_dagster.delivery.push.push_config import BearerAuth, PushConfig, Variable
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings.setting_values_and_defaults import VARIABLE_REFERENCE, AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import VARIABLE_REFERENCE, AlertSettings
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_LENGTH = 200  # letters of what the receiver says

@@ -21,6 +21,7 @@ from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenReques
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.http.request_builder import HttpCall, PreparedRequest, RequestBuilder, RequestRefusedError
+from ondatra_dagster.delivery.http.request_retry_delays import request_retry_seconds
 from ondatra_dagster.delivery.http.request_transport import (
     ConnectHook,
     DeadlineTransport,
@@ -35,7 +36,6 @@ from ondatra_dagster.delivery.http.response_status_and_text import (
 )
 from ondatra_dagster.delivery.push.push_config import MAX_API_CONNECTIONS, OAuth2, PushConfig
 from ondatra_dagster.delivery.response_journal import CallKey, ResponseJournal
-from ondatra_dagster.delivery.retry_delays import request_retry_seconds
 from ondatra_dagster.errors import SettingsError
 
 _UNAUTHORIZED = 401

@@ -19,7 +19,12 @@ from ondatra_dagster.delivery.push.push_interface import (
     parse_poll_return,
     parse_push_return,
 )
-from ondatra_dagster.delivery.push.starlark.push_functions import EMPTY_BATCH, PushContext, PushLibrary, load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import (
+    EMPTY_BATCH,
+    PushContext,
+    PushLibrary,
+    load_library,
+)
 from ondatra_dagster.delivery.queue.claimed_batches import group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict

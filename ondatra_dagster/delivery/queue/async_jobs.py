@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 import orjson
 
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
-from ondatra_dagster.delivery.queue.change_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
 from ondatra_dagster.delivery.queue.claimed_batches import (
     Batch,
     BatchUnit,

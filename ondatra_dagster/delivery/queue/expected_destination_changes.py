@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import RowSet, UnitKind, load_row_set
 from ondatra_dagster.delivery.queue.async_jobs import fill_in_job_table
-from ondatra_dagster.delivery.queue.change_counts import (
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
     IS_PLANNED,
     CountedUnit,
     UnitCounter,

@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
     UnitKind,
     find_rows_to_send,
 )
-from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
 from ondatra_dagster.delivery.queue.claimed_batches import parse_batch_rows
 from ondatra_dagster.delivery.queue.damage_checksums import (
     BATCH_COLUMNS,

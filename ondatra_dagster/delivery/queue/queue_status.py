@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
-from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_DESIRED, IS_ON_API
 from ondatra_dagster.delivery.queue.damage_checksums import UNIT_STATES
 from ondatra_dagster.delivery.queue.queue_database import (
     FORGOTTEN_FLAG,

@@ -17,7 +17,7 @@ from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
     state_after,
 )
 from ondatra_dagster.delivery.push.push_interface import PushResult
-from ondatra_dagster.delivery.queue.change_counts import (
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
     NO_COUNTS,
     CountedUnit,
     Counts,
@@ -40,8 +40,8 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     store_settled_rows,
     unrecorded_change_types,
 )
-from ondatra_dagster.delivery.retry_delays import row_retry_seconds
 from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, RowOutcome, Verdict
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 from ondatra_dagster.row_changes import ChangeType
 
 # the units are gone, unless a newer change waits beside the batch

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
-from ondatra_dagster.delivery.queue.change_counts import delete_counts
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import delete_counts
 from ondatra_dagster.delivery.queue.damage_checksums import DAMAGED_DIGEST, SETTLED_COLUMNS, check_row_digest
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.row_changes import ChangeType

@@ -15,7 +15,7 @@ from ondatra_dagster.project.inputs.file_options import (
 )
 from ondatra_dagster.project.inputs.file_patterns import find_matching_paths
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path, scheme_of
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 

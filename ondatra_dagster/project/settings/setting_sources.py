@@ -1,6 +1,6 @@
 """The places where a setting may be written: pyproject.toml, .env, the variables that were handed over.
 
-What is found is neither judged nor put together here: that is setting_values_and_defaults.py.
+What is found is neither judged nor put together here: that is read_settings_and_defaults.py.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ A rule gets a stage and a case, and yields a sentence for each thing that the fu
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import load_library
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.errors import ProjectError, PushContractError
 from ondatra_dagster.testing.conformance.api_state_diff import ApiContent, comparable_content, describe_differences

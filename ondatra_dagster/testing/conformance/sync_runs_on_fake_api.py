@@ -17,7 +17,7 @@ from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
 from ondatra_dagster.delivery.http.request_transport import DeadlineTransport
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary
 from ondatra_dagster.delivery.push.starlark_sink import StarlarkSink
 from ondatra_dagster.delivery.queue.claimed_batches import BatchUnit, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (

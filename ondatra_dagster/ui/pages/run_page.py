@@ -6,7 +6,7 @@ from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.sync.run_history_store import PastRun, RunResult
 from ondatra_dagster.sync.run_summary import (

@@ -19,7 +19,7 @@ from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
 from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
 from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.target_table_writer import TableSpec, TargetTable, Transaction, open_target
+from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, Transaction, open_target
 
 MAX_INVALID_SAMPLES = 20  # misfits that are shown
 

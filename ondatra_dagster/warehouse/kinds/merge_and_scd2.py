@@ -14,7 +14,7 @@ from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN
 from ondatra_dagster.warehouse.kinds.key_comparison import KeyComparison, compare_by_key, split_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
-from ondatra_dagster.warehouse.target_table_writer import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 
 def write_merge(work: WriteRequest) -> WriteResult:

@@ -28,7 +28,7 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import (
     row_hashes,
     same_keys,
 )
-from ondatra_dagster.warehouse.target_table_writer import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 

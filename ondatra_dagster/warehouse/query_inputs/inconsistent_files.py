@@ -26,7 +26,7 @@ from ondatra_dagster.project.inputs.file_options import is_option_on, option_val
 from ondatra_dagster.project.inputs.file_patterns import compile_pattern, find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
 from ondatra_dagster.storage.s3 import list_objects, open_s3_filesystem
 

@@ -21,7 +21,7 @@ from ondatra_dagster.project.inputs.file_options import (
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
 from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path
 from ondatra_dagster.warehouse.query_inputs.inconsistent_files import (
     differing_columns_problem,

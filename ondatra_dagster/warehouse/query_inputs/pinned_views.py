@@ -15,7 +15,7 @@ from ondatra_dagster.planning.table_names_and_paths import table_path, warehouse
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import is_readable_without_spark
 from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
 from ondatra_dagster.project.sql.output_and_system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
@@ -23,7 +23,7 @@ from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_table_writer import KIND_PROPERTY
+from ondatra_dagster.warehouse.target_delta_table import KIND_PROPERTY
 
 ADDING_TYPES = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
 REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)

@@ -25,7 +25,7 @@ from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query, pin
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_table_writer import TargetTable
+from ondatra_dagster.warehouse.target_delta_table import TargetTable
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

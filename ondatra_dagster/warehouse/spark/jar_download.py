@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ondatra_dagster.count_time_and_size_format import format_size
 from ondatra_dagster.errors import SparkSetupError, StateError
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.warehouse.spark.jvm_process import pyspark_jars
 

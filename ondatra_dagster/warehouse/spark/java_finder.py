@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.errors import OndatraError, SparkSetupError
-from ondatra_dagster.project.settings.setting_values_and_defaults import JAVA_HOME_VARIABLE, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import JAVA_HOME_VARIABLE, read_settings
 
 SUPPORTED_VERSIONS = (17, 21)
 REQUIRED_JAVA = "Java 17 or 21"

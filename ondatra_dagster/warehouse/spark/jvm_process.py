@@ -1,6 +1,6 @@
 """The start and the end of Spark's JVM: from `java` itself, without shell scripts or a second JVM.
 
-session.py configures Spark; memory_and_tuning.py has the JVM's memory.
+session.py configures Spark; memory_and_tuning_by_work_size.py has the JVM's memory.
 """
 
 import dataclasses

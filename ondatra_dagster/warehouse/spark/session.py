@@ -24,14 +24,14 @@ from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.interruption import InterruptedRunError
 from ondatra_dagster.planning.table_names_and_paths import table_path
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
 from ondatra_dagster.storage.private_files import make_state_folder_private
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 from ondatra_dagster.warehouse.spark.jvm_process import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_jvm
-from ondatra_dagster.warehouse.spark.memory_and_tuning import (
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
     DEFAULT_MEMORY,
     LOCAL_JVM_OPTIONS,
     SMALL_WORK_CONF,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ondatra_dagster.delivery.http.api_client import BatchCalls
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary
 
 STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
 RESPONSE_PUSH = """

@@ -32,7 +32,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, 
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import DeliveredRecord, RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore

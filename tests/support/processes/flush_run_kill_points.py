@@ -13,7 +13,7 @@ from ondatra_dagster.cli.main import main
 from ondatra_dagster.collector import pending_events
 from ondatra_dagster.collector.event_store import EventStore
 from ondatra_dagster.warehouse.kinds import events_from_collector
-from ondatra_dagster.warehouse.target_table_writer import TargetTable
+from ondatra_dagster.warehouse.target_delta_table import TargetTable
 
 RUN_KILL_POINTS: Mapping[str, FlushKillPoint] = {
     "before reading": FlushKillPoint(pending_events, "read_page_after"),

@@ -19,7 +19,7 @@ from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch
 from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 
 class FlushKillPoint(NamedTuple):

@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS, fetch_jar_set
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 

@@ -30,7 +30,7 @@ from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
 from ondatra_dagster.planning.table_names_and_paths import invalid_table_path, table_path
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import (
     ChangeType,

@@ -16,7 +16,7 @@ from ondatra_dagster.app.warehouse_tables import SparkTables
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan, plan_run
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 HIDDEN_COLUMNS = ("_content_hash", "__ondatra_partition", "_commit_version", "_commit_timestamp", "__ondatra_rowid")

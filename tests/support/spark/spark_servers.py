@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS, fetch_jar_set
 from ondatra_dagster.warehouse.spark.java_finder import find_java
 from ondatra_dagster.warehouse.spark.jvm_process import JVM_OPTIONS, pyspark_jars

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ondatra_dagster.collector.collector_state_and_tasks import Backpressure
-from ondatra_dagster.project.settings.setting_values_and_defaults import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 
 def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.spark.plain_sync_log_table import PlainSyncLogTable
 
 from ondatra_dagster.errors import StateError, WarehouseError
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.metadata_and_heartbeat_format import RunMetadata
 from ondatra_dagster.records.record_schema import SyncRecord

@@ -13,7 +13,7 @@ from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 FILES = {
     "data/customers.csv": "email,lastname\na@example.com,A\n",

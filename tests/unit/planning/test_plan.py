@@ -14,7 +14,7 @@ from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import CheckType, FileInput, Input, Model, ModelInput, ModelSink, RowCheck
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 CSV = FileInput(format="csv", path="data/x.csv", options=(("header", "true"),))
 RAW = ModelInput(model="raw.x")

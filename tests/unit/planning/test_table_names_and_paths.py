@@ -11,7 +11,7 @@ from ondatra_dagster.planning.table_names_and_paths import current_columns_looku
 from ondatra_dagster.project.model import FileInput, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from ondatra_dagster.planning.input_versions import (
     read_input_versions,
 )
 from ondatra_dagster.project.model import FileInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.storage.s3 import list_objects
 
 

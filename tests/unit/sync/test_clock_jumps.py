@@ -7,7 +7,7 @@ import pytest
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.operations.alert_rules import evaluate_no_success
-from ondatra_dagster.project.settings.setting_values_and_defaults import AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letters
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.run_history_store import RunResult

@@ -16,12 +16,12 @@ from support.syncs.kind_feed_table import random_kind_steps
 from support.syncs.kind_sync_harness import SYNC_ID, InMemoryKindApi, KindSyncCrash, KindSyncHarness
 
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.operations.alert_rules import evaluate_runs
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.setting_values_and_defaults import AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
 from ondatra_dagster.sync.run_history_store import RunHistory, RunResult
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, CountGrid, GridRow, load_grid
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_rejects

@@ -17,8 +17,8 @@ from ondatra_dagster.delivery.push.api_dict_parser import (
     PUSH_READERS,
     parse_api_text,
 )
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import load_library
 from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import BUILTIN_NAMES
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
 from ondatra_dagster.testing.fake_api import AnswerFunction

@@ -8,7 +8,7 @@ import pytest
 
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.queue.change_counts import UnitOutcome
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, group_by_key, load_batches
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
     read_dead_letters,

@@ -18,7 +18,7 @@ import pytest
 from support.apis.maven_server import MavenRepository, build_jar_set, running_maven_repository
 
 from ondatra_dagster.errors import SparkSetupError
-from ondatra_dagster.project.settings.setting_values_and_defaults import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
+from ondatra_dagster.project.settings.read_settings_and_defaults import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
 from ondatra_dagster.warehouse.spark.jar_download import (
     DELTA_JARS,
     NULL_LISTENER,

@@ -9,7 +9,11 @@ import orjson
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, find_decimal_paths, load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import (
+    PushContext,
+    find_decimal_paths,
+    load_library,
+)
 from ondatra_dagster.row_changes import Column
 
 

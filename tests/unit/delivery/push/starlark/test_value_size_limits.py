@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, load_library
 from ondatra_dagster.errors import PushContractError
 
 Lib = Callable[..., Path]

@@ -9,7 +9,7 @@ import pytest
 from support.spark.pyarrow_delta_table import write_table
 
 from ondatra_dagster.deltalog.active_files import ActiveFile, TableSnapshot, UnsupportedTableError, read_table_snapshot
-from ondatra_dagster.warehouse.table_reader import arrow_type, read_row_pages
+from ondatra_dagster.warehouse.read_rows_of_named_table import arrow_type, read_row_pages
 
 
 def a_field(name: str, of: Any, physical: str) -> dict[str, Any]:

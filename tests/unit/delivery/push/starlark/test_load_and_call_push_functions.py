@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls, RetryClock
-from ondatra_dagster.delivery.push.starlark.push_functions import PushContext, PushLibrary, load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary, load_library
 from ondatra_dagster.errors import ProjectError, PushContractError
 from ondatra_dagster.row_changes import Column
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.setting_values_and_defaults import read_settings
-from ondatra_dagster.warehouse.spark.memory_and_tuning import (
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
     QUICK_COMPILER_OPTION,
     compiler_options,
     estimate_model_bytes,

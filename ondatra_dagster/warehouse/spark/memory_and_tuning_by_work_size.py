@@ -12,7 +12,7 @@ from ondatra_dagster.deltalog.log_reader import read_table_size
 from ondatra_dagster.planning.input_versions import local_files_size
 from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
-from ondatra_dagster.project.settings.setting_values_and_defaults import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 DEFAULT_MEMORY = "2g"  # the JVM's heap, unless spark.driver.memory is set
 LOCAL_JVM_OPTIONS = (  # a JVM that lives for seconds: collect seldom

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings import setting_names_and_parsers, setting_values_and_defaults
-from ondatra_dagster.project.settings.setting_values_and_defaults import Secrets, SparkSettings, read_settings
+from ondatra_dagster.project.settings import read_settings_and_defaults, setting_names_and_parsers
+from ondatra_dagster.project.settings.read_settings_and_defaults import Secrets, SparkSettings, read_settings
 
 
 def toml(root: Path, text: str) -> Path:
@@ -25,13 +25,13 @@ def refusal(root: Path, environ: dict[str, str] | None = None) -> list[str]:
 def test_a_project_without_settings_has_defaults(tmp_path):
     """pyproject.toml may be left out altogether."""
     given = read_settings(tmp_path, {"XDG_CACHE_HOME": "/cache"})
-    expected = setting_values_and_defaults.Settings(
+    expected = read_settings_and_defaults.Settings(
         root=tmp_path,
         state=tmp_path / ".ondatra",
         warehouse=str(tmp_path / ".ondatra" / "warehouse"),
         tracking=str(tmp_path / ".ondatra" / "tracking"),
         tracking_retention_days=14,
-        jars=Path("/cache/ondatra/jars") / setting_values_and_defaults.DELTA_VERSION,
+        jars=Path("/cache/ondatra/jars") / read_settings_and_defaults.DELTA_VERSION,
         spark=SparkSettings(master="local[*]", remote=None, conf={}),
         sinks="on",
         organization="1",
@@ -45,7 +45,7 @@ def test_a_project_without_settings_has_defaults(tmp_path):
 
 def test_the_jars_are_those_of_the_delta_that_is_installed():
     """The jar and the Python package have to be of one release."""
-    assert importlib.metadata.version("delta-spark") == setting_values_and_defaults.DELTA_VERSION
+    assert importlib.metadata.version("delta-spark") == read_settings_and_defaults.DELTA_VERSION
 
 
 def test_the_file_is_read(tmp_path):
