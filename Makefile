@@ -22,7 +22,7 @@ test: ## every test, with format, lint and types, as CI runs them
 	@sh setup.sh test && $(PYTEST)
 soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dg dev, the kinds on a cluster, through Connect and on S3
 	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_random_destination_state.py tests/unit/sync/test_random_sync_histories.py
-unit: ## the tests that need no Java, no network and, each of them, no second
+unit: ## the quick tests: no Java, no network
 	@sh setup.sh test && $(UNIT)
 check: ## format, lint, types, unit tests
 	@sh setup.sh test && $(UNIT) tests/test_code_style.py
