@@ -12,7 +12,7 @@ PARSER_DIALECT = Databricks()  # a superset of Spark's
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it warns of is refused here with a sentence
 
 # what sqlglot's parser raises beside its own errors, over words that stand where nobody expects them
-PARSER_ERRORS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+PARSER_ERRORS = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 TOKENS_NEEDING_MORE = frozenset({TokenType.COMMA, TokenType.SELECT})
 TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
 
