@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
 from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
-from ondatra_dagster.delivery.push.starlark_sink import StarlarkSink, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import StarlarkSink, open_starlark_sink
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.project.model import Model, ModelSink

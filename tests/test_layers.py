@@ -45,7 +45,7 @@ SHARED_LIBRARIES = {
         "deltalog.log_reader",
         "deltalog.log_storage",
         "deltalog.active_files",
-        "storage.s3",
+        "storage.s3_filesystem_and_listing",
         "collector.event_store",
     },
     "fsspec": {"records.remote_storage"},
@@ -54,7 +54,7 @@ SHARED_LIBRARIES = {
     "uvicorn": {"ui", "collector", "testing"},
     "httptools": {"collector.event_server"},
     "msgspec": {"collector.fast_event_validation"},
-    "dotenv": {"project.settings.setting_sources"},
+    "dotenv": {"project.settings.read_raw_setting_entries"},
 }
 LIBRARY_HOMES = {
     **{

@@ -30,8 +30,8 @@ from ondatra_dagster.operations.alert_rules import (
 )
 from ondatra_dagster.operations.alert_store import ActiveAlert, Alert, AlertState, AlertStore, RuleResult, SubjectType
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.plan import WorkNeeded, plan_model
-from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import RunResult

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, NoReturn
 
 from ondatra_dagster import interruption
 from ondatra_dagster.app import push_and_check_sync
+from ondatra_dagster.app.compute_write_and_read_tables import CloningTables
 from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
-from ondatra_dagster.app.warehouse_tables import CloningTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.event_store import event_store_path
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatchSource
+from ondatra_dagster.planning.find_table_and_columns import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.planning.plan import NO_VERSION
-from ondatra_dagster.planning.table_names_and_paths import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.read_settings_and_defaults import DryRunFolder, Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path
@@ -34,14 +34,14 @@ from ondatra_dagster.storage import sqlite_database
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.private_files import FOLDER_MODE, make_state_folder_private, open_private_file
-from ondatra_dagster.storage.s3 import remove_folder_contents
+from ondatra_dagster.storage.s3_filesystem_and_listing import remove_folder_contents
 from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, read_state_id
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import dry_run_sync
-from ondatra_dagster.sync.whole_table_and_clone_feeds import CloneFeed
-from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
+from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import CloneFeed
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ from typing import Any
 from ondatra_dagster import interruption
 from ondatra_dagster.app import push_and_check_sync
 from ondatra_dagster.app.alert_service import ALERT_TASK, AlertService
+from ondatra_dagster.app.compute_write_and_read_tables import RunTables
 from ondatra_dagster.app.error_traces import store_trace
 from ondatra_dagster.app.project_maintenance import build_maintenance_tasks
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations, page_url, run_path, sync_path
-from ondatra_dagster.app.warehouse_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.pending_events import delete_flushed_events
 from ondatra_dagster.count_time_and_size_format import describe_invalid_events, describe_invalid_rows
@@ -32,7 +32,7 @@ from ondatra_dagster.row_changes import format_key
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.write_and_check_results import (
+from ondatra_dagster.warehouse.result_of_write_and_checks import (
     InvalidRowSample,
     ModelWriteResult,
     RowCheckResult,

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ondatra_dagster import interruption
+from ondatra_dagster.app.compute_write_and_read_tables import RunTables, SparkTables
 from ondatra_dagster.app.dry_run_service import DryRunService, open_dry_workspace
 from ondatra_dagster.app.model_and_sync_steps import RunService
 from ondatra_dagster.app.run_events import RunProgress
-from ondatra_dagster.app.warehouse_tables import RunTables, SparkTables
 from ondatra_dagster.app.workspace import Workspace
 
 

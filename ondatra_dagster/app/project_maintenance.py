@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from ondatra_dagster.app import push_and_check_sync
-from ondatra_dagster.app.warehouse_tables import RunTables
+from ondatra_dagster.app.compute_write_and_read_tables import RunTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector import event_store
 from ondatra_dagster.delivery.http import rate_limit
 from ondatra_dagster.operations import (
     alert_store,
-    maintenance_task_runner,
+    queue_and_fact_table_maintenance,
     record_retention,
     state_file_maintenance,
     sync_log_appender,
@@ -21,8 +21,8 @@ from ondatra_dagster.operations.maintenance_task_runner import MaintenanceTask, 
 from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersions
 from ondatra_dagster.operations.table_maintenance import ManagedTable, TableMaintenance
 from ondatra_dagster.planning import unchanged_run_cache
+from ondatra_dagster.planning.find_table_and_columns import SYNC_LOG_TABLE, invalid_table_path, table_path
 from ondatra_dagster.planning.input_versions import table_state_lookup
-from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE, invalid_table_path, table_path
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.sync import run_history_store
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
@@ -40,16 +40,16 @@ DAMAGED_FILE_REMEDIES = {
 def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[str, MaintenanceTask]:
     """Return all tasks by their names, in their order: changes are enqueued before anything is deleted."""
     return {
-        maintenance_task_runner.ENQUEUE_TASK: lambda: maintenance_task_runner.enqueue_pending_changes(
+        queue_and_fact_table_maintenance.ENQUEUE_TASK: lambda: queue_and_fact_table_maintenance.enqueue_pending_changes(
             _pending_enqueues(workspace, warehouse)
         ),
         sync_log_appender.SYNC_LOG_TASK: lambda: workspace.sync_log.append_missing(warehouse.sync_log),
         record_retention.RETENTION_TASK: lambda: _prune_records(workspace),
-        maintenance_task_runner.FACT_TABLE_TASK: lambda: maintenance_task_runner.refresh_fact_tables(
+        queue_and_fact_table_maintenance.FACT_TABLE_TASK: lambda: queue_and_fact_table_maintenance.refresh_fact_tables(
             workspace.tracking, workspace.syncs.values()
         ),
         table_maintenance.TABLE_TASK: lambda: _maintain_tables(workspace, warehouse),
-        maintenance_task_runner.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
+        queue_and_fact_table_maintenance.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
         state_file_maintenance.STATE_FILE_TASK: lambda: state_file_maintenance.compact_files(
             state_file_maintenance.list_state_files(workspace.settings.state, DAMAGED_FILE_REMEDIES)
         ),
@@ -59,7 +59,7 @@ def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[
 
 def _pending_enqueues(
     workspace: Workspace, warehouse: RunTables
-) -> Mapping[str, maintenance_task_runner.EnqueueChanges]:
+) -> Mapping[str, queue_and_fact_table_maintenance.EnqueueChanges]:
     """Return the syncs that have new versions to enqueue, and those whose queue can't be read.
 
     Enqueueing the latter reports why. With sinks off there is none: nothing of them runs.
@@ -76,7 +76,7 @@ def _pending_enqueues(
 
 def _report_dead_letters(workspace: Workspace) -> TaskResult:
     seen = {sync_id: workspace.try_read_queue(sync_id) for sync_id in workspace.syncs}
-    return maintenance_task_runner.report_dead_letters(
+    return queue_and_fact_table_maintenance.report_dead_letters(
         {sync_id: queue.status for sync_id, queue in seen.items()},
         unread=[sync_id for sync_id, queue in seen.items() if queue.read_error],
         lost=[sync_id for sync_id, queue in seen.items() if queue.loss_message and not queue.is_forgotten],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_names_and_paths import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSample, format_metrics
 from ondatra_dagster.sync.run_history_store import NO_TOTALS, PastRun, SyncTotals

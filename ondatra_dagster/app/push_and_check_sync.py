@@ -9,7 +9,7 @@ from ondatra_dagster.app.run_events import SyncResult
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
-from ondatra_dagster.delivery.push.starlark_sink import open_starlark_sink
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import open_starlark_sink
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey, read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import open_for_reading
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
@@ -17,7 +17,7 @@ from ondatra_dagster.deltalog.log_reader import is_changed_by_another, read_tabl
 from ondatra_dagster.deltalog.removable_history import find_oldest_readable_version
 from ondatra_dagster.errors import OndatraError, StateError
 from ondatra_dagster.operations.sync_log_appender import is_logged
-from ondatra_dagster.planning.table_names_and_paths import table_path, warehouse_table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path, warehouse_table_path
 from ondatra_dagster.records.source_and_destination_tables import build_fact_tables
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letter_reasons
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState

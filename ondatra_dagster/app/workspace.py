@@ -20,10 +20,10 @@ from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import InvalidSettingsError, OndatraError, Problem, ProjectError, StateError
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
+from ondatra_dagster.planning.find_table_and_columns import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.input_versions import format_table_version, table_state_lookup
 from ondatra_dagster.planning.missing_column_errors import find_missing_columns, up_to_date_check
 from ondatra_dagster.planning.plan import NO_VERSION, Plan, PlanInputs, SyncStep, make_plan, plan_sync
-from ondatra_dagster.planning.table_names_and_paths import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRunCache
 from ondatra_dagster.project.column_lineage import LineageResolver
 from ondatra_dagster.project.find_and_parse_model_files import read_file_states
@@ -31,8 +31,8 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import PartialProject, read_project
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
+from ondatra_dagster.project.settings.read_raw_setting_entries import find_setting_line
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
-from ondatra_dagster.project.settings.setting_sources import find_setting_line
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.file_lock import is_locked

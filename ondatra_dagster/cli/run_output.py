@@ -19,7 +19,7 @@ from ondatra_dagster.cli.status_line import StatusLine
 from ondatra_dagster.count_time_and_size_format import format_count, format_duration
 from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
-from ondatra_dagster.delivery.queue.expected_destination_changes import ExpectedKeyChange, RowChangeCounts
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import ExpectedKeyChange, RowChangeCounts
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json

@@ -27,7 +27,7 @@ from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_
 from ondatra_dagster.collector.model_routes import ModelRoutes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
-from ondatra_dagster.planning.table_names_and_paths import warehouse_table_path
+from ondatra_dagster.planning.find_table_and_columns import warehouse_table_path
 from ondatra_dagster.project.find_and_parse_model_files import FileStates, read_file_states
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project

@@ -17,8 +17,8 @@ from ondatra_dagster.collector.collector_state_and_tasks import Collector
 from ondatra_dagster.collector.http_messages import is_loopback
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOKEN_VARIABLE
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
-from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE
 
 HEAD_SECONDS = 30.0  # in which a head has to be there: who says nothing leaves the place to others
 MAX_HEAD_BYTES = 65_536  # of a head; what came in one piece with its beginning isn't counted

@@ -1,6 +1,6 @@
 """Whether a body's events surely fit their columns: read and judged in one go, by a type made of the columns.
 
-A yes is sure: event_parser would find no problem either. A no means that event_parser checks each event.
+A yes is sure: event_to_row_parser would find no problem either. A no means that event_to_row_parser checks each event.
 """
 
 import datetime

@@ -24,7 +24,7 @@ from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatch, InvalidEvent
-from ondatra_dagster.planning.table_names_and_paths import warehouse_table_path
+from ondatra_dagster.planning.find_table_and_columns import warehouse_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 from ondatra_dagster.storage.file_errors import explain_file_errors
 
 _PUSH_START = "begun"

@@ -1,4 +1,4 @@
-"""The outcome of a row, as push() gives it: a verdict and a message, and how long a row with an error waits."""
+"""The outcome of a row, as push() gives it: a verdict and a message."""
 
 import dataclasses
 import enum

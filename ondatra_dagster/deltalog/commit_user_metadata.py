@@ -18,7 +18,7 @@ FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # a higher number: what an older onda
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
     definition: str
-    inputs: Mapping[str, str]  # Input.name → its version, as planning.versions spells it
+    inputs: Mapping[str, str]  # Input.name → its version, as planning/input_versions.py writes it
     run_id: str
     rows: int | None = None  # in the table after this commit
     fingerprint: str | None = None  # of the whole content, where the kind compares whole tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
-from ondatra_dagster.storage.s3 import bucket_path, explain_unreachable, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, explain_unreachable, open_s3_filesystem
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem

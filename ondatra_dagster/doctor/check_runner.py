@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
-from ondatra_dagster.doctor.check_interface import CheckContext, CheckLevel, CheckResult, warning_result
+from ondatra_dagster.doctor.check_context_and_result import CheckContext, CheckLevel, CheckResult, warning_result
 
 
 class DoctorCheck(NamedTuple):

@@ -9,7 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ondatra_dagster.count_time_and_size_format import format_size
-from ondatra_dagster.doctor.check_interface import CheckContext, CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.doctor.check_context_and_result import (
+    CheckContext,
+    CheckResult,
+    failed_result,
+    ok_result,
+    warning_result,
+)
 from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import local_path

@@ -11,7 +11,13 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from ondatra_dagster.count_time_and_size_format import format_elapsed, format_size
-from ondatra_dagster.doctor.check_interface import CheckContext, CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.doctor.check_context_and_result import (
+    CheckContext,
+    CheckResult,
+    failed_result,
+    ok_result,
+    warning_result,
+)
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.warehouse.spark.jar_download import (

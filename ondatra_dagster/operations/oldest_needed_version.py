@@ -11,7 +11,7 @@ import orjson
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
-from ondatra_dagster.planning.table_names_and_paths import TableStateLookup
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.records.record_store import RecordStore

@@ -12,7 +12,7 @@ from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
-from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE, table_path
+from ondatra_dagster.planning.find_table_and_columns import SYNC_LOG_TABLE, table_path
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import (

@@ -29,7 +29,7 @@ from ondatra_dagster.orchestration.sensors import (
     sync_sensor,
 )
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name, source_specs
-from ondatra_dagster.planning.table_names_and_paths import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.model_kinds import KINDS
 
 log = logging.getLogger(__name__)

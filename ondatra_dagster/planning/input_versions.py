@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_names_and_paths import TableStateLookup, table_path
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup, table_path
 from ondatra_dagster.project.inputs.file_patterns import find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
-from ondatra_dagster.storage.s3 import FileState, list_objects
+from ondatra_dagster.storage.s3_filesystem_and_listing import FileState, list_objects
 
 UNVERSIONED = "unversioned"  # a change can't be recognized, so the input counts as changed
 MODEL_NOT_BUILT = "missing"  # a model whose table was never made

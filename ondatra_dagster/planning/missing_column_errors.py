@@ -7,6 +7,7 @@ does, they are its table's, as long as nothing has changed that the table is mad
 from collections.abc import Callable, Collection, Mapping
 
 from ondatra_dagster.errors import Problem
+from ondatra_dagster.planning.find_table_and_columns import columns_lookup
 from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
     MODEL_NOT_BUILT,
@@ -16,7 +17,6 @@ from ondatra_dagster.planning.input_versions import (
     table_state_lookup,
 )
 from ondatra_dagster.planning.plan import find_last_run
-from ondatra_dagster.planning.table_names_and_paths import columns_lookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.column_lineage import LineageResolver, TableColumnsLookup
 from ondatra_dagster.project.inputs.input_resolution import source_table_address

@@ -12,6 +12,7 @@ from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata, newer_version_error
 from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.errors import SelectionError, StateError
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup
 from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
     MODEL_NOT_BUILT,
@@ -20,7 +21,6 @@ from ondatra_dagster.planning.input_versions import (
     list_changed_inputs,
     read_input_versions,
 )
-from ondatra_dagster.planning.table_names_and_paths import TableStateLookup
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project

@@ -28,8 +28,8 @@ from ondatra_dagster.project.inputs.input_resolution import (
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_header import Header
 from ondatra_dagster.project.project import Project, model_graph, sort_topologically
+from ondatra_dagster.project.settings.read_raw_setting_entries import find_setting_line
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
-from ondatra_dagster.project.settings.setting_sources import find_setting_line
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_ordered, is_row_by_row

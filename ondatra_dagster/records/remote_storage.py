@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.settings.storage_access import S3Access
 from ondatra_dagster.records.local_storage import TEMPORARY_NAME, make_temporary_name
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
 # file systems on which a file appears under its name with its last byte, and not before
 ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})

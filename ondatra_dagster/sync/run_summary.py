@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Self
 from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation, UnitOutcome
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
-from ondatra_dagster.delivery.queue.expected_destination_changes import (
+from ondatra_dagster.delivery.queue.pending_rows import PendingKey
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import (
     NO_EXPECTED_CHANGES,
     ExpectedChanges,
     RowChangeCounts,
 )
-from ondatra_dagster.delivery.queue.pending_rows import PendingKey
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.row_changes import Json

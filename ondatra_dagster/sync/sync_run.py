@@ -13,9 +13,9 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
 from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitCounter, UnitOperation, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
-from ondatra_dagster.delivery.queue.expected_destination_changes import read_expected_changes
 from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import read_expected_changes
 from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount

@@ -5,7 +5,7 @@ import contextlib
 import pyarrow as pa
 
 from ondatra_dagster.deltalog.removable_history import RETENTION_PROPERTIES
-from ondatra_dagster.planning.table_names_and_paths import SYNC_LOG_TABLE
+from ondatra_dagster.planning.find_table_and_columns import SYNC_LOG_TABLE
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import WAIT_SECONDS, lock_table

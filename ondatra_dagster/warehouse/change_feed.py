@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster import row_changes
 from ondatra_dagster.deltalog.log_reader import count_changed_bytes, read_table_size, read_table_state, split_feed_range
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit, find_oldest_readable_version
-from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.sql.output_and_system_columns import (
     CHANGE_TYPE_COLUMN,
     COMMIT_VERSION_COLUMN,

@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructField
 
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.sql.output_and_system_columns import REASON_COLUMN
 from ondatra_dagster.warehouse.kinds.table_replacement import write_difference
 from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows

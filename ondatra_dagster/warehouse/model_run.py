@@ -17,8 +17,8 @@ from ondatra_dagster.planning.input_versions import format_table_version, read_i
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.warehouse import invalid_key_rows_table
-from ondatra_dagster.warehouse.kinds.key_comparison import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
 from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input_files
@@ -30,6 +30,7 @@ from ondatra_dagster.warehouse.query_inputs.query_over_previous_inputs import (
     PreviousResultsFromTable,
     previous_input_versions,
 )
+from ondatra_dagster.warehouse.result_of_write_and_checks import InvalidRowSample, ModelWriteResult, count_warnings
 from ondatra_dagster.warehouse.row_checks import RowChecks
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import check_columns, visible_fields
@@ -38,7 +39,6 @@ from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estim
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
 from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, align_columns, open_target
-from ondatra_dagster.warehouse.write_and_check_results import InvalidRowSample, ModelWriteResult, count_warnings
 
 MAX_SAMPLES = 20
 MISFIT_REASON = "MISFIT"  # why an event was put aside

@@ -17,7 +17,7 @@ from ondatra_dagster.deltalog.removable_history import (
     is_retention_lowered,
 )
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_for_size

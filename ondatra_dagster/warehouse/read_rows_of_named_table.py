@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 
 from ondatra_dagster.deltalog.active_files import ActiveFile, TableSnapshot, UnsupportedTableError, read_table_snapshot
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_names_and_paths import NamedTable
+from ondatra_dagster.planning.find_table_and_columns import NamedTable
 from ondatra_dagster.project.model import SourceInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
 from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN, is_hidden_column
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 from ondatra_dagster.warehouse.arrow_to_json import json_columns, object_texts
 
 

@@ -24,7 +24,7 @@ from support.projects.event_project import EventProject
 
 from ondatra_dagster.app.workspace import load_workspace
 from ondatra_dagster.collector.event_store import event_store_path, read_page_after
-from ondatra_dagster.planning.table_names_and_paths import find_named_table
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.warehouse.read_rows_of_named_table import read_table_rows
 
 pytestmark = pytest.mark.soak

@@ -10,7 +10,7 @@ from support.spark.spark_project import SparkProject
 
 from ondatra_dagster.cli.commands.maintain import run_maintenance
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_names_and_paths import find_named_table
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
 from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
 from ondatra_dagster.warehouse.read_rows_of_named_table import read_table_rows

@@ -8,7 +8,7 @@ import click
 from ondatra_dagster.cli.current_project import find_root
 from ondatra_dagster.cli.output import indent_lines, print_json, replace_control_characters
 from ondatra_dagster.cli.status_line import StatusLine
-from ondatra_dagster.doctor.check_interface import CheckLevel, CheckResult, read_check_context
+from ondatra_dagster.doctor.check_context_and_result import CheckLevel, CheckResult, read_check_context
 from ondatra_dagster.doctor.check_runner import CHECKS, run_checks
 from ondatra_dagster.errors import SettingsError
 

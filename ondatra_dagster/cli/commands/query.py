@@ -7,7 +7,7 @@ import click
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import format_cell, print_message, print_table, shorten_text
 from ondatra_dagster.count_time_and_size_format import format_count
-from ondatra_dagster.planning.table_names_and_paths import find_named_table
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.warehouse.read_rows_of_named_table import TableRows, read_table_rows
 

@@ -12,8 +12,8 @@ from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import indent_lines, print_json, print_message, print_table, replace_control_characters
 from ondatra_dagster.count_time_and_size_format import format_count, format_duration, format_local_time, format_size
 from ondatra_dagster.operations.alert_store import ActiveAlert
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
-from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun

@@ -17,18 +17,18 @@ from typing import NamedTuple, cast
 import httpx
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenRequest, TokenSource
-from ondatra_dagster.delivery.http.rate_limit import RateLimit
-from ondatra_dagster.delivery.http.redaction import Redactor
-from ondatra_dagster.delivery.http.request_builder import HttpCall, PreparedRequest, RequestBuilder, RequestRefusedError
-from ondatra_dagster.delivery.http.request_retry_delays import request_retry_seconds
-from ondatra_dagster.delivery.http.request_transport import (
+from ondatra_dagster.delivery.http.connections_with_deadline import (
     ConnectHook,
     DeadlineTransport,
     check_deadline,
     limit_response_time,
 )
-from ondatra_dagster.delivery.http.response_status_and_text import (
+from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenRequest, TokenSource
+from ondatra_dagster.delivery.http.rate_limit import RateLimit
+from ondatra_dagster.delivery.http.redaction import Redactor
+from ondatra_dagster.delivery.http.request_builder import HttpCall, PreparedRequest, RequestBuilder, RequestRefusedError
+from ondatra_dagster.delivery.http.request_retry_delays import request_retry_seconds
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import (
     NO_RESPONSE,
     HttpResponse,
     UnreadableResponseError,

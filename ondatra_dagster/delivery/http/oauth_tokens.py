@@ -15,7 +15,7 @@ from urllib.parse import quote_plus
 
 import orjson
 
-from ondatra_dagster.delivery.http.response_status_and_text import NO_RESPONSE, HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import NO_RESPONSE, HttpResponse
 from ondatra_dagster.delivery.push.push_config import OAuth2, TextOrVariable, Variable
 from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.storage.file_errors import explain_file_errors

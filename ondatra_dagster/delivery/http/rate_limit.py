@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.request_transport import ConnectHook
+from ondatra_dagster.delivery.http.connections_with_deadline import ConnectHook
 from ondatra_dagster.delivery.push.api_dict_parser import parse_api_text
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.storage.file_errors import explain_file_errors

@@ -45,7 +45,7 @@ from ondatra_dagster.delivery.push.push_config import (
 )
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.setting_sources import OAUTH_VARIABLE_PREFIX
+from ondatra_dagster.project.settings.read_raw_setting_entries import OAUTH_VARIABLE_PREFIX
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ondatra_dagster.count_time_and_size_format import docs_command
 from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.settings.setting_names_and_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
-from ondatra_dagster.project.settings.setting_sources import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
 TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests

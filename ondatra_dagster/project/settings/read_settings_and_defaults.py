@@ -12,6 +12,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ondatra_dagster.errors import InvalidSettingsError, Problem
+from ondatra_dagster.project.settings.read_raw_setting_entries import (
+    EVENTS_TOKEN_VARIABLE,
+    PYPROJECT,
+    SettingEntry,
+    read_dot_env,
+    read_pyproject,
+    read_setting_variables,
+)
 from ondatra_dagster.project.settings.setting_names_and_parsers import (
     ANY_ORIGIN,
     FOREVER_VALUE,
@@ -21,14 +29,6 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import (
     VARIABLE_PREFIX,
     SettingValueError,
     needs_http_permission,
-)
-from ondatra_dagster.project.settings.setting_sources import (
-    EVENTS_TOKEN_VARIABLE,
-    PYPROJECT,
-    SettingEntry,
-    read_dot_env,
-    read_pyproject,
-    read_setting_variables,
 )
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, S3Access, read_s3_access, scheme_of
 from ondatra_dagster.project.spelling_suggestions import suggest_correction

@@ -14,11 +14,11 @@ import httpx
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import SentRow, UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
-from ondatra_dagster.delivery.http.request_transport import DeadlineTransport
+from ondatra_dagster.delivery.http.connections_with_deadline import DeadlineTransport
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary
-from ondatra_dagster.delivery.push.starlark_sink import StarlarkSink
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import StarlarkSink
 from ondatra_dagster.delivery.queue.claimed_batches import BatchUnit, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
     DeadLetter,

@@ -18,7 +18,7 @@ from ondatra_dagster.project.sql.output_and_system_columns import (
     REASON_COLUMN,
     ROWID_COLUMN,
 )
-from ondatra_dagster.warehouse.kinds.key_comparison import NULL_KEY
+from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import NULL_KEY
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_equality_and_hashes import (
     ROW_COUNT,

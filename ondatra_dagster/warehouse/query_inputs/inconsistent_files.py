@@ -28,7 +28,7 @@ from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
-from ondatra_dagster.storage.s3 import list_objects, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import list_objects, open_s3_filesystem
 
 MERGE_OPTION = "mergeSchema"
 MERGE_SETTING = "spark.sql.parquet.mergeSchema"

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.find_table_and_columns import table_path, warehouse_table_path
 from ondatra_dagster.planning.input_versions import parse_table_version
-from ondatra_dagster.planning.table_names_and_paths import table_path, warehouse_table_path
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput

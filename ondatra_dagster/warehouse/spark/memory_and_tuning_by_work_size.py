@@ -9,8 +9,8 @@ import os
 from pyspark.sql import SparkSession
 
 from ondatra_dagster.deltalog.log_reader import read_table_size
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.input_versions import local_files_size
-from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 

@@ -23,7 +23,7 @@ from ondatra_dagster import interruption
 from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.interruption import InterruptedRunError
-from ondatra_dagster.planning.table_names_and_paths import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
 from ondatra_dagster.storage.private_files import make_state_folder_private

@@ -18,7 +18,7 @@ from ondatra_dagster.collector.event_store import (
     read_sequence_id,
 )
 from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
-from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches

@@ -28,7 +28,7 @@ from ondatra_dagster.deltalog.log_reader import CLONE_ORIGIN_PROPERTY, TableStat
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
-from ondatra_dagster.planning.table_names_and_paths import invalid_table_path, table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path, table_path
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
@@ -43,7 +43,7 @@ from ondatra_dagster.row_changes import (
     format_key,
 )
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.write_and_check_results import (
+from ondatra_dagster.warehouse.result_of_write_and_checks import (
     InvalidRowSample,
     ModelWriteResult,
     RowCheckResult,

@@ -12,7 +12,7 @@ from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
 from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
-from ondatra_dagster.delivery.push.starlark_sink import open_starlark_sink
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import open_starlark_sink
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, mark_due_pending
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment

@@ -14,7 +14,7 @@ from support.apis.moto_s3_server import BUCKET, running_moto_s3
 from ondatra_dagster.app.dry_run_service import open_dry_run_folder, remove_dead_dry_run_folders
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, SparkSettings, read_settings
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
 HOLDS = """
 import sys

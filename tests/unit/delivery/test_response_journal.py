@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from support.files.unwritable_disks import limit_file_size
 
-from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 from ondatra_dagster.delivery.response_journal import CallKey, ResponseJournal, digest_request
 from ondatra_dagster.errors import DiskFullError, StateError
 
 ANSWER_AND_DIE = """
 import os, pathlib, signal, sys
-from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 journal = ResponseJournal.open(pathlib.Path(sys.argv[1]), "seed")
 for _ in range(int(sys.argv[2])):

@@ -20,7 +20,7 @@ from ondatra_dagster.deltalog.log_reader import (
     split_feed_range,
 )
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_names_and_paths import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.row_changes import Column
 
 NOTE = CommitMetadata(definition="d", inputs={"raw.a": "t@3"}, run_id="r", rows=2)

@@ -11,7 +11,7 @@ from support.apis.maven_server import running_maven_repository
 from support.projects.shop_project import write_shop_files
 
 from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
-from ondatra_dagster.doctor.check_interface import CheckContext, CheckLevel, CheckResult, read_check_context
+from ondatra_dagster.doctor.check_context_and_result import CheckContext, CheckLevel, CheckResult, read_check_context
 from ondatra_dagster.doctor.check_runner import run_checks
 from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS
 

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.planning.missing_column_errors import find_missing_columns, up_to_date_check
-from ondatra_dagster.planning.table_names_and_paths import table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project

@@ -9,7 +9,7 @@ import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls, CallCounts, RetryClock
 from ondatra_dagster.delivery.http.request_builder import HttpCall
-from ondatra_dagster.delivery.http.response_status_and_text import read_response_text
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import read_response_text
 from ondatra_dagster.delivery.push.push_config import (
     BasicAuth,
     BearerAuth,

@@ -3,7 +3,7 @@
 import pytest
 
 from ondatra_dagster.delivery.http.request_retry_delays import parse_retry_after, request_retry_seconds
-from ondatra_dagster.delivery.http.response_status_and_text import HttpResponse
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 
 NOW = 1_792_324_800.0  # Sun, 18 Oct 2026 12:00:00 GMT
 

@@ -4,7 +4,8 @@ import pytest
 
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
-from ondatra_dagster.delivery.push.push_interface import PushResult, parse_error, parse_push_return
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.push.push_return_values import parse_error, parse_push_return
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 from ondatra_dagster.errors import PushContractError
 

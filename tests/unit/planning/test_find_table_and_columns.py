@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
-from ondatra_dagster.planning.table_names_and_paths import current_columns_lookup, table_path
+from ondatra_dagster.planning.find_table_and_columns import current_columns_lookup, table_path
 from ondatra_dagster.project.model import FileInput, ModelInput, SourceInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project

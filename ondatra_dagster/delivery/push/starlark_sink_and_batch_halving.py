@@ -12,13 +12,8 @@ from pathlib import Path
 
 from ondatra_dagster.delivery.http.api_client import ApiClient, BatchCalls
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
-from ondatra_dagster.delivery.push.push_interface import (
-    PushBatch,
-    PushResult,
-    parse_error,
-    parse_poll_return,
-    parse_push_return,
-)
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.push.push_return_values import parse_error, parse_poll_return, parse_push_return
 from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import (
     EMPTY_BATCH,
     PushContext,

@@ -14,7 +14,7 @@ from ondatra_dagster.planning.input_versions import (
 )
 from ondatra_dagster.project.model import FileInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
-from ondatra_dagster.storage.s3 import list_objects
+from ondatra_dagster.storage.s3_filesystem_and_listing import list_objects
 
 
 @pytest.fixture

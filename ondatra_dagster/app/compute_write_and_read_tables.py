@@ -12,14 +12,14 @@ from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.sync_log_appender import LogTable
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
-from ondatra_dagster.planning.table_names_and_paths import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import FeedSegment, InvalidRow
 from ondatra_dagster.sync.run_context import Feed
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.write_and_check_results import ModelWriteResult
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 if TYPE_CHECKING:
     from ondatra_dagster.warehouse.change_feed import ChangeFeed

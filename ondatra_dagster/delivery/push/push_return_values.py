@@ -1,0 +1,97 @@
+"""The parsing of what push() and poll() return, into one outcome for each row of the batch."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, ResultKey, RowOutcome
+from ondatra_dagster.errors import PushContractError
+
+_MAX_KEYS_SHOWN = 5  # stray keys in one warning
+_SYNC_RETURNS = 'push() returned {}; in batch_mode "sync" it returns {{"rowid:change_type": status}}'
+_ATOMIC_RETURNS = 'push() returned {}; in batch_mode "atomic" it returns nothing, or calls fail()'
+_ASYNC_RETURNS = 'push() returned {}; in batch_mode "async" it returns a job reference, which is a dict'
+_POLL_RETURNS = 'poll() ended the job with {}; it ends it with {{"rowid:change_type": status}}, alone or as "per_row"'
+
+
+def parse_push_return(
+    batch_mode: str, returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]
+) -> PushResult:
+    """Return each row's own status, one outcome for all rows, or a job of them, which poll() is called for."""
+    if batch_mode == "sync":
+        return _parse_statuses(returned, keys, redact, _SYNC_RETURNS)
+    if batch_mode == "atomic":
+        if returned is None:
+            return PushResult(outcomes=repeat_outcome(keys, DELIVERED_OUTCOME))
+        return _unusable_result(returned, keys, redact, _ATOMIC_RETURNS)
+    if not isinstance(returned, Mapping):
+        return _unusable_result(returned, keys, redact, _ASYNC_RETURNS)
+    # poll() gets just this: a reference that a variable's value stands in by chance finds no job once masked
+    job, masked = json.dumps(returned), json.dumps(_mask_secrets(returned, redact))
+    return PushResult(
+        outcomes={}, job_reference=job, masked_job_reference=None if masked == job else masked, is_open=True
+    )
+
+
+def parse_poll_return(returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str]) -> PushResult:
+    """Return an open job, or the outcome of each row."""
+    if returned is None:
+        return PushResult(outcomes={}, is_open=True)
+    if isinstance(returned, Mapping) and "done" in returned:
+        if not returned["done"]:
+            return PushResult(outcomes={}, is_open=True)
+        returned = returned.get("per_row")
+    return _parse_statuses(returned, keys, redact, _POLL_RETURNS)
+
+
+def parse_error(error: PushContractError, keys: Sequence[ResultKey]) -> PushResult:
+    """Return the result of a push() or poll() that raised."""
+    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(str(error))), has_raised=True)
+
+
+def _parse_statuses(
+    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+) -> PushResult:
+    if not isinstance(returned, Mapping):
+        return _unusable_result(returned, keys, redact, expected)
+    known = frozenset(keys)
+    unknown = [key for key in returned if key not in known]
+    examples = tuple(redact(repr(key))[:80] for key in unknown[:_MAX_KEYS_SHOWN])
+    example = next((key for key in keys if key not in returned), NO_ROW_KEY)
+
+    def outcome(key: ResultKey) -> RowOutcome:
+        if key in returned:
+            # an API may answer with what it was sent, and push() likes to put the answer into the message
+            status = returned[key]
+            return DELIVERED_OUTCOME if status == "ok" else RowOutcome.parse_status(redact(str(status)))
+        if unknown:
+            return RowOutcome.for_unknown_keys(len(unknown), examples[0], example)
+        return RowOutcome.for_missing_status(key)
+
+    rows = format_count(len(unknown), "row")
+    warning = f"push() returned a status for {rows} that the batch doesn't have: {', '.join(examples)}"
+    return PushResult(outcomes={key: outcome(key) for key in keys}, warnings=(warning,) if unknown else ())
+
+
+def repeat_outcome(keys: Sequence[ResultKey], outcome: RowOutcome) -> Mapping[ResultKey, RowOutcome]:
+    """Return the same outcome for every row of a batch, and for the batch itself where it has none."""
+    return dict.fromkeys(keys or (NO_ROW_KEY,), outcome)
+
+
+def _unusable_result(
+    returned: object, keys: Sequence[ResultKey], redact: Callable[[str], str], expected: str
+) -> PushResult:
+    """Return the result of a value that tells nothing about any row."""
+    # masked before it is cut: a part of a secret isn't found any more
+    what = "nothing" if returned is None else redact(repr(returned))[:100]
+    return PushResult(outcomes=repeat_outcome(keys, RowOutcome.implicit_error(expected.format(what))))
+
+
+def _mask_secrets(value: object, redact: Callable[[str], str]) -> object:
+    """Return the value without secrets."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {_mask_secrets(key, redact): _mask_secrets(each, redact) for key, each in value.items()}
+    return [_mask_secrets(each, redact) for each in value] if isinstance(value, list | tuple) else value
