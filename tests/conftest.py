@@ -155,11 +155,11 @@ def api(shared_demo_api: "DemoApi") -> "DemoApi":
 
 
 DAGSTER_STORAGE = """\
-telemetry: {enabled: false}
+telemetry: {{enabled: false}}
 event_log_storage:
   module: dagster._core.storage.event_log
   class: ConsolidatedSqliteEventLogStorage
-  config: {base_dir: events}
+  config: {{base_dir: {home}/events}}
 """
 
 
@@ -170,7 +170,7 @@ def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Dagster's default is a file a run, whose schema takes an eighth of a small run's time; a new history takes more.
     """
     home = tmp_path_factory.mktemp("dagster")
-    (home / "dagster.yaml").write_text(DAGSTER_STORAGE)
+    (home / "dagster.yaml").write_text(DAGSTER_STORAGE.format(home=home))
     return home
 
 

@@ -1,6 +1,6 @@
 """The collector's ASGI application. A request is answered with 202 only when its events are durable.
 
-`http_messages` checks a request's headers and body, `model_routes` its path, `event_parser` its events.
+`http_messages` checks a request's headers and body, `model_routes` its path, `event_to_row_parser` its events.
 """
 
 import time

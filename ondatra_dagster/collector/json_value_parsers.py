@@ -1,7 +1,7 @@
 """A JSON value read as the type of its column: a reader a type, which tells what doesn't fit and goes on.
 
-A value becomes what the column's type is in Python: a date, a Decimal, bytes. How an event as a whole is read
-is in event_parser.
+A value becomes what the column's type is in Python: a date, a Decimal, bytes. The readers
+leave their problems in ParseNotes; event_to_row_parser.py reads an event as a whole.
 """
 
 import base64

@@ -97,12 +97,14 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
     upto = commits[place - 1]
     freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
     newly_removed = (read_file_actions(log, commit) for commit in commits[:place] if commit > freed_upto)
-    actions = [action for of_commit in newly_removed for kind, action in of_commit if kind in REMOVAL_ACTIONS]
+    sizes = [
+        action.get("size") or 0 for of_commit in newly_removed for kind, action in of_commit if kind in REMOVAL_ACTIONS
+    ]
     checkpoint, parts = find_newest_checkpoint(names, upto=min(needed, upto))
     return RemovableHistory(
         last_commit=upto,
-        files=len(actions),
-        size=sum(action.get("size") or 0 for action in actions),
+        files=len(sizes),
+        size=sum(sizes),
         log_files=tuple(
             name for name in sorted(names) if (old := OLD_LOG_FILE.fullmatch(name)) and int(old[1]) < checkpoint
         ),

@@ -107,9 +107,14 @@ DELIVERED_COLUMNS = (
 )
 PAYLOAD_COLUMN = "record_payload"
 INVALID_ROW_COLUMNS = ("__ondatra_rowid", "table_id")
+_RUN_COLUMNS = ("sync_configuration_id", "sync_run_id")
+_SCHEMA_WITHOUT_RUN = pa.schema([field for field in RECORD_SCHEMA if field.name not in _RUN_COLUMNS])
 
 
 def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
     """The records as columns, a bounded part of them at a time."""
-    rows = ((*record[:7], sync_id, run_id, *record[7:]) for record in records)
-    return build_batches(rows, RECORD_SCHEMA, lambda row: len(row[1]))
+    place = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
+    for batch in build_batches(records, _SCHEMA_WITHOUT_RUN, lambda record: len(record[1])):
+        ids = [pa.repeat(pa.scalar(value), batch.num_rows) for value in (sync_id, run_id)]
+        columns = [*batch.columns[:place], *ids, *batch.columns[place:]]
+        yield pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

@@ -1,7 +1,6 @@
-"""The context of a sync run: its ports to the outside, its options, and the state in which it started."""
+"""The context of a sync run: its id, its ports to the outside, its options, and the state in which it started."""
 
 import dataclasses
-import random
 import random as chance
 import string
 import time
@@ -130,7 +129,7 @@ _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 _RANDOM_LETTERS = 6
 
 
-def create_run_id(now: datetime, *, after: str | None, random: random.Random) -> str:
+def create_run_id(now: datetime, *, after: str | None, random: chance.Random) -> str:
     """An id that sorts behind `after`, the newest one: within one second too, and if the clock goes back."""
     moment = now.astimezone(UTC)
     if after is not None and moment.strftime(_TIME_FORMAT) <= after.partition("-")[0]:

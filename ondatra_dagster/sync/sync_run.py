@@ -2,6 +2,8 @@
 
 Each step can be cut off at any moment; the next run continues from what is on disk. The counts are in
 run_counters, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
+
+A dry run does the steps that change nothing.
 """
 
 import contextlib

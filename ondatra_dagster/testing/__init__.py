@@ -12,7 +12,7 @@ _EXPORTS = {
     "PushCase": "conformance.push_test_input",
     "Request": "fake_api",
     "State": "fake_api",
-    "problems_of": "conformance.contract_rules",
+    "problems_of": "conformance.contract_rule_checks",
     "refusal": "fake_api_server",
     "running_fake_api": "fake_api",
 }

@@ -70,7 +70,7 @@ class FakeApi(LoopbackApi):
         self.state.clear()
         self.calls.clear()
         self.answers.clear()
-        self.faults = ScriptedFaults()
+        self.faults.clear()
         self._numbers = itertools.count(1)
 
     def _store_call(self, call: RecordedCall, answer: Answer) -> None:

@@ -110,6 +110,12 @@ class ScriptedFaults:
         self.call_count += 1
         return self.at.get(self.call_count) or self.paths.get(path) or self.always
 
+    def clear(self) -> None:
+        self.call_count = 0
+        self.at.clear()
+        self.paths.clear()
+        self.always = None
+
 
 LOOPBACK_HOST = "127.0.0.1"
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -152,7 +152,8 @@ class PathRequestProtocol(LimitedHttpProtocol):
     """A connection that refuses a request for an address in place of a path, such as http://evil.example/."""
 
     def on_url(self, url: bytes) -> None:
-        if not url.startswith(b"/"):
+        is_first_part = not self.url  # a URL may arrive in several parts
+        if is_first_part and not url.startswith(b"/"):
             raise ValueError(url)  # the response is 400
         super().on_url(url)
 

@@ -94,7 +94,7 @@ def test_a_folder_that_was_moved_is_set_up_anew(project: Path) -> None:
 def test_a_step_that_failed_is_tried_again(project: Path) -> None:
     """No stamp before the end: an interrupted download isn't taken for done."""
     with pytest.raises(SystemExit):
-        set_up(project, fails="warehouse.spark.jars")
+        set_up(project, fails="warehouse.spark.jar_download")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 

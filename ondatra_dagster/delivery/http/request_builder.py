@@ -98,7 +98,7 @@ Headers = dict[bytes, bytes]
 
 URL_CACHE_SIZE = 256
 
-# only what http_response unpacks itself, under its own limit
+# only what response_status_and_body_decoding unpacks itself, under its own limit
 _DEFAULT_HEADERS: Headers = {b"user-agent": b"ondatra", b"accept": b"*/*", b"accept-encoding": b"gzip"}
 _HEADER_NAME = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # control characters but the tab, and the line ends of Unicode: some servers split lines at these too

@@ -1,6 +1,6 @@
 """The snapshot that a queue leaves outside its file, and the restore of a lost queue from it.
 
-recovery_from_records applies the records of later runs.
+outcomes_recorded_after_snapshot applies the records of later runs.
 """
 
 import dataclasses

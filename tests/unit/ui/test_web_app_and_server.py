@@ -2,17 +2,20 @@
 
 import contextlib
 import http.client
+import re
 import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.files.sample_records import build_record
 from support.projects.shop_project import ShopProject
 
+from ondatra_dagster.app.ui_urls import STYLE_URL
 from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.collector import event_server
 from ondatra_dagster.records.file_paths import RecordFileType
@@ -63,6 +66,25 @@ def test_a_target_that_is_no_path_is_refused(server: PageServer, target: str) ->
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"location:" not in answer.lower()
+
+
+def test_a_path_may_come_in_two_parts(server: PageServer) -> None:
+    """As a proxy may send it. The answer to the first request shows that the server has read the first part."""
+    request = f"GET {STYLE_URL} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+    with connected(server) as connection:
+        answers = connection.makefile("rb")
+        connection.sendall(request + request[:8])
+        first = read_answer(answers)
+        connection.sendall(request[8:])
+        assert first == read_answer(answers)
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def read_answer(answers: BinaryIO) -> bytes:
+    head = b"".join(iter(answers.readline, b"\r\n"))
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length
+    return re.sub(rb"\r\ndate: [^\r]*", b"", head) + answers.read(int(length[1]))
 
 
 @pytest.mark.parametrize(
