@@ -22,7 +22,7 @@ from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.sync.run_history_store import SyncTotals
 from ondatra_dagster.sync.sync_checks import SYNC_CHECKS
-from ondatra_dagster.ui.sync_and_run_status import Health
+from ondatra_dagster.ui.sync_health_and_run_facts import Health
 from ondatra_dagster.ui.value_formatting import BADGE_STYLES, UNREADABLE
 
 ROOT = Path(__file__).parents[1]

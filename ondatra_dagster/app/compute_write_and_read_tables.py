@@ -145,7 +145,7 @@ class SparkTables:
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
         """Make a table at `path` of what another one is, for a dry run."""
-        from ondatra_dagster.warehouse.target_delta_table import clone_table
+        from ondatra_dagster.warehouse.create_and_write_target_table import clone_table
 
         clone_table(self.warehouse.session, original, state, path)
 

@@ -40,7 +40,7 @@ from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceStat
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import dry_run_sync
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import CloneFeed
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import CloneFeed
 from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 

@@ -11,7 +11,7 @@ from ondatra_dagster.collector import event_store
 from ondatra_dagster.delivery.http import rate_limit
 from ondatra_dagster.operations import (
     alert_store,
-    queue_and_fact_table_maintenance,
+    enqueue_report_and_refresh_tasks,
     record_retention,
     state_file_maintenance,
     sync_log_appender,
@@ -40,16 +40,16 @@ DAMAGED_FILE_REMEDIES = {
 def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[str, MaintenanceTask]:
     """Return all tasks by their names, in their order: changes are enqueued before anything is deleted."""
     return {
-        queue_and_fact_table_maintenance.ENQUEUE_TASK: lambda: queue_and_fact_table_maintenance.enqueue_pending_changes(
+        enqueue_report_and_refresh_tasks.ENQUEUE_TASK: lambda: enqueue_report_and_refresh_tasks.enqueue_pending_changes(
             _pending_enqueues(workspace, warehouse)
         ),
         sync_log_appender.SYNC_LOG_TASK: lambda: workspace.sync_log.append_missing(warehouse.sync_log),
         record_retention.RETENTION_TASK: lambda: _prune_records(workspace),
-        queue_and_fact_table_maintenance.FACT_TABLE_TASK: lambda: queue_and_fact_table_maintenance.refresh_fact_tables(
+        enqueue_report_and_refresh_tasks.FACT_TABLE_TASK: lambda: enqueue_report_and_refresh_tasks.refresh_fact_tables(
             workspace.tracking, workspace.syncs.values()
         ),
         table_maintenance.TABLE_TASK: lambda: _maintain_tables(workspace, warehouse),
-        queue_and_fact_table_maintenance.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
+        enqueue_report_and_refresh_tasks.DEAD_LETTER_TASK: lambda: _report_dead_letters(workspace),
         state_file_maintenance.STATE_FILE_TASK: lambda: state_file_maintenance.compact_files(
             state_file_maintenance.list_state_files(workspace.settings.state, DAMAGED_FILE_REMEDIES)
         ),
@@ -59,7 +59,7 @@ def build_maintenance_tasks(workspace: Workspace, warehouse: RunTables) -> dict[
 
 def _pending_enqueues(
     workspace: Workspace, warehouse: RunTables
-) -> Mapping[str, queue_and_fact_table_maintenance.EnqueueChanges]:
+) -> Mapping[str, enqueue_report_and_refresh_tasks.EnqueueChanges]:
     """Return the syncs that have new versions to enqueue, and those whose queue can't be read.
 
     Enqueueing the latter reports why. With sinks off there is none: nothing of them runs.
@@ -76,7 +76,7 @@ def _pending_enqueues(
 
 def _report_dead_letters(workspace: Workspace) -> TaskResult:
     seen = {sync_id: workspace.try_read_queue(sync_id) for sync_id in workspace.syncs}
-    return queue_and_fact_table_maintenance.report_dead_letters(
+    return enqueue_report_and_refresh_tasks.report_dead_letters(
         {sync_id: queue.status for sync_id, queue in seen.items()},
         unread=[sync_id for sync_id, queue in seen.items() if queue.read_error],
         lost=[sync_id for sync_id, queue in seen.items() if queue.loss_message and not queue.is_forgotten],

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.collector_state_and_tasks import RETRY_AFTER_SECONDS, Collector
+from ondatra_dagster.collector.event_intake_and_model_reload import RETRY_AFTER_SECONDS, Collector
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
 from ondatra_dagster.collector.http_messages import (
     JSON_HEADERS,

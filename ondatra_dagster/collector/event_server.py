@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ondatra_dagster.collector.asgi_app import CollectorApp
-from ondatra_dagster.collector.collector_state_and_tasks import Collector
+from ondatra_dagster.collector.event_intake_and_model_reload import Collector
 from ondatra_dagster.collector.http_messages import is_loopback
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.project import Project

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import dagster as dg
 
 from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.operations.enqueue_report_and_refresh_tasks import refresh_fact_tables
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
-from ondatra_dagster.operations.queue_and_fact_table_maintenance import refresh_fact_tables
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.dagster_metadata import samples_table
 from ondatra_dagster.orchestration.resources import POOL, raise_dagster_failure

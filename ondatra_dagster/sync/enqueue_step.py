@@ -12,7 +12,7 @@ from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConfl
 from ondatra_dagster.sync.run_bookkeeping import close_crashed_runs
 from ondatra_dagster.sync.run_context import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import read_whole_table
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_table
 
 
 def catch_up_queue(sync: Sync, ports: Ports) -> int | None:

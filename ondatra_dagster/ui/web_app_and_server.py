@@ -25,7 +25,7 @@ from ondatra_dagster.ui.html_builder import Html, element
 from ondatra_dagster.ui.page_layout import Page, heading, render_page
 from ondatra_dagster.ui.page_request import PageRequest
 from ondatra_dagster.ui.pages.failure_reasons_page import failure_reasons_page
-from ondatra_dagster.ui.pages.queue_and_dead_letters_page import queue_page
+from ondatra_dagster.ui.pages.queue_counts_and_dead_letters_page import queue_page
 from ondatra_dagster.ui.pages.record_list_page import download_records, records_page
 from ondatra_dagster.ui.pages.run_page import run_page
 from ondatra_dagster.ui.pages.sync_list_page import sync_list_page

@@ -10,9 +10,9 @@ from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.sql.output_and_system_columns import REASON_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, TargetTable, open_target
 from ondatra_dagster.warehouse.kinds.table_replacement import write_difference
 from ondatra_dagster.warehouse.kinds.write_interface import count_existing_rows
-from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, open_target
 
 
 def write_invalid_rows(table: TargetTable, rows: DataFrame, counts: Mapping[str, int], note: CommitMetadata) -> None:

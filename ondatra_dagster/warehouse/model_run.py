@@ -17,6 +17,7 @@ from ondatra_dagster.planning.input_versions import format_table_version, read_i
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.warehouse import invalid_key_rows_table
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, TargetTable, align_columns, open_target
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
 from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
@@ -38,7 +39,6 @@ from ondatra_dagster.warehouse.spark.error_messages import explain_model_errors
 from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estimate_model_bytes, tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, align_columns, open_target
 
 MAX_SAMPLES = 20
 MISFIT_REASON = "MISFIT"  # why an event was put aside

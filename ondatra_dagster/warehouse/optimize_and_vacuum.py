@@ -18,12 +18,12 @@ from ondatra_dagster.deltalog.removable_history import (
 )
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
+from ondatra_dagster.warehouse.create_and_write_target_table import spark_conf, table_by_path
 from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
 from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.target_delta_table import spark_conf, table_by_path
 
 MAINTENANCE_RUN = "that maintains tables"
 MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # else what is large enough is written anew too

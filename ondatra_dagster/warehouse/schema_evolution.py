@@ -1,6 +1,6 @@
 """The differences between a query's columns and its table's: which are allowed, and the ALTERs that they need.
 
-A table's rows, rowids and feed stay. target_delta_table.py decides when it is altered.
+A table's rows, rowids and feed stay. create_and_write_target_table.py decides when it is altered.
 """
 
 import contextlib

@@ -36,7 +36,7 @@ from ondatra_dagster.sync.recovery.state_folder_conflict import find_newest_run
 from ondatra_dagster.sync.recovery.unit_shape_check import refuse_snapshot_of_other_format, update_unit_format
 from ondatra_dagster.sync.run_context import Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import WHOLE_TABLE_KEY
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import WHOLE_TABLE_KEY
 
 # sorts before every run: what a sync leaves before its first run has sent anything
 RUN_ID_BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"

@@ -52,7 +52,7 @@ from ondatra_dagster.sync.recovery.unit_shape_check import find_last_run_with_ot
 from ondatra_dagster.sync.run_bookkeeping import close_crashed_runs
 from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import read_whole_table
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
-from ondatra_dagster.records.search_result_chunks_and_counts import iterate_records
+from ondatra_dagster.records.result_chunks_and_reason_counts import iterate_records
 from ondatra_dagster.sync.record_search import count_records, find_records
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
@@ -27,7 +27,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_and_run_status import queue_lost_notice
+from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
 from ondatra_dagster.ui.value_formatting import (
     STAGE_NAMES,
     badge,

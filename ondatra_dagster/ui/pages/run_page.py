@@ -32,7 +32,12 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_and_run_status import count_link, describe_dry_run, format_run_duration, format_versions
+from ondatra_dagster.ui.sync_health_and_run_facts import (
+    count_link,
+    describe_dry_run,
+    format_run_duration,
+    format_versions,
+)
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
     badge,

@@ -21,7 +21,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_and_run_status import Health, SyncStatus, dead_letter_link, read_sync_status
+from ondatra_dagster.ui.sync_health_and_run_facts import Health, SyncStatus, dead_letter_link, read_sync_status
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
     UNREADABLE,

@@ -25,7 +25,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_and_run_status import (
+from ondatra_dagster.ui.sync_health_and_run_facts import (
     SyncStatus,
     count_link,
     dead_letter_link,

@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
+from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_equality_and_hashes import row_difference
-from ondatra_dagster.warehouse.target_delta_table import TargetTable
 
 ORDER_COLUMN = "__ondatra_order"
 

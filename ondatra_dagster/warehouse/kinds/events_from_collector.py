@@ -17,9 +17,9 @@ from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
 from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, TargetTable, Transaction, open_target
 from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.target_delta_table import TableSpec, TargetTable, Transaction, open_target
 
 MAX_INVALID_SAMPLES = 20  # misfits that are shown
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import (
     KeyComparison,
     compare_by_key,
@@ -18,7 +19,6 @@ from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import 
 )
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
-from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 
 def write_merge(work: WriteRequest) -> WriteResult:

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.sql.output_and_system_columns import REASON_COLUMN, ROWID_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of, same_rows
 from ondatra_dagster.warehouse.schema_evolution import ddl_type
-from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 TIMES_COLUMN, NUMBER_COLUMN, IN_QUERY_COLUMN = "__ondatra_times", "__ondatra_number", "__ondatra_given"
 MAX_NAMED_KEYS = 3  # keys

@@ -8,9 +8,9 @@ from pyspark.sql.types import StructField
 
 from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult
 from ondatra_dagster.warehouse.row_equality_and_hashes import content_fingerprint, row_difference
-from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 
 def write_table(work: WriteRequest) -> WriteResult:

@@ -18,6 +18,7 @@ from ondatra_dagster.project.sql.output_and_system_columns import (
     REASON_COLUMN,
     ROWID_COLUMN,
 )
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import NULL_KEY
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
 from ondatra_dagster.warehouse.row_equality_and_hashes import (
@@ -28,7 +29,6 @@ from ondatra_dagster.warehouse.row_equality_and_hashes import (
     row_hashes,
     same_keys,
 )
-from ondatra_dagster.warehouse.target_delta_table import DELETE_FLAG, TargetTable
 
 OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
 

@@ -20,10 +20,10 @@ from ondatra_dagster.project.settings.storage_access import is_readable_without_
 from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
 from ondatra_dagster.project.sql.output_and_system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
 from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.warehouse.create_and_write_target_table import KIND_PROPERTY
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_delta_table import KIND_PROPERTY
 
 ADDING_TYPES = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
 REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)

@@ -19,13 +19,13 @@ from ondatra_dagster.deltalog.log_reader import (
 )
 from ondatra_dagster.planning.input_versions import MODEL_NOT_BUILT, UNVERSIONED, parse_table_version
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
+from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import ResultChanges
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query, pin_input_changes, pin_previous_inputs
 from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_delta_table import TargetTable
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

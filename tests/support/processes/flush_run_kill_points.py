@@ -12,8 +12,8 @@ from ondatra_dagster.app import model_and_sync_steps
 from ondatra_dagster.cli.main import main
 from ondatra_dagster.collector import pending_events
 from ondatra_dagster.collector.event_store import EventStore
+from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 from ondatra_dagster.warehouse.kinds import events_from_collector
-from ondatra_dagster.warehouse.target_delta_table import TargetTable
 
 RUN_KILL_POINTS: Mapping[str, FlushKillPoint] = {
     "before reading": FlushKillPoint(pending_events, "read_page_after"),

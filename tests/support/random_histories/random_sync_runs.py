@@ -21,7 +21,7 @@ from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.row_changes import FeedSegment, Layout
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import read_whole_table
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_table
 
 WHOLE_TABLE = 0
 RUN_ID = "run"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ondatra_dagster.collector.collector_state_and_tasks import Backpressure
+from ondatra_dagster.collector.event_intake_and_model_reload import Backpressure
 from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 

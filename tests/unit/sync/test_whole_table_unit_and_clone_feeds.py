@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
-from ondatra_dagster.sync.whole_table_feed_and_dry_run_feed import CloneFeed
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import CloneFeed
 
 LAYOUT = Layout((Column("id", "int"),))
 

@@ -25,7 +25,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_and_run_status import queue_lost_notice
+from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
 from ondatra_dagster.ui.value_formatting import (
     format_age,
     format_count,
