@@ -14,7 +14,7 @@ from ondatra_dagster.app import push_and_check_sync
 from ondatra_dagster.app.alert_service import ALERT_TASK, AlertService
 from ondatra_dagster.app.compute_write_and_read_tables import RunTables
 from ondatra_dagster.app.error_traces import store_trace
-from ondatra_dagster.app.project_maintenance import build_maintenance_tasks
+from ondatra_dagster.app.maintenance_task_list import build_maintenance_tasks
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations, page_url, run_path, sync_path
 from ondatra_dagster.app.workspace import Workspace

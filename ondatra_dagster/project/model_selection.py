@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.project import Graph, Project, find_reachable, model_graph, reverse_edges
+from ondatra_dagster.project.model_order_and_dependencies import Graph, find_reachable, model_graph, reverse_edges
+from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 WORD_PATTERN = re.compile(r"[()]|[^\s()]+")

@@ -17,7 +17,6 @@ from ondatra_dagster.project.find_and_parse_model_files import (
     find_sink_files,
     parse_model_file,
 )
-from ondatra_dagster.project.inputs.file_options import FILE_FORMATS
 from ondatra_dagster.project.inputs.input_resolution import (
     ONDATRA_SCHEMA,
     InputNames,
@@ -25,9 +24,11 @@ from ondatra_dagster.project.inputs.input_resolution import (
     is_input_present,
     source_locations,
 )
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import FILE_FORMATS
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
 from ondatra_dagster.project.model_header import Header
-from ondatra_dagster.project.project import Project, model_graph, sort_topologically
+from ondatra_dagster.project.model_order_and_dependencies import model_graph, sort_topologically
+from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.settings.read_raw_setting_entries import find_setting_line
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.record_query import QUEUE_SCHEMA, RESULT_SCHEMA, RecordQuery, RecordStage
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
-from ondatra_dagster.records.result_chunks_and_reason_counts import RecordChunk, merge_newest_first
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, merge_newest_first
 
 _REPETITIVE_TEXTS = [
     field.name for field in RECORD_SCHEMA if field.name in DICTIONARY_COLUMNS and field.type == pa.string()

@@ -17,7 +17,7 @@ from ondatra_dagster.records import parquet_files
 from ondatra_dagster.records.local_storage import LocalStorage
 from ondatra_dagster.records.record_query import RESULT_SCHEMA
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
-from ondatra_dagster.records.result_chunks_and_reason_counts import RecordChunk
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk
 
 FORMULA_START = r"^[=+\-@\t\r]"  # what a spreadsheet takes a text for that begins so
 FORMULA_ESCAPE = "'"

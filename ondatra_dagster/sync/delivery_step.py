@@ -14,7 +14,7 @@ from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.errors import OtherStateFolderError
 from ondatra_dagster.sync.run_bookkeeping import RunBookkeeper
 from ondatra_dagster.sync.run_context import RunContext
-from ondatra_dagster.sync.run_counters import RunCounters
+from ondatra_dagster.sync.run_counts_reasons_and_samples import RunCounters
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, GridRow, describe_counts
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from ondatra_dagster.records.parquet_search import RunRecords, count_runs_matche
 from ondatra_dagster.records.record_query import RecordQuery, ResultRecord
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.result_chunks_and_reason_counts import (
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
     RecordChunk,
     SpooledChunks,
     chunk_records,

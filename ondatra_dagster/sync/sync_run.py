@@ -1,7 +1,7 @@
 """A sync run from end to end: recover the queue, enqueue, check deletes, deliver, publish, summarize.
 
 Each step can be cut off at any moment; the next run continues from what is on disk. The counts are in
-run_counters, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
+run_counts_reasons_and_samples, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
 
 A dry run does the steps that change nothing.
 """
@@ -38,7 +38,7 @@ from ondatra_dagster.sync.run_bookkeeping import (
     record_refusal,
 )
 from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, create_run_id, version_of_watermark
-from ondatra_dagster.sync.run_counters import RunCounters
+from ondatra_dagster.sync.run_counts_reasons_and_samples import RunCounters
 from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, GridRow, RunCause, RunSummary, describe_counts
 from ondatra_dagster.sync.send_guards import check_removals, count_table_units, unit_noun

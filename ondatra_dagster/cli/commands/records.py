@@ -14,7 +14,7 @@ from ondatra_dagster.records.record_export import EXPORT_WRITERS, format_json_li
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord, explain_status
 from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.result_chunks_and_reason_counts import RecordChunk, iterate_records
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, iterate_records
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
 

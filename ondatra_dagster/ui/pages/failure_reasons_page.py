@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ondatra_dagster.app import ui_urls
 from ondatra_dagster.records.record_query import RecordStage, explain_status
-from ondatra_dagster.records.result_chunks_and_reason_counts import ReasonCount, ReasonCounts, count_reasons
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import ReasonCount, ReasonCounts, count_reasons
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import Breadcrumb, ColumnHeader, Page, heading, stage_tabs, sync_breadcrumbs, table

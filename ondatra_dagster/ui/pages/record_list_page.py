@@ -13,7 +13,7 @@ from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
-from ondatra_dagster.records.result_chunks_and_reason_counts import iterate_records
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import iterate_records
 from ondatra_dagster.sync.record_search import count_records, find_records
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.inputs.file_options import is_option_on, option_value
 from ondatra_dagster.project.inputs.file_patterns import compile_pattern, find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import is_option_on, option_value
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of

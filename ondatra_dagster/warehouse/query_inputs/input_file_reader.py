@@ -10,7 +10,9 @@ from pyspark.sql.types import StructType
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.input_versions import local_files_size
-from ondatra_dagster.project.inputs.file_options import (
+from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
+from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import (
     CORRUPT_COLUMN_OPTION,
     MODE_OPTION,
     SCHEMA_OPTION,
@@ -18,8 +20,6 @@ from ondatra_dagster.project.inputs.file_options import (
     option_value,
     read_parse_mode,
 )
-from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
-from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ondatra_dagster.count_time_and_size_format import format_count
-from ondatra_dagster.project.inputs.file_options import (
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import (
     CORRUPT_COLUMN_OPTION,
     MODE_OPTION,
     SCHEMA_OPTION,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from support.files.sample_records import build_found_record, build_record
 
-from ondatra_dagster.records.result_chunks_and_reason_counts import (
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
     ReasonCount,
     ReasonCounts,
     RecordChunk,

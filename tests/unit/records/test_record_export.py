@@ -16,7 +16,7 @@ from ondatra_dagster.records.record_export import EXPORT_WRITERS, write_export
 from ondatra_dagster.records.record_export import stream_export as pieces
 from ondatra_dagster.records.record_query import RESULT_SCHEMA, ResultRecord
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
-from ondatra_dagster.records.result_chunks_and_reason_counts import RecordChunk, chunk_records
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, chunk_records
 
 ENDED = build_found_record("r1", build_record("7", status="rejected", status_message='no "such", \nplan'))
 WAITING = ResultRecord(

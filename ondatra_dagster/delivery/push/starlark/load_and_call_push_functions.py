@@ -14,7 +14,6 @@ from ondatra_dagster import interruption
 from ondatra_dagster.delivery.http.api_client import BatchCalls
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.push.push_file_parser import PushFile, parse_push_file
-from ondatra_dagster.delivery.push.starlark.host_functions import PushCall, current_call
 from ondatra_dagster.delivery.push.starlark.library_files import library_file_name, list_library_files
 from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import (
     PRELUDE,
@@ -25,6 +24,7 @@ from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import (
     parse_file,
     to_project_error,
 )
+from ondatra_dagster.delivery.push.starlark.python_functions_behind_builtin_objects import PushCall, current_call
 from ondatra_dagster.delivery.row_outcome import truncate_message
 from ondatra_dagster.errors import ProjectError, PushContractError
 from ondatra_dagster.row_changes import Column, Json

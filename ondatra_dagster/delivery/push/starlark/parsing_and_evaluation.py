@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import starlark
 
 from ondatra_dagster.count_time_and_size_format import docs_command
-from ondatra_dagster.delivery.push.starlark.host_functions import host_functions
+from ondatra_dagster.delivery.push.starlark.python_functions_behind_builtin_objects import host_functions
 from ondatra_dagster.errors import Problem, ProjectError
 
 PRELUDE = "@ondatra"

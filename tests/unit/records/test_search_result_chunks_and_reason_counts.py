@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from support.files.sample_records import FIRST_RUN_AT, build_found_record, build_record
 
-from ondatra_dagster.records import parquet_files, result_chunks_and_reason_counts
+from ondatra_dagster.records import parquet_files, search_result_chunks_and_reason_counts
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord
-from ondatra_dagster.records.result_chunks_and_reason_counts import (
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
     RecordChunk,
     SpooledChunks,
     chunk_records,
@@ -89,6 +89,6 @@ def test_what_ended_together_keeps_its_order() -> None:
 @pytest.mark.parametrize("in_memory", [1, 10_000_000])
 def test_what_is_put_aside_comes_back(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From memory, or from a file where it is more."""
-    monkeypatch.setattr(result_chunks_and_reason_counts, "MAX_MEMORY_BYTES", in_memory)
+    monkeypatch.setattr(search_result_chunks_and_reason_counts, "MAX_MEMORY_BYTES", in_memory)
     assert records(3, 2, 1) == list(iterate_records(SpooledChunks(chunk_records(records(3, 2, 1)))))
     assert [] == list(SpooledChunks(()))

@@ -7,7 +7,7 @@ from support.syncs.kind_sync_harness import KindSyncHarness
 
 from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letter_reasons
-from ondatra_dagster.sync.run_counters import MAX_MESSAGES, MessageCounter
+from ondatra_dagster.sync.run_counts_reasons_and_samples import MAX_MESSAGES, MessageCounter
 from ondatra_dagster.sync.run_summary import load_undelivered_reasons
 from ondatra_dagster.sync.sync_checks import run_sync_checks
 

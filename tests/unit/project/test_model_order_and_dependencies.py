@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ondatra_dagster.project.project import find_reachable, reverse_edges, sort_topologically
+from ondatra_dagster.project.model_order_and_dependencies import find_reachable, reverse_edges, sort_topologically
 
 
 def test_each_comes_after_what_it_reads():
