@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
     """The files that set-up reads, in a folder with a space in its name."""
     project = tmp_path / "my project"
     project.mkdir()
-    for name in ("setup.sh", "requirements.txt", "requirements-dev.txt", ".env.example"):
+    for name in ("setup.sh", "pyproject.toml", "requirements.txt", "requirements-dev.txt", ".env.example"):
         shutil.copy(ROOT / name, project / name)
     (tmp_path / "bin").mkdir()
     add_program(project, "python3", FAKE_PYTHON)
@@ -81,6 +81,14 @@ def test_other_pins_are_installed_into_the_same_environment(project: Path) -> No
     set_up(project)
     with (project / "requirements.txt").open("a") as file:
         file.write("# a newer pin\n")
+    assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
+
+
+def test_a_command_with_another_module_is_installed_again(project: Path) -> None:
+    """Else .venv/bin/ondatra imports a module that a pull has renamed."""
+    set_up(project)
+    with (project / "pyproject.toml").open("a") as file:
+        file.write("# another entry point\n")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 
