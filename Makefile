@@ -3,7 +3,10 @@
 PORT = 8321
 DAGSTER_PORT = 3000
 DEMO = .venv/bin/python -m ondatra_dagster.testing.demo_api --port $(PORT) --state .ondatra/demo_api.json
-PYTEST = .venv/bin/python -m pytest -n 4 --dist load
+# bytecode is kept: else each worker, and each process that a test starts, compiles all modules again
+PYTEST = env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n 4 --dist load
+# unit tests wait for nothing, so that more workers than processors would only be more to start
+UNIT = $(PYTEST) -n logical tests/unit
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\): ## /make \1	/p' Makefile
@@ -19,10 +22,10 @@ test: ## every test, with format, lint and types, as CI runs them
 	@sh setup.sh test && $(PYTEST)
 soak: ## what takes too long for every day, within the hour: 200 kills, 200 histories a kind and batch size, runs and maintenance killed with their JVM, a day under dg dev, the kinds on a cluster, through Connect and on S3
 	@sh setup.sh test && ONDATRA_TEST_KILLS=200 ONDATRA_TEST_HISTORIES=50 $(PYTEST) -n 2 -v -m '' tests/faults tests/soak tests/spark/test_maintenance.py tests/unit/delivery/queue/test_random_destination_state.py tests/unit/sync/test_random_sync_histories.py
-unit: ## the tests that need no Java and no network
-	@sh setup.sh test && $(PYTEST) tests/unit
+unit: ## the quick tests: no Java, no network
+	@sh setup.sh test && $(UNIT)
 check: ## format, lint, types, unit tests
-	@sh setup.sh test && $(PYTEST) tests/test_code_style.py tests/unit
+	@sh setup.sh test && $(UNIT) tests/test_code_style.py
 bench: ## measure it beside its peers, into docs/bench.md (5 minutes)
 	@sh setup.sh && .venv/bin/python -m bench
 bench-kinds: ## each kind at a million rows beside SQL by hand, into docs/bench-kinds.md (5 to 10 minutes)

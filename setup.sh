@@ -17,10 +17,10 @@ refuse() {
     exit 1
 }
 
-# --- what set-up depends on: another folder or other pins mean another set-up
+# --- set-up is done again in another folder, with other pins, or when the command has another module
 wanted_stamp() {
     printf '%s\n' "$root"
-    cat setup.sh requirements.txt requirements-dev.txt | cksum
+    cat setup.sh pyproject.toml requirements.txt requirements-dev.txt | cksum
 }
 is_stamped() { [ "$(cat ".venv/set-up-for-$1" 2>/dev/null)" = "$(wanted_stamp)" ]; }
 stamp() { wanted_stamp >".venv/set-up-for-$1"; }
@@ -107,7 +107,7 @@ set_up_for_run() {
     install_project requirements.txt
     need_java
     say "looking for Delta's jars (fetched once a machine)"
-    .venv/bin/python -m ondatra_dagster.warehouse.spark.jars
+    .venv/bin/python -m ondatra_dagster.warehouse.spark.jar_download
     stamp run
 }
 

@@ -1,4 +1,4 @@
-"""Write warehouse/pinned_jars.txt for the releases that settings.py names: run it when one of them changes.
+"""Write warehouse/spark/pinned_jars.txt for the releases that the settings name. Run it when one of them changes.
 
 Spark's own resolver finds what they need. What pyspark brings is left out, in whichever version.
 """
@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ondatra_dagster.project.settings.settings import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
+from ondatra_dagster.project.settings.read_settings_and_defaults import AWS_VERSION, DELTA_VERSION, HADOOP_VERSION
+from ondatra_dagster.warehouse.spark.jar_download import PINS_FILE
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.jvm import JvmLaunch, pyspark_jars, start_jvm
-from ondatra_dagster.warehouse.spark.pinned_jars import PINS_FILE
+from ondatra_dagster.warehouse.spark.jvm_process import JvmLaunch, pyspark_jars, start_jvm
 
 WANTED = {
     "delta": [f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"],

@@ -5,9 +5,9 @@ from pathlib import Path
 import orjson
 
 from ondatra_dagster.app.workspace import load_workspace
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.input_versions import read_input_versions
-from ondatra_dagster.planning.table_lookup import table_path
 
 QUERY = """
 WITH recent AS (

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.planning.input_versions import format_table_version
 from ondatra_dagster.project.model import Model, ModelInput, Reference
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
 from ondatra_dagster.warehouse.spark.session import Warehouse
 

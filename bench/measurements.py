@@ -36,7 +36,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     store_settled_rows,
 )
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment

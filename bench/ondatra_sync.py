@@ -10,19 +10,20 @@ from pathlib import Path
 import orjson
 
 from bench.sample_rows import COLUMNS, build_row
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, StarlarkSink, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import StarlarkSink, open_starlark_sink
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.project.model import Model, ModelSink
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.sync.run_context import Ports, RunOptions, SourceState
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
 

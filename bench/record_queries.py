@@ -18,12 +18,12 @@ import orjson
 
 from bench.command_times import CannotRunError, RunProject, python_seconds
 from bench.sample_rows import build_row
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.delivery.queue.unpublished_records import FILE_ROWS
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.ui.page_server import PageServer, open_listener
+from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
 RUN_COUNT = 50
 RECORDS_PER_RUN = 100_000  # of each run

@@ -6,7 +6,6 @@
     │   └── BadSettingsError    the same: carries all problems together
     ├── SelectionError          name something that the project has
     ├── PushContractError       fix a lib/*.star file
-    ├── DeliveryError           look at the API that the sink sends to
     ├── WarehouseError          look at Spark, Java or the Delta tables
     │   └── SetUpError          give the machine what Spark needs: no model is at fault
     ├── ChecksFailedError       mend the rows that a model's checks refuse, or the checks
@@ -69,10 +68,6 @@ class SelectionError(OndatraError):
 
 class PushContractError(OndatraError):
     """A lib/*.star file breaks the push contract."""
-
-
-class DeliveryError(OndatraError):
-    """The API could not be reached or did not take what was sent."""
 
 
 class WarehouseError(OndatraError):

@@ -94,16 +94,13 @@ def format_key(values: Sequence[Json]) -> str:
     if len(values) == 1:
         value = values[0]
         if isinstance(value, str):
-            return _encode_array([value]) if value[:1] == "[" or "\0" in value else value
+            return orjson.dumps([value]).decode() if value[:1] == "[" or "\0" in value else value
         if isinstance(value, float):
             value = _normalize_float(value)
             return value if isinstance(value, str) else orjson.dumps(value).decode()
         return "[null]" if value is None else orjson.dumps(value).decode()
-    return _encode_array([_normalize_float(value) if isinstance(value, float) else value for value in values])
-
-
-def _encode_array(values: Sequence[Json]) -> str:
-    return orjson.dumps(values).decode()
+    plain = [_normalize_float(value) if isinstance(value, float) else value for value in values]
+    return orjson.dumps(plain).decode()
 
 
 def _normalize_float(value: float) -> float | str:

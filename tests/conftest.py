@@ -1,7 +1,9 @@
 """What all tests share: one Spark session a run, which starts when the first test asks for it."""
 
+import gc
 import logging
 import os
+import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from support.random_histories import random_seeds
 from xdist.scheduler import LoadScopeScheduling
 
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 if TYPE_CHECKING:
     from support.files.tracking_locations import TrackingLocation
@@ -29,6 +31,10 @@ OWN_JVM_TESTS = (
     "tests/soak/test_killed_event_",
     "tests/soak/test_remote_",
 )
+
+
+MEMORY_FOLDER = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30  # the unit tests of one run take 0.3 GB
 
 
 class SparkFilesFirst(LoadScopeScheduling):
@@ -61,6 +67,35 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     hypothesis_settings.load_profile("tests")
+    use_memory_folder()
+
+
+def use_memory_folder() -> None:
+    """Have the tests' folders in memory, where there is room: an fsync takes 2 ms on a busy disk, and none here.
+
+    Tests kill processes and not machines, so that no test could tell whether a disk has the bytes.
+    Some start programs that they write, which a container's memory folder may forbid.
+    """
+    if not MEMORY_FOLDER.is_dir() or os.statvfs(MEMORY_FOLDER).f_flag & os.ST_NOEXEC:
+        return
+    if shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))  # pytest's own variable
+
+
+def pytest_collection() -> None:
+    """Collect tests without Python's garbage collector: hardly anything that collecting makes is garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of all later collections of garbage."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let all be freed at the end: libraries in C complain of what is left."""
+    gc.unfreeze()
 
 
 def pytest_report_header() -> str:
@@ -117,6 +152,26 @@ def api(shared_demo_api: "DemoApi") -> "DemoApi":
     """The demo API, as good as new."""
     shared_demo_api.clear()
     return shared_demo_api
+
+
+DAGSTER_STORAGE = """\
+telemetry: {{enabled: false}}
+event_log_storage:
+  module: dagster._core.storage.event_log
+  class: ConsolidatedSqliteEventLogStorage
+  config: {{base_dir: {home}/events}}
+"""
+
+
+@pytest.fixture(scope="session")
+def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One history for all tests of a worker, in one file.
+
+    Dagster's default is a file a run, whose schema takes an eighth of a small run's time; a new history takes more.
+    """
+    home = tmp_path_factory.mktemp("dagster")
+    (home / "dagster.yaml").write_text(DAGSTER_STORAGE.format(home=home))
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,14 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from ondatra_dagster.app.project_metrics import ModelMetrics, SyncMetrics, format_project_metrics
 from ondatra_dagster.cli.main import cli
-from ondatra_dagster.delivery.push.api_dict_parser import API_KEYS, FUNCTION_PARAMETERS, OAUTH2_KEYS, PUSH_KEYS
+from ondatra_dagster.delivery.push.api_dict_parser import API_READERS, FUNCTION_PARAMETERS, OAUTH2_READERS, PUSH_READERS
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.operations.alert_rules import RULES
 from ondatra_dagster.project.model_header import HEADER_SYNONYMS, HEADER_WORDS
@@ -19,8 +20,9 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import SETTING_P
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.sync.run_history_store import SyncTotals
 from ondatra_dagster.sync.sync_checks import SYNC_CHECKS
-from ondatra_dagster.ui.sync_status import Health
+from ondatra_dagster.ui.sync_health_and_run_facts import Health
 from ondatra_dagster.ui.value_formatting import BADGE_STYLES, UNREADABLE
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +96,7 @@ def test_every_flag_is_described(flag):
 
 
 @pytest.mark.parametrize(
-    ("head", "keys"), [("key", API_KEYS), ("key of `push`", PUSH_KEYS), ("key of `oauth2`", OAUTH2_KEYS)]
+    ("head", "keys"), [("key", API_READERS), ("key of `push`", PUSH_READERS), ("key of `oauth2`", OAUTH2_READERS)]
 )
 def test_every_key_of_an_api_is_described(head, keys):
     assert sorted(keys) == sorted(listed("docs/push-functions.md", head))
@@ -133,9 +135,10 @@ def test_every_alert_rule_is_described():
 
 
 def test_every_metric_is_described():
-    known = {"oldest_seconds": 1, "next_due_at": 1, "last_success_at": 1, "last_run_seconds": 1}
+    known = {"oldest_seconds": 1, "next_due_at": 1, "last_run_seconds": 1}
+    totals = SyncTotals(last_success=datetime.now(UTC))
     table = ModelMetrics(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
-    text = format_project_metrics([SyncMetrics(sync="sync.crm", **known)], [table])
+    text = format_project_metrics([SyncMetrics(sync="sync.crm", totals=totals, **known)], [table])
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
     assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
 

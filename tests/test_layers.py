@@ -5,6 +5,7 @@ docs/design.md has the table of packages and the order of imports. These tests r
 
 import ast
 import collections
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,28 +24,37 @@ PACKAGE_ROWS = [
     if line.startswith("| `")
 ]
 # what users' tests import needs delivery, and what is below it
-BELOW_TESTING = {"delivery", "project", "storage", "row_changes", "errors", "interruption", "testing"}
+BELOW_TESTING = {
+    "delivery",
+    "project",
+    "storage",
+    "row_changes",
+    "errors",
+    "count_time_and_size_format",
+    "interruption",
+    "testing",
+}
 # libraries with more than one home, or with one module as their home
 SHARED_LIBRARIES = {
     "grpc": {"warehouse.spark.spark_connect"},
     "starlark": {"delivery.push.starlark"},
-    "httpx": {"delivery.http", "testing.redirect_transport"},
+    "httpx": {"delivery.http", "testing.conformance.sync_runs_on_fake_api"},
     "pyarrow": {
         "warehouse",
         "records",
         "deltalog.log_reader",
         "deltalog.log_storage",
         "deltalog.active_files",
-        "storage.s3",
+        "storage.s3_filesystem_and_listing",
         "collector.event_store",
     },
     "fsspec": {"records.remote_storage"},
     "click": {"cli", "testing"},
     "starlette": {"ui", "testing"},
     "uvicorn": {"ui", "collector", "testing"},
-    "httptools": {"collector.request_head_limits"},
+    "httptools": {"collector.event_server"},
     "msgspec": {"collector.fast_event_validation"},
-    "dotenv": {"project.settings.setting_readers"},
+    "dotenv": {"project.settings.read_raw_setting_entries"},
 }
 LIBRARY_HOMES = {
     **{
@@ -71,13 +81,19 @@ class Import(NamedTuple):
         return f"{self.module}:{self.line} imports {self.imported}"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache  # to parse the package takes a second
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple(_parse_modules())
+
+
+def _parse_modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
         if parts[0] not in (TEMPLATE,):
             yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
 
 
+@functools.cache
 def imports() -> list[Import]:
     found = []
     for module, tree in modules():
@@ -137,7 +153,7 @@ def test_the_environment_is_read_in_one_place() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
     }
-    assert readers <= {"project.settings.settings"}
+    assert readers <= {"project.settings.read_settings_and_defaults"}
 
 
 def test_names_of_types_are_never_put_off() -> None:

@@ -9,9 +9,9 @@ import pytest
 from support.projects.shop_project import PlainTable, write_shop_files
 
 from ondatra_dagster.app.workspace import Workspace, load_workspace
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.input_versions import read_input_versions
-from ondatra_dagster.planning.table_lookup import table_path
 
 # runs in a process of its own, which says all that it did beside reading
 WATCHED = """

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ondatra_dagster.app.push_and_check_sync import current_verdicts
 from ondatra_dagster.app.run_events import SyncResult
-from ondatra_dagster.app.sync_service import current_verdicts
+from ondatra_dagster.app.ui_urls import dagster_run_url
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.delivery.http.alert_webhook import AlertWebhook
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.deltalog.removable_history import read_commit_time
@@ -28,15 +30,14 @@ from ondatra_dagster.operations.alert_rules import (
 )
 from ondatra_dagster.operations.alert_store import ActiveAlert, Alert, AlertState, AlertStore, RuleResult, SubjectType
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.plan import WorkNeeded, plan_model
-from ondatra_dagster.planning.table_lookup import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import RunResult, SyncTotals
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 ALERT_TASK = "alerts"
 RUNS_READ = 3 * COMPARED_RUNS  # of which some only tried again what waited
@@ -191,25 +192,22 @@ class AlertService:
         """Return what no_success says of these syncs, or of all."""
         totals = self._workspace.history.read_totals()
         for sync in self._workspace.syncs.values() if syncs is None else syncs:
-            yield from self._no_success_result(sync, totals.get(sync.id))
-
-    def _no_success_result(self, sync: Sync, last: SyncTotals | None) -> Iterator[RuleResult]:
-        workspace = self._workspace
-        reading = evaluate_no_success(
-            sync.id,
-            waiting_since=pending_since(workspace, sync),
-            last_success=last.last_success.timestamp() if last and last.last_success else None,
-            now=workspace.clock(),
-            settings=self._settings,
-        )
-        if reading:
-            yield reading
+            last = totals.get(sync.id)
+            reading = evaluate_no_success(
+                sync.id,
+                waiting_since=pending_since(self._workspace, sync),
+                last_success=last.last_success.timestamp() if last and last.last_success else None,
+                now=self._workspace.clock(),
+                settings=self._settings,
+            )
+            if reading:
+                yield reading
 
     def _build_alert(
         self, reading: RuleResult, state: AlertState, *, run: Callable[[RuleResult], RunReference]
     ) -> Alert:
         at = datetime.fromtimestamp(self._workspace.clock(), UTC).isoformat(timespec="seconds")
-        reference = run(reading)
+        run_id, dagster_run = run(reading)
         body: dict[str, Json] = {
             "id": uuid.uuid4().hex,
             "project": self._workspace.settings.root.name,
@@ -219,8 +217,8 @@ class AlertService:
             "at": at,
             "sentence": _alert_message(reading, state),
             "numbers": dict(reading.numbers),
-            "run": reference.run_id,
-            "link": self._run_url(reference.dagster_run_id),
+            "run": run_id,
+            "link": dagster_run_url(self._workspace.settings.dagster_url, dagster_run) if dagster_run else None,
         }
         return Alert(str(body["id"]), at, body)
 
@@ -237,10 +235,6 @@ class AlertService:
         """Return the sync's newest run."""
         newest = next(iter(self._workspace.history.list_runs(reading.subject, limit=1)), None)
         return RunReference(newest.run_id, newest.dagster_run_id) if newest else RunReference()
-
-    def _run_url(self, dagster_run_id: str | None) -> str | None:
-        page = self._workspace.settings.dagster_url
-        return f"{page}/runs/{dagster_run_id}" if dagster_run_id else None
 
 
 def _alert_message(reading: RuleResult, state: AlertState) -> str:

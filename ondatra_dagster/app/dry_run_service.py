@@ -1,40 +1,47 @@
 """The run service of a dry run: it plans, computes and enqueues like any other, but on clones and copies.
 
-The same calls reach the same code. Only the tables and queues are elsewhere, and are deleted at the end.
+The same calls reach the same code. Only the tables and queues are elsewhere, in a temporary folder that is deleted
+when the run ends. The folder of a killed run is deleted when the next dry run begins, once the process and the JVM
+that made it are gone.
 """
 
 import contextlib
 import dataclasses
+import secrets
+import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app import sync_service
-from ondatra_dagster.app.dry_run_folder import open_dry_run_folder
+from ondatra_dagster.app import push_and_check_sync
+from ondatra_dagster.app.compute_write_and_read_tables import CloningTables
+from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
-from ondatra_dagster.app.run_service import ComputedModel, RunService
-from ondatra_dagster.app.warehouse_interface import CloningTables
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.collector.event_store import event_store_path
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatchSource
-from ondatra_dagster.operations.sync_log_appender import LogTable
-from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
+from ondatra_dagster.planning.find_table_and_columns import INVALID_TABLE_SUFFIX, warehouse_table_path
 from ondatra_dagster.planning.input_versions import format_table_version
-from ondatra_dagster.planning.plan import NO_VERSION, ModelStep, plan_model
-from ondatra_dagster.planning.table_lookup import INVALID_TABLE_SUFFIX, warehouse_table_path
+from ondatra_dagster.planning.plan import NO_VERSION
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import DryRunFolder, Settings
-from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.project.settings.read_settings_and_defaults import DryRunFolder, Settings
+from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path
 from ondatra_dagster.storage import sqlite_database
+from ondatra_dagster.storage.file_errors import explain_file_errors
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.storage.private_files import FOLDER_MODE, make_state_folder_private, open_private_file
+from ondatra_dagster.storage.s3_filesystem_and_listing import remove_folder_contents
 from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, read_state_id
-from ondatra_dagster.sync.feed_adapters import CloneFeed
 from ondatra_dagster.sync.run_context import Feed, Ports, RunOptions, SourceState
 from ondatra_dagster.sync.send_guards import find_hold_reason, pause_sync
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.sync.sync_dry_run import dry_run_sync
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.sync.sync_run import dry_run_sync
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import CloneFeed
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 
 @contextlib.contextmanager
@@ -68,18 +75,11 @@ class DryRunService(RunService):
         self, workspace: Workspace, rehearsed: Workspace, tables: CloningTables, *, progress: RunProgress | None = None
     ) -> None:
         self._dry_tables = DryRunTables(tables, rehearsed.settings)
-        self._dry_workspace = rehearsed
         super().__init__(workspace, self._dry_tables, progress=progress)
-
-    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
-        """Whether the model would have to be computed, when all that it reads has had its turn."""
-        return plan_model(self.workspace.project, model, self._dry_workspace.plan_inputs(), is_full=is_full)
+        self.current_state = rehearsed
 
     def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
         """The next run has to find this out for itself."""
-
-    def _waiting_events(self, model: Model) -> EventBatchSource | None:
-        return self._dry_workspace.events(model)
 
     def _delete_flushed_events(self, model: Model) -> None:
         """They wait on for a real run."""
@@ -91,9 +91,9 @@ class DryRunService(RunService):
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
         """Say what would be brought to the sync's destination now."""
-        self._progress.on_sync_start(sync, lambda: "")
+        self.progress.on_sync_start(sync, lambda: "")
         result = self._dry_run_sync(sync, options)
-        self._progress.on_sync_end(result)
+        self.progress.on_sync_end(result)
         return result
 
     def finish_run(self) -> None:
@@ -105,17 +105,17 @@ class DryRunService(RunService):
 
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
         if self.workspace.settings.sinks == "off":
-            return sync_service.push_sync(self.workspace, sync, self.tables.feed(sync), options)
-        forecast = dry_run_sync(self._dry_workspace.syncs[sync.id], self._dry_run_ports(sync), options)
-        return sync_service.dry_run_result(sync, forecast)
+            return push_and_check_sync.push_sync(self.workspace, sync, self.tables.feed(sync), options)
+        forecast = dry_run_sync(self.current_state.syncs[sync.id], self._dry_run_ports(sync), options)
+        return push_and_check_sync.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
         """Those of a run, but for what it would change."""
-        own = self._dry_workspace.syncs[sync.id]
+        own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
-            sync_service.build_ports(self._dry_workspace, own, self.tables.feed(sync)),
+            push_and_check_sync.build_ports(self.current_state, own, self.tables.feed(sync)),
             read_source=lambda: (
-                self._dry_tables.source(sync) or sync_service.read_source_state(self._dry_workspace, own)
+                self._dry_tables.source(sync) or push_and_check_sync.read_source_state(self.current_state, own)
             ),
             open_push=_refuse_to_push,
             record_store=self.workspace.tracking.for_dry_run(
@@ -149,18 +149,11 @@ class DryRunTables:
         self._scratch: DryRunFolder = settings.dry_run_folder
         self._clones: dict[str, ModelClone] = {}
         self.start_early, self.activity = tables.start_early, tables.activity
+        self.sync_log, self.open_for_maintenance = tables.sync_log, tables.open_for_maintenance  # the real ones
 
     @property
     def is_open(self) -> bool:
         return self._tables.is_open
-
-    def sync_log(self, *, waits: bool = True) -> LogTable:
-        """The real one, which a dry run has nothing for."""
-        return self._tables.sync_log(waits=waits)
-
-    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
-        """The real one, which a dry run has nothing for either."""
-        return self._tables.open_for_maintenance(table)
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
         """What the model's query gives; its table's clone is as it is from now on."""
@@ -242,3 +235,73 @@ def _version_with_clone(original: TableState | None, version: int) -> int:
     if original is None:
         return version
     return original.log_version + version if version else original.version
+
+
+DRY_RUNS_FOLDER = "dry"
+WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # where other machines have to see it, too
+TABLES_ADDRESS_FILE = "tables_at"  # a file in the folder: the address of tables that aren't in it
+
+
+@contextlib.contextmanager
+def open_dry_run_folder(settings: Settings) -> Iterator[Settings]:
+    """The settings of a dry run: the same, with a scratch that is there until the `with` ends."""
+    make_state_folder_private(settings.state)
+    remove_dead_dry_run_folders(settings)
+    name = secrets.token_hex(8)
+    folder = settings.state / DRY_RUNS_FOLDER / name
+    with FileLock(_lock_path(settings, name), purpose="dry run"):
+        try:
+            tables = _choose_tables_address(settings, folder)
+            with explain_file_errors(folder):
+                folder.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
+                folder.mkdir(mode=FOLDER_MODE)
+                if local_path(tables) != folder / "tables":
+                    with open_private_file(folder / TABLES_ADDRESS_FILE, "w", "utf-8") as file:
+                        file.write(tables)
+            yield dataclasses.replace(settings, dry_run_folder=DryRunFolder(folder=folder, tables_address=tables))
+        finally:
+            _remove_dry_run(settings, folder)
+
+
+def remove_dead_dry_run_folders(settings: Settings) -> None:
+    """What dry runs have left behind that were killed; those that go on are left alone."""
+    above = settings.state / DRY_RUNS_FOLDER
+    for folder in above.iterdir() if above.is_dir() else ():
+        with contextlib.suppress(BusyError), contextlib.ExitStack() as held:
+            held.enter_context(FileLock(_lock_path(settings, folder.name), purpose="looks after dead dry runs"))
+            for java in folder.glob("locks/sessions/*.jvm"):  # it writes on for seconds
+                held.enter_context(FileLock(java, purpose="looks after dead dry runs"))
+            _remove_dry_run(settings, folder)
+
+
+def _choose_tables_address(settings: Settings, folder: Path) -> StorageAddress:
+    """Where the run's tables are: here, or where all see it who work on them."""
+    spark = settings.spark
+    is_here = local_path(settings.warehouse) is not None
+    if is_here and not spark.remote and spark.master.startswith("local"):
+        return StorageAddress(str(folder / "tables"), settings.s3)
+    return StorageAddress(settings.warehouse, settings.s3).join_names(WAREHOUSE_SUBFOLDER, folder.name)
+
+
+def _remove_dry_run(settings: Settings, folder: Path) -> None:
+    """The tables first: as long as the folder is there, somebody knows of them."""
+    with contextlib.suppress(FileNotFoundError):
+        _remove_tables(StorageAddress((folder / TABLES_ADDRESS_FILE).read_text(), settings.s3))
+    shutil.rmtree(folder, ignore_errors=True)
+    _lock_path(settings, folder.name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another one's is in there
+        folder.parent.rmdir()
+
+
+def _remove_tables(tables: StorageAddress) -> None:
+    path = local_path(tables)
+    if path is None:
+        remove_folder_contents(tables, tables.s3)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def _lock_path(settings: Settings, name: str) -> Path:
+    return settings.state / "locks" / DRY_RUNS_FOLDER / f"{name}.lock"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.log_formatter import format_traceback
+from ondatra_dagster.log_line_escaping import format_traceback
 from ondatra_dagster.storage.file_errors import disk_error
 from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 

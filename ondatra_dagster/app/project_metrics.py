@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSample, format_metrics
-from ondatra_dagster.sync.run_history import PastRun, SyncTotals
+from ondatra_dagster.sync.run_history_store import NO_TOTALS, PastRun, SyncTotals
 from ondatra_dagster.sync.send_guards import find_hold_reason
 
 
@@ -25,11 +25,7 @@ class SyncMetrics:
     open_jobs: int | None = 0
     next_due_at: float | None = None  # seconds since 1970
     is_held: bool = False
-    rows: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by what became of them
-    runs: int = 0
-    failed_runs: int = 0
-    interrupted_runs: int = 0
-    last_success_at: float | None = None
+    totals: SyncTotals = NO_TOTALS
     last_run_seconds: float | None = None
 
 
@@ -61,24 +57,26 @@ def _sync_metrics(syncs: tuple[SyncMetrics, ...]) -> Iterator[Metric]:
     yield each("open_jobs", GAUGE, "Asynchronous jobs that go on.", [s.open_jobs for s in syncs])
     yield each("next_due_timestamp_seconds", GAUGE, "When a retry or a poll is due.", [s.next_due_at for s in syncs])
     yield each("held", GAUGE, "1 while nothing may be sent.", [s.is_held for s in syncs])
-    yield each("runs_total", COUNTER, "Runs in the history.", [s.runs for s in syncs])
-    yield each("failed_runs_total", COUNTER, "Of these, failed or crashed.", [s.failed_runs for s in syncs])
+    yield each("runs_total", COUNTER, "Runs in the history.", [s.totals.runs for s in syncs])
+    yield each("failed_runs_total", COUNTER, "Of these, failed or crashed.", [s.totals.failed_runs for s in syncs])
     yield each(
-        "interrupted_runs_total", COUNTER, "Of these, ended by Ctrl-C or SIGTERM.", [s.interrupted_runs for s in syncs]
+        "interrupted_runs_total",
+        COUNTER,
+        "Of these, ended by Ctrl-C or SIGTERM.",
+        [s.totals.interrupted_runs for s in syncs],
     )
     yield Metric(
         "ondatra_sync_units_total",
         COUNTER,
         "Units by what became of them in the runs of the history.",
         [
-            MetricSample({"sync": sync.sync, "outcome": outcome}, sync.rows.get(cell, 0))
+            MetricSample({"sync": sync.sync, "outcome": outcome}, sync.totals.row_counts.get(cell, 0))
             for sync in syncs
             for cell, outcome in (("succeeded", "delivered"), ("rejected", "rejected"), ("failed", "failed"))
         ],
     )
-    yield each(
-        "last_success_timestamp_seconds", GAUGE, "When a run last ended well.", [s.last_success_at for s in syncs]
-    )
+    successes = [s.totals.last_success.timestamp() if s.totals.last_success else None for s in syncs]
+    yield each("last_success_timestamp_seconds", GAUGE, "When a run last ended well.", successes)
     yield each("last_run_duration_seconds", GAUGE, "How long the newest run took.", [s.last_run_seconds for s in syncs])
 
 
@@ -108,7 +106,7 @@ def read_sync_metrics(workspace: Workspace) -> Iterator[SyncMetrics]:
     """Each sync's queue, and what its runs in the history come to."""
     totals, newest = workspace.history.read_totals(), workspace.history.read_newest_runs()
     for sync_id in workspace.syncs:
-        yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id), newest.get(sync_id))
+        yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id, NO_TOTALS), newest.get(sync_id))
 
 
 def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
@@ -159,12 +157,11 @@ def _folder_size(folder: str) -> int:
 
 
 def _read_metrics_of_sync(
-    workspace: Workspace, sync_id: str, totals: SyncTotals | None, newest: PastRun | None
+    workspace: Workspace, sync_id: str, totals: SyncTotals, newest: PastRun | None
 ) -> SyncMetrics:
     seen, now = workspace.try_read_queue(sync_id), workspace.clock()
     queue, nothing = None if seen.loss_message else seen.status, None if seen.unknown_reason else 0
     oldest = queue.oldest_since if queue else None
-    last = totals.last_success if totals else None
     ended = newest.ended_at if newest else None
     return SyncMetrics(
         sync=sync_id,
@@ -174,10 +171,6 @@ def _read_metrics_of_sync(
         open_jobs=queue.open_jobs if queue else nothing,
         next_due_at=queue.next_due_at if queue else None,
         is_held=find_hold_reason(workspace.syncs[sync_id], workspace.settings) is not None,
-        rows=totals.row_counts if totals else {},
-        runs=totals.runs if totals else 0,
-        failed_runs=totals.failed_runs if totals else 0,
-        interrupted_runs=totals.interrupted_runs if totals else 0,
-        last_success_at=last.timestamp() if last else None,
+        totals=totals,
         last_run_seconds=(ended - newest.started_at).total_seconds() if newest and ended else None,
     )

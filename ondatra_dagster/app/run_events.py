@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
 
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Column
@@ -50,20 +49,11 @@ class SyncResult:
 DescribeActivity = Callable[[], str]  # what is being done just now; "" where nobody knows
 
 
-class RunProgress(Protocol):
-    """A listener that is called as each model and sync begins and ends."""
+class RunProgress:
+    """A listener that is called as each model and sync begins and ends. This one does nothing.
 
-    def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
-    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...
-    def on_model_end(self, result: ModelResult) -> None: ...
-    def on_sync_end(self, result: SyncResult) -> None: ...
-    def on_wait(self, message: str) -> None: ...
-    def on_notice(self, message: str) -> None: ...
-    def on_failure(self, name: str, message: str) -> None: ...
-
-
-class NullRunProgress:
-    """A listener that does nothing: Dagster's own page shows the run."""
+    It is enough for a run that Dagster started, whose page shows the run.
+    """
 
     def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...
     def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None: ...

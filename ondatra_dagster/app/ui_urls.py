@@ -1,7 +1,8 @@
-"""The URLs at which the records page shows a sync and its runs."""
+"""The URLs of the UI's pages. Each names all that the page shows, so that it can be kept and sent on."""
 
+import dataclasses
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 UI_HOST = "127.0.0.1"
 
@@ -24,3 +25,50 @@ def run_path(sync_id: str, run_id: str) -> str:
 def page_url(port: int, path: str = "/") -> str:
     """The address of a page, without what opens it: links are kept where others may read them."""
     return f"http://{UI_HOST}:{port}{path}"
+
+
+HOME_URL = "/"
+STYLE_URL, SCRIPT_URL = "/assets/page.css", "/assets/page.js"
+
+
+def runs_url(sync_id: str, *, page: int) -> str:
+    """Return the address of a page of the sync's runs."""
+    return _with_query(sync_path(sync_id), page=page if page > 1 else None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFilter:
+    """The records that an address names; None is any. The fields are the address's parameters."""
+
+    run: str | None = None
+    status: str | None = None
+    change: str | None = None
+    search: str | None = None  # how the identifier begins
+    reason: str | None = None  # empty: only records without a reason
+
+
+def records_url(sync_id: str, records: RecordFilter, *, page: int = 1) -> str:
+    return _with_query(f"{sync_path(sync_id)}/records", **dataclasses.asdict(records), page=page if page > 1 else None)
+
+
+def download_url(sync_id: str, ending: str, records: RecordFilter, *, limit: int | None) -> str:
+    """Return the address of the records as a file; `ending` has its dot."""
+    return _with_query(f"{sync_path(sync_id)}/records{ending}", **dataclasses.asdict(records), limit=limit)
+
+
+def reasons_url(sync_id: str, *, run: str | None = None, status: str | None = None) -> str:
+    return _with_query(f"{sync_path(sync_id)}/reasons", run=run, status=status)
+
+
+def queue_url(sync_id: str, *, page: int = 1) -> str:
+    return _with_query(f"{sync_path(sync_id)}/queue", page=page if page > 1 else None)
+
+
+def dagster_run_url(dagster: str, run_id: str) -> str:
+    """Return the address of a run in Dagster's UI."""
+    return f"{dagster}/runs/{quote(run_id, safe='')}"
+
+
+def _with_query(path: str, **asked: str | int | None) -> str:
+    given = {name: value for name, value in asked.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,14 +1,16 @@
 """The workspace: a project and its syncs, loaded for commands, assets and sensors. No Dagster, no Spark.
 
-Loading reads the user's files and nothing else. A run's actions are in run_service.
+Loading reads the user's files and nothing else. A cached project is read again only when one of the files has
+changed. The steps of a run are in model_and_sync_steps.
 """
 
 import dataclasses
 import functools
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ondatra_dagster.collector.event_store import PendingSummary, count_stored_events, event_store_path
 from ondatra_dagster.collector.pending_events import ModelEvents
@@ -16,25 +18,26 @@ from ondatra_dagster.delivery.push.sink_setup_check import PushFileCheck, check_
 from ondatra_dagster.delivery.queue.queue_database import queue_file_path, queue_lock_path
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status_of_file
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
-from ondatra_dagster.errors import InvalidSettingsError, Problem, ProjectError, StateError
+from ondatra_dagster.errors import InvalidSettingsError, OndatraError, Problem, ProjectError, StateError
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
+from ondatra_dagster.planning.find_table_and_columns import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.input_versions import format_table_version, table_state_lookup
-from ondatra_dagster.planning.missing_columns import find_missing_columns, up_to_date_check
+from ondatra_dagster.planning.missing_column_errors import find_missing_columns, up_to_date_check
 from ondatra_dagster.planning.plan import NO_VERSION, Plan, PlanInputs, SyncStep, make_plan, plan_sync
-from ondatra_dagster.planning.table_lookup import current_columns_lookup, invalid_table_path, table_path
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRunCache
 from ondatra_dagster.project.column_lineage import LineageResolver
+from ondatra_dagster.project.find_and_parse_model_files import read_file_states
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import PartialProject, read_project
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
-from ondatra_dagster.project.settings.setting_readers import find_setting_line
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_raw_setting_entries import find_setting_line
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.file_lock import is_locked
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 
@@ -136,7 +139,7 @@ class Workspace:
         """
         try:
             state = self.queue(sync_id)
-            is_lost = not (state and state.has_table) and self.history.has_begun(sync_id)
+            is_lost = not (state and state.table_id is not None) and self.history.has_begun(sync_id)
         except StateError as error:
             return QueueReadResult(None, read_error=str(error))
         return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_lost else None)
@@ -284,3 +287,34 @@ def _build_syncs(project: Project, checks: Mapping[str, PushFileCheck]) -> dict[
         for model in project.models_with_sinks()
         if model.sink and (config := checks[model.sink.name].config) and (path := project.sink_files[model.sink.name])
     }
+
+
+FileStates: TypeAlias = frozenset[tuple[str, int, int]]
+PROJECT_FILES = ("models/*/*.sql", "lib/*.star", "pyproject.toml", ".env")
+
+
+class ProjectCache:
+    """A cached project for several threads. The first read raises the project's problems."""
+
+    def __init__(self, root: Path, *, load: Callable[[Path], Workspace] = load_workspace) -> None:
+        self._root = root
+        self._load = load
+        self._lock = threading.Lock()
+        self._file_states = read_file_states(self._root, PROJECT_FILES)
+        self._workspace = load(root)
+        self._load_error = ""
+
+    def load_current_project(self) -> tuple[Workspace, str]:
+        """The project, and what is wrong with its files: then it is as it was before."""
+        with self._lock:
+            seen = read_file_states(self._root, PROJECT_FILES)
+            if seen != self._file_states:
+                self._file_states = seen
+                self._reload()
+            return self._workspace, self._load_error
+
+    def _reload(self) -> None:
+        try:
+            self._workspace, self._load_error = self._load(self._root), ""
+        except OndatraError as error:
+            self._load_error = f"The project can't be read, so it is shown as it was before. {error}"

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.errors import SettingsError
+from ondatra_dagster.sync.sync_definition import Sync
 
 
-def find_root(start: Path | None = None) -> Path:
+def find_root() -> Path:
     """Return the project's folder; raise SettingsError outside of a project."""
-    folder = (start or Path.cwd()).resolve()
+    folder = Path.cwd().resolve()
     for candidate in (folder, *folder.parents):
         if _is_project(candidate):
             return candidate
@@ -19,6 +20,12 @@ def find_root(start: Path | None = None) -> Path:
 def open_workspace() -> Workspace:
     """Load the project of the current folder."""
     return load_workspace(find_root())
+
+
+def open_sync(name: str) -> tuple[Workspace, Sync]:
+    """Load the project of the current folder, and return it with its sync of that name."""
+    workspace = open_workspace()
+    return workspace, workspace.sync(name)
 
 
 def _is_project(folder: Path) -> bool:

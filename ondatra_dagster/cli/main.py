@@ -1,4 +1,4 @@
-"""The command `ondatra`. Each verb is a module of `commands`, loaded when it is called."""
+"""The command `ondatra`. Each verb is in a module of `commands`, loaded when it is called."""
 
 import importlib
 import io
@@ -10,17 +10,21 @@ import click
 
 from ondatra_dagster import interruption
 from ondatra_dagster.app.error_traces import store_trace
-from ondatra_dagster.cli.command_process import FAILURE_CODE, INTERRUPTED_MESSAGE, run_process
+from ondatra_dagster.cli.exit_codes_signals_and_pipes import FAILURE_CODE, INTERRUPTED_MESSAGE, run_process
 from ondatra_dagster.cli.output import indent_lines, print_message
 from ondatra_dagster.errors import InvalidSettingsError, OndatraError, ProjectError, SelectionError
 
 if TYPE_CHECKING:
-    from ondatra_dagster.app.run_service_factory import OpenRunService
+    from ondatra_dagster.app.open_run_or_dry_run import OpenRunService
 
 VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
+SHARED_MODULES = {  # modules of two verbs
+    **dict.fromkeys(("pause", "resume"), "pause_and_resume"),
+    **dict.fromkeys(("resync", "forget"), "resync_and_forget"),
+}
 MAX_HELP_CHARACTERS = 1000  # letters: more than any sentence has
 WRONG_INVOCATION_CODE = 2
 
@@ -41,7 +45,8 @@ class VerbGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"ondatra_dagster.cli.commands.{cmd_name}").command
+        module = importlib.import_module(f"ondatra_dagster.cli.commands.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name if cmd_name in SHARED_MODULES else "command")
         assert isinstance(command, click.Command)  # noqa: S101 - for the type checker
         return command
 
@@ -81,18 +86,13 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
         print_message(indent_lines(str(error)))
         return WRONG_INVOCATION_CODE
     except OndatraError as error:
-        print_message(_format_error(error))
+        problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
+        print_message("\n".join(indent_lines(str(problem)) for problem in problems))
         return FAILURE_CODE
     except Exception as error:  # the edge: a trace is for us, a sentence for the user
         print_message(indent_lines(_format_unexpected_error(error)))
         return FAILURE_CODE
     return code if isinstance(code, int) else 0
-
-
-def _format_error(error: OndatraError) -> str:
-    """Return a line for each problem; a problem's own further lines are indented."""
-    problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
-    return "\n".join(indent_lines(str(problem)) for problem in problems)
 
 
 def _format_unexpected_error(error: Exception) -> str:

@@ -1,15 +1,16 @@
 """The output of commands: text and tables for people, JSON Lines on stdout for programs."""
 
+import functools
 import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
 import orjson
 
-from ondatra_dagster.cli.text_width import display_width, pad_left, pad_right, shorten_text
 from ondatra_dagster.row_changes import Json
 
 COLUMN_GAP = "  "
@@ -30,9 +31,11 @@ def print_message(text: str) -> None:
     click.echo(replace_control_characters(text), err=True)
 
 
-def replace_control_characters(text: str) -> str:
-    """Replace control characters other than line breaks and tabs: keys and API responses are in the text."""
-    return "".join(letter if letter.isprintable() or letter in ALLOWED_CONTROL_CHARACTERS else "·" for letter in text)
+def replace_control_characters(text: str, allowed: str = ALLOWED_CONTROL_CHARACTERS) -> str:
+    """Replace control characters other than these: keys and API responses are in the text."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in allowed else "·" for letter in text)
 
 
 def indent_lines(text: str, width: int = 4) -> str:
@@ -45,9 +48,14 @@ def print_json(line: Mapping[str, Json]) -> None:
     click.echo(orjson.dumps(dict(line)).decode())
 
 
+def print_shrunk_table(head: Sequence[str], rows: Iterable[Sequence[str]], shrinks: Sequence[ColumnShrink]) -> None:
+    """Print aligned columns that fit the terminal, as far as columns may shrink."""
+    print_table(head, shrink_columns(head, rows, width=terminal_width(), shrinks=shrinks))
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print aligned columns; numbers are right-aligned."""
-    texts = [["" if cell is None else _replace_line_breaks(str(cell)) for cell in row] for row in rows]
+    texts = [["" if cell is None else replace_control_characters(str(cell), "") for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(head, *texts, strict=True)]
     numbers = [all(map(NUMBER_PATTERN.fullmatch, column)) for column in zip(*texts, strict=True)] or [False] * len(head)
     for line in (list(head), *texts):
@@ -89,8 +97,49 @@ def format_cell(value: Json) -> str:
         return NULL_TEXT
     is_nested = isinstance(value, list | dict | bool)
     text = orjson.dumps(value).decode() if is_nested else str(value)
-    return _replace_line_breaks(text)
+    return replace_control_characters(text, "")
 
 
-def _replace_line_breaks(text: str) -> str:
-    return text if text.isprintable() else "".join(each if each.isprintable() else "·" for each in text)
+WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks that stand on the letter before, and what only joins or directs
+FIRST_JOINING_LETTER, LAST_JOINING_LETTER = "\u1160", "\u11ff"  # Korean vowels and ends: they go into the letter before
+ELLIPSIS = "…"
+
+
+def display_width(text: str) -> int:
+    """Return how many columns the text takes."""
+    return len(text) if text.isascii() else sum(map(_letter_width, text))
+
+
+def pad_right(text: str, width: int) -> str:
+    """Pad the text with blanks on its right."""
+    return text + " " * (width - display_width(text))
+
+
+def pad_left(text: str, width: int) -> str:
+    """Pad the text with blanks on its left."""
+    return " " * (width - display_width(text)) + text
+
+
+def shorten_text(text: str, width: int) -> str:
+    """Cut a text that is wider, and end it with an ellipsis."""
+    return text if display_width(text) <= width else cut_text(text, width - len(ELLIPSIS)) + ELLIPSIS
+
+
+def cut_text(text: str, width: int) -> str:
+    """Return as much of the text as fits; no letter loses its marks."""
+    if text.isascii():
+        return text[:width]
+    left = width
+    for place, letter in enumerate(text):
+        left -= _letter_width(letter)
+        if left < 0:
+            return text[:place]
+    return text
+
+
+@functools.lru_cache(maxsize=4096)
+def _letter_width(letter: str) -> int:
+    if unicodedata.category(letter) in ZERO_WIDTH_CATEGORIES or FIRST_JOINING_LETTER <= letter <= LAST_JOINING_LETTER:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in WIDE_CLASSES else 1

@@ -7,10 +7,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TextIO
 
-from ondatra_dagster.cli.text_width import cut_text
+from ondatra_dagster.cli.output import cut_text
 
 CLEAR_LINE = "\r\x1b[2K"  # back to the line's begin, and wipe it
 REDRAW_SECONDS = 1.0
@@ -51,9 +50,7 @@ class StatusLine:
         self._draw_lock.acquire()
         self._wipe()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._draw_lock.release()
 
     def _redraw_forever(self) -> None:
@@ -68,7 +65,10 @@ class StatusLine:
         if told is None:
             return 0.0
         began = time.monotonic()
-        text = _read_text_safely(told)
+        try:
+            text = told()
+        except Exception as error:  # the edge: what it looks at may just be ending, and tells of that itself
+            text = f"… ({type(error).__name__})"
         took = time.monotonic() - began
         with self._draw_lock:
             if self._read_text is told:  # else it is over, and was wiped
@@ -81,10 +81,3 @@ class StatusLine:
         if self._is_terminal:
             self._stream.write(CLEAR_LINE)
             self._stream.flush()
-
-
-def _read_text_safely(told: Callable[[], str]) -> str:
-    try:
-        return told()
-    except Exception as error:  # the edge: what it looks at may just be ending, and tells of that itself
-        return f"… ({type(error).__name__})"

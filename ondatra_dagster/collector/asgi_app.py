@@ -1,68 +1,58 @@
 """The collector's ASGI application. A request is answered with 202 only when its events are durable.
 
-`http_messages` checks a request's headers and body, `model_routes` its path, `event_parser` its events.
+`http_messages` checks a request's headers and body, `model_routes` its path, `event_to_row_parser` its events.
 """
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 import orjson
 
-from ondatra_dagster.collector.backpressure import RETRY_AFTER_SECONDS
-from ondatra_dagster.collector.event_collector import Collector
-from ondatra_dagster.collector.event_metrics import EventCounts
-from ondatra_dagster.collector.event_parser import ParseNotes
+from ondatra_dagster.collector.event_intake_and_model_reload import RETRY_AFTER_SECONDS, Collector
 from ondatra_dagster.collector.event_store import EventRequest, StoreResult
-from ondatra_dagster.collector.host_origin_check import HostCheck, check_origin
 from ondatra_dagster.collector.http_messages import (
     JSON_HEADERS,
     METRICS_HEADERS,
     PREFLIGHT_HEADERS,
     CollectorResponse,
     Headers,
+    HostCheck,
     Receive,
     RequestHeaders,
     RequestRejectedError,
     Scope,
     accepted_response,
     check_content_type,
+    check_origin,
     check_token,
     cors_headers,
-    error_response,
-    invalid_events_response,
     read_body,
     read_idempotency_key,
-    retry_later_response,
+    retry_later_error,
 )
+from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.collector.model_routes import COLLECT_SEGMENT, ModelRoute
 from ondatra_dagster.errors import DiskFullError, StateError
-from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 READ_METHODS = ("GET", "HEAD")
 ALLOW_READ_HEADERS: Headers = ((b"allow", b"GET, HEAD"),)
+ALLOW_POST_HEADERS: Headers = ((b"allow", b"POST, OPTIONS"),)
+MAX_LISTED_PROBLEMS = 1000  # problems in one answer
 
 
 class CollectorApp:
     """An ASGI application that answers the requests to a collector."""
 
-    def __init__(
-        self,
-        collector: Collector,
-        settings: EventSettings,
-        counts: EventCounts,
-        *,
-        token: str | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, collector: Collector, settings: EventSettings, *, token: str | None) -> None:
         self._collector = collector
         self._settings = settings
-        self._counts = counts
+        self._counts = collector.counts
         self._token = token
         self._host_check = HostCheck(settings, has_token=token is not None)
-        self._clock = clock
         self._endpoints = {"/health": self._respond_health, "/metrics": self._respond_metrics}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,23 +80,19 @@ class CollectorApp:
             return await page(headers)
         if method == "OPTIONS" and path.startswith(f"/{COLLECT_SEGMENT}/"):
             return CollectorResponse(204, headers=PREFLIGHT_HEADERS if self._settings.origins else ())
-        may = "GET, HEAD" if page else "POST, OPTIONS"
+        allowed = ALLOW_READ_HEADERS if page else ALLOW_POST_HEADERS
         sentence = f"{method} isn't taken here; {'GET it' if page else 'POST events'}"
-        return error_response(405, "method", sentence, ((b"allow", may.encode()),))
+        raise RequestRejectedError(405, "method", sentence, allowed)
 
     def _find_route(self, path: str, headers: RequestHeaders) -> ModelRoute:
         """Return the model's route; refuse the request for anything except its events."""
         if path in self._endpoints:
-            raise RequestRejectedError(
-                error_response(405, "method", "POST isn't taken here; GET it", ALLOW_READ_HEADERS)
-            )
+            raise RequestRejectedError(405, "method", "POST isn't taken here; GET it", ALLOW_READ_HEADERS)
         check_token(headers, self._token)
         route = self._collector.routes.find_route(path)
-        if isinstance(route, CollectorResponse):
-            raise RequestRejectedError(route)
         check_content_type(headers)
-        if refusal := self._collector.check_limits():
-            raise RequestRejectedError(refusal)
+        if refusal := self._collector.backpressure.check_limits():
+            raise refusal
         return route
 
     async def _receive_events(
@@ -121,18 +107,18 @@ class CollectorApp:
         key = read_idempotency_key(headers) if b"idempotency-key" in headers else None
         if not events:
             return accepted_response(0)
-        request = EventRequest(route.model.id, int(self._clock() * 1_000_000), events, body, key)
+        request = EventRequest(route.model.id, int(time.time() * 1_000_000), events, body, key)
         return await self._store_request(request)
 
     async def _store_request(self, request: EventRequest) -> CollectorResponse:
         try:
             end = await self._collector.store_request(request)
         except DiskFullError:
-            return retry_later_response("disk", "the disk is full; send it later", RETRY_AFTER_SECONDS)
+            raise retry_later_error("disk", "the disk is full; send it later", RETRY_AFTER_SECONDS) from None
         except StateError as error:
-            return error_response(503, "file", str(error), ((b"retry-after", b"30"),))
+            raise RequestRejectedError(503, "file", str(error), ((b"retry-after", b"30"),)) from None
         if end is StoreResult.KEY_CONFLICT:
-            return error_response(409, "key", "this Idempotency-Key came with another body before; take a new one")
+            raise RequestRejectedError(409, "key", "this Idempotency-Key came with another body before; take a new one")
         counted = self._counts.accepted_events if end is StoreResult.NEW else self._counts.repeated_events
         counted[request.model] += request.events
         self._counts.received_bytes += len(request.body)
@@ -152,22 +138,21 @@ def _parse_and_validate(route: ModelRoute, body: bytes) -> int:
     try:
         came = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestRejectedError(error_response(400, "json", f"the body is no JSON: {error}")) from None
+        raise RequestRejectedError(400, "json", f"the body is no JSON: {error}") from None
     if not route.is_batch:
         came = [came]
     elif type(came) is not list:
-        raise RequestRejectedError(error_response(400, "json", "a batch is an array of events: [{…}, …]"))
-    _validate_events(route, came)
-    return len(came)
-
-
-def _validate_events(route: ModelRoute, events: Sequence[Any]) -> None:
+        raise RequestRejectedError(400, "json", "a batch is an array of events: [{…}, …]")
     reading = ParseNotes()
-    for index, event in enumerate(events):
+    for index, event in enumerate(came):
         reading.index = index
         route.parser.parse_event(event, reading)
-    if reading.problems:
-        raise RequestRejectedError(invalid_events_response(reading.problems))
+    if problems := reading.problems:
+        fields = f"{len(problems)} fields" if len(problems) > 1 else "a field"
+        listed, more = problems[:MAX_LISTED_PROBLEMS], len(problems) - MAX_LISTED_PROBLEMS
+        details: dict[str, Any] = {"errors": listed, "more": more} if more > 0 else {"errors": listed}
+        raise RequestRejectedError(400, "invalid", f"{fields} can't be taken; nothing was", **details)
+    return len(came)
 
 
 async def _send_response(send: Send, answer: CollectorResponse, more: Headers) -> None:

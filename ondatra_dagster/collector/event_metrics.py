@@ -1,10 +1,9 @@
 """The collector's metrics as text for Prometheus, format 0.0.4."""
 
 import collections
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import time
+from collections.abc import Mapping, Sequence
 
-from ondatra_dagster.collector.event_store import PendingSummary
 from ondatra_dagster.prometheus_format import COUNTER, GAUGE, Metric, MetricSample, format_metrics
 
 
@@ -18,45 +17,36 @@ class EventCounts:
         self.received_bytes = 0
 
 
-class EventGauges(NamedTuple):
-    """How it stands."""
-
-    pending: Mapping[str, PendingSummary]  # by model
-    commit_count: int
-    file_bytes: int
-    free_bytes: int
-
-
-def format_event_metrics(counts: EventCounts, gauges: EventGauges, *, now: float) -> str:
+def format_event_metrics(
+    counts: EventCounts,
+    pending: Mapping[str, int],
+    oldest_times: Mapping[str, float],
+    *,
+    commit_count: int,
+    file_bytes: int,
+    free_bytes: int,
+) -> str:
     """Return all that is counted, by model or reason where there are several."""
-    return format_metrics(_metrics(counts, gauges, now))
-
-
-def _metrics(counts: EventCounts, gauges: EventGauges, now: float) -> Iterator[Metric]:
-    waiting = gauges.pending
-    events = {model: each.events for model, each in waiting.items()}
-    ages = {model: max(now - each.oldest_at, 0.0) for model, each in waiting.items() if each.oldest_at}
-    yield _labelled_metric(
-        "accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events
+    now = time.time()
+    ages = {model: max(now - oldest_times[model], 0.0) for model in pending if model in oldest_times}
+    received, commits = {"": counts.received_bytes}, {"": commit_count}
+    metrics: Sequence[tuple[str, str, str, str, Mapping[str, float]]] = (
+        ("accepted_total", COUNTER, "Events that were taken, durably.", "model", counts.accepted_events),
+        ("repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events),
+        ("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests),
+        ("received_bytes_total", COUNTER, "Bytes of the requests that were taken.", "", received),
+        ("commits_total", COUNTER, "Commits to the file.", "", commits),
+        ("waiting", GAUGE, "Events that no table has yet.", "model", pending),
+        ("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages),
+        ("file_bytes", GAUGE, "Bytes of the file that holds them.", "", {"": file_bytes}),
+        ("free_bytes", GAUGE, "Bytes that are free on its disk.", "", {"": free_bytes}),
     )
-    yield _labelled_metric(
-        "repeated_total", COUNTER, "Events that came again under their key.", "model", counts.repeated_events
+    return format_metrics(
+        Metric(
+            f"ondatra_events_{name}",
+            kind,
+            text,
+            [MetricSample({label: of} if label else {}, value) for of, value in sorted(values.items())],
+        )
+        for name, kind, text, label, values in metrics
     )
-    yield _labelled_metric("refused_total", COUNTER, "Requests that weren't taken.", "reason", counts.refused_requests)
-    yield _unlabelled_metric(
-        "received_bytes_total", COUNTER, "Bytes of the requests that were taken.", counts.received_bytes
-    )
-    yield _unlabelled_metric("commits_total", COUNTER, "Commits to the file.", gauges.commit_count)
-    yield _labelled_metric("waiting", GAUGE, "Events that no table has yet.", "model", events)
-    yield _labelled_metric("oldest_seconds", GAUGE, "For how long the oldest of them has waited.", "model", ages)
-    yield _unlabelled_metric("file_bytes", GAUGE, "Bytes of the file that holds them.", gauges.file_bytes)
-    yield _unlabelled_metric("free_bytes", GAUGE, "Bytes that are free on its disk.", gauges.free_bytes)
-
-
-def _labelled_metric(name: str, of_type: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    samples = [MetricSample({label: of}, value) for of, value in sorted(values.items())]
-    return Metric(f"ondatra_events_{name}", of_type, text, samples)
-
-
-def _unlabelled_metric(name: str, of_type: str, text: str, value: float) -> Metric:
-    return Metric(f"ondatra_events_{name}", of_type, text, [MetricSample({}, value)])

@@ -6,20 +6,25 @@ A number is never given twice, also when what had it is gone: a table knows by i
 
 import contextlib
 import enum
-import functools
 import hashlib
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, SqlRow, SqlValue, open_database
+from ondatra_dagster.storage.sqlite_database import (
+    SqliteSchema,
+    SqliteStore,
+    SqlRow,
+    SqlValue,
+    open_database,
+    open_existing_database,
+)
 
 STORE_FILE_NAME = "events.sqlite"
 SEQUENCE_PREFIX = "ondatra.events/"  # and the file's own id: another file begins to count anew
@@ -288,7 +293,9 @@ def compress_body(body: bytes) -> bytes:
     """The body as it is kept: shorter than it was, or as it was."""
     if len(body) < MIN_COMPRESSED_BYTES:
         return body
-    frame = _lz4_codec().compress(body, asbytes=True)
+    import pyarrow  # here: who looks at small things must be quick
+
+    frame = pyarrow.compress(body, codec="lz4", asbytes=True)
     smaller: bytes = b"".join((LZ4_PREFIX, len(body).to_bytes(SIZE_BYTES), frame))
     return smaller if len(smaller) < len(body) else body
 
@@ -297,18 +304,13 @@ def decompress_body(kept: bytes) -> bytes:
     """The body as it was; raises StateError where it can't be read any more."""
     if not kept.startswith(LZ4_PREFIX):
         return kept
+    import pyarrow
+
     frame = len(LZ4_PREFIX) + SIZE_BYTES
     size = int.from_bytes(kept[len(LZ4_PREFIX) : frame])
     try:
-        body: bytes = _lz4_codec().decompress(kept[frame:], decompressed_size=size, asbytes=True)
+        body: bytes = pyarrow.decompress(kept[frame:], decompressed_size=size, codec="lz4", asbytes=True)
     except OSError as error:
         what = "a request in the file of events can't be read any more"
         raise StateError(f"{what} ({error}); look at the disk") from error
     return body
-
-
-@functools.cache
-def _lz4_codec() -> Any:
-    import pyarrow  # here: who looks at small things must be quick
-
-    return pyarrow.Codec("lz4")

@@ -1,6 +1,6 @@
 """Whether a body's events surely fit their columns: read and judged in one go, by a type made of the columns.
 
-A yes is sure: event_parser would find no problem either. A no means that event_parser checks each event.
+A yes is sure: event_to_row_parser would find no problem either. A no means that event_to_row_parser checks each event.
 """
 
 import datetime
@@ -13,7 +13,13 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import orjson
 
-from ondatra_dagster.collector.json_value_parsers import INTEGER_BITS, MAX_FLOAT32, ValueParser, build_parser
+from ondatra_dagster.collector.json_value_parsers import (
+    MAX_FLOAT32,
+    MAX_INTEGERS,
+    ParseNotes,
+    ValueParser,
+    build_parser,
+)
 from ondatra_dagster.project.model import EventColumn, EventType
 
 EDGE_YEARS = {datetime.MINYEAR, datetime.MAXYEAR}
@@ -99,25 +105,13 @@ class _TimestampColumn:
 
 
 def _are_values_valid(column: _ParsedColumn, values: Sequence[Any]) -> bool:
-    notes = _ProblemFlag()
+    notes = ParseNotes()
     for value in values:
         if value is not None:
             column.parse(value, "", notes)
-        if notes.has_problem or (value is None and column.is_required):
+        if notes.problems or notes.extra or (value is None and column.is_required):
             return False
     return True
-
-
-class _ProblemFlag:
-    """Whether there was anything to note."""
-
-    has_problem = False
-
-    def add_problem(self, _path: str, _problem: str) -> None:
-        self.has_problem = True
-
-    def add_unknown(self, _path: str, _value: Any) -> None:
-        self.has_problem = True
 
 
 def _msgspec_type(of: EventType) -> Any:
@@ -139,7 +133,7 @@ def _object_type(fields: Sequence[_Field]) -> type[msgspec.Struct]:
 
 
 def _integer_type(of: EventType) -> Any:
-    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+    most = MAX_INTEGERS[of.name]
     return Annotated[int, msgspec.Meta(ge=-most - 1, le=most)]
 
 
@@ -176,7 +170,7 @@ def _nested_type(of: EventType) -> Any:
 TYPE_BUILDERS: Mapping[str, Callable[[EventType], Any]] = {
     "string": lambda _: str,
     "boolean": lambda _: bool,
-    **dict.fromkeys(INTEGER_BITS, _integer_type),
+    **dict.fromkeys(MAX_INTEGERS, _integer_type),
     "float": lambda _: Annotated[float, msgspec.Meta(ge=-MAX_FLOAT32, le=MAX_FLOAT32)],
     "double": lambda _: float,
     "date": lambda _: datetime.date,

@@ -9,7 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ondatra_dagster.collector.event_store import EventRequest, EventStore, StoreResult
 from ondatra_dagster.errors import StateError
@@ -18,17 +18,10 @@ MAX_REQUESTS_PER_COMMIT = 5000
 STOPPING_MESSAGE = "the collector is ending; send it again"
 
 
-class _StoreTask(NamedTuple):
-    request: EventRequest
-    future: "asyncio.Future[StoreResult]"
-
-
-class _FunctionTask(NamedTuple):
-    function: Callable[[EventStore], Any]
+class _Task(NamedTuple):
     future: "asyncio.Future[Any]"
-
-
-_Task: TypeAlias = _StoreTask | _FunctionTask | None  # None: nothing comes after it
+    request: EventRequest | None
+    function: Callable[[EventStore], Any] | None
 
 
 class GroupCommit:
@@ -36,7 +29,7 @@ class GroupCommit:
 
     def __init__(self, opened: Callable[[], AbstractContextManager[EventStore]]) -> None:
         self._open_store = opened
-        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()  # None: nothing comes after it
         self._thread = threading.Thread(target=self._run, name="group-commit")
         self._is_stopped = False
         self._error: BaseException | None = None
@@ -53,18 +46,18 @@ class GroupCommit:
 
     async def store_request(self, intake: EventRequest) -> StoreResult:
         """What became of it, once that is durable; raises StateError when it can't be kept."""
-        taken: StoreResult = await self._enqueue_task(lambda answer: _StoreTask(intake, answer))
+        taken: StoreResult = await self._enqueue_task(intake, None)
         return taken
 
     async def run_function(self, job: Callable[[EventStore], Any]) -> Any:
         """What the job gives, done between two commits."""
-        return await self._enqueue_task(lambda answer: _FunctionTask(job, answer))
+        return await self._enqueue_task(None, job)
 
-    async def _enqueue_task(self, made: Callable[["asyncio.Future[Any]"], _Task]) -> Any:
+    async def _enqueue_task(self, request: EventRequest | None, job: Callable[[EventStore], Any] | None) -> Any:
         if not self.is_alive:
             raise self._stop_error()
         answer = self._loop.create_future()
-        self._tasks.put(made(answer))
+        self._tasks.put(_Task(answer, request, job))
         if self._is_stopped:  # it has ended just now, and may not have seen this
             self._fail_remaining()
         return await answer
@@ -87,32 +80,33 @@ class GroupCommit:
             self._is_stopped = True
             self._fail_remaining()
 
-    def _next_tasks(self) -> list[_Task]:
+    def _next_tasks(self) -> list[_Task | None]:
         """What there is to do: waits for the first, and takes along all that is there by then."""
         work = [self._tasks.get()]
         while len(work) < MAX_REQUESTS_PER_COMMIT and not self._tasks.empty():
             work.append(self._tasks.get())
         return work
 
-    def _process_tasks(self, file: EventStore, work: Sequence[_Task]) -> bool:
+    def _process_tasks(self, file: EventStore, work: Sequence[_Task | None]) -> bool:
         """Commit, then do the jobs; whether there is more to come."""
         try:
-            coming = [each for each in work if isinstance(each, _StoreTask)]
+            coming = [(each.future, each.request) for each in work if each and each.request]
             if coming:
-                self._commit(file, coming)
+                self._commit(file, *zip(*coming, strict=True))
             for each in work:
-                if isinstance(each, _FunctionTask):
+                if each and each.function:
                     self._set_results([(each.future, _result_or_error(each.function, file))])
         except BaseException:  # nobody foresaw it, and nobody may wait for ever
             self._set_results([(each.future, StateError(STOPPING_MESSAGE)) for each in work if each])
             raise
         return None not in work
 
-    def _commit(self, file: EventStore, coming: Sequence[_StoreTask]) -> None:
-        answers = [each.future for each in coming]
-        taken = _result_or_error(file.store_requests, [each.request for each in coming])
+    def _commit(
+        self, file: EventStore, answers: Sequence["asyncio.Future[Any]"], requests: Sequence[EventRequest]
+    ) -> None:
+        taken = _result_or_error(file.store_requests, requests)
         self.commit_count += 1
-        results = taken if isinstance(taken, list) else [taken] * len(coming)
+        results = taken if isinstance(taken, list) else [taken] * len(requests)
         self._set_results(list(zip(answers, results, strict=True)))
 
     def _fail_remaining(self) -> None:

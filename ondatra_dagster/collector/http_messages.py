@@ -1,24 +1,30 @@
-"""The collector's HTTP requests and responses. A refusal's body says what to do."""
+"""The collector's HTTP requests and responses. A refusal's body says what to do.
+
+A request's Host and Origin are checked: web pages send events only if the settings allow it. The owner of any web
+page can make its name mean this machine (DNS rebinding). The browser then takes the collector for a part of that
+site, and asks for no permission. But the request still names that site.
+"""
 
 import asyncio
 import contextlib
+import functools
 import hmac
+import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import orjson
 
-from ondatra_dagster.collector.event_parser import FieldProblem
 from ondatra_dagster.collector.group_commit import STOPPING_MESSAGE
-from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 from ondatra_dagster.prometheus_format import CONTENT_TYPE
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 METRICS_HEADERS: Headers = ((b"content-type", CONTENT_TYPE.encode()),)
 CLOSE_HEADERS: Headers = ((b"connection", b"close"),)  # what is left of the request isn't read
-MAX_LISTED_PROBLEMS = 1000  # problems in one answer
 
 
 class CollectorResponse(NamedTuple):
@@ -28,29 +34,21 @@ class CollectorResponse(NamedTuple):
     reason: str = ""  # of a refusal: one word, for the metrics
 
 
+class RequestRejectedError(Exception):
+    """A request that gets no further, and the answer to it; the reason is one word, for the metrics."""
+
+    def __init__(self, status: int, reason: str, sentence: str, headers: Headers = (), **details: Any) -> None:
+        super().__init__(reason)
+        body = orjson.dumps({"error": sentence, **details})
+        self.response = CollectorResponse(status, body, (*JSON_HEADERS, *headers), reason)
+
+
+def retry_later_error(reason: str, sentence: str, retry_after_seconds: int) -> RequestRejectedError:
+    return RequestRejectedError(429, reason, sentence, ((b"retry-after", str(retry_after_seconds).encode()),))
+
+
 def accepted_response(events: int) -> CollectorResponse:
     return CollectorResponse(202, b'{"accepted":%d}' % events)
-
-
-def error_response(status: int, reason: str, sentence: str, headers: Headers = ()) -> CollectorResponse:
-    return CollectorResponse(status, orjson.dumps({"error": sentence}), (*JSON_HEADERS, *headers), reason)
-
-
-def invalid_events_response(problems: Sequence[FieldProblem]) -> CollectorResponse:
-    """Every field that can't be taken, as far as an answer has room."""
-    more = len(problems) - MAX_LISTED_PROBLEMS
-    told = {
-        "error": f"{len(problems)} fields can't be taken; nothing was"
-        if len(problems) > 1
-        else "a field can't be taken; nothing was",
-        "errors": list(problems[:MAX_LISTED_PROBLEMS]),
-        **({"more": more} if more > 0 else {}),
-    }
-    return CollectorResponse(400, orjson.dumps(told), JSON_HEADERS, "invalid")
-
-
-def retry_later_response(reason: str, sentence: str, retry_after_seconds: int) -> CollectorResponse:
-    return error_response(429, reason, sentence, ((b"retry-after", str(retry_after_seconds).encode()),))
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -64,14 +62,6 @@ IDEMPOTENCY_KEY = re.compile(rb"[\x21-\x7e]{1,%d}" % MAX_KEY_LENGTH)
 AUTHENTICATE_HEADERS: Headers = ((b"www-authenticate", b"Bearer"),)
 
 
-class RequestRejectedError(Exception):
-    """A request that gets no further."""
-
-    def __init__(self, answer: CollectorResponse) -> None:
-        super().__init__(answer.reason)
-        self.response = answer
-
-
 def check_token(headers: RequestHeaders, token: str | None) -> None:
     """Refuse who doesn't show the token, where one is set; it stands in no answer and no log."""
     if token is None:
@@ -80,7 +70,7 @@ def check_token(headers: RequestHeaders, token: str | None) -> None:
     is_right = hmac.compare_digest(shown.strip(), token.encode())
     if word.lower() != b"bearer" or not is_right:
         sentence = "the token is missing or wrong; send Authorization: Bearer TOKEN"
-        raise RequestRejectedError(error_response(401, "token", sentence, AUTHENTICATE_HEADERS))
+        raise RequestRejectedError(401, "token", sentence, AUTHENTICATE_HEADERS)
 
 
 def check_content_type(headers: RequestHeaders) -> None:
@@ -88,9 +78,9 @@ def check_content_type(headers: RequestHeaders) -> None:
     of = headers.get(b"content-type", b"")
     if not JSON_CONTENT_TYPE.fullmatch(of):
         sentence = "only JSON is taken; send Content-Type: application/json"
-        raise RequestRejectedError(error_response(415, "format", sentence))
+        raise RequestRejectedError(415, "format", sentence)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise RequestRejectedError(error_response(415, "format", "send the body as it is, not packed"))
+        raise RequestRejectedError(415, "format", "send the body as it is, not packed")
 
 
 def read_idempotency_key(headers: RequestHeaders) -> str | None:
@@ -100,7 +90,7 @@ def read_idempotency_key(headers: RequestHeaders) -> str | None:
         return None
     if not IDEMPOTENCY_KEY.fullmatch(key):
         sentence = f"an Idempotency-Key has 1 to {MAX_KEY_LENGTH} visible letters of ASCII"
-        raise RequestRejectedError(error_response(400, "key", sentence))
+        raise RequestRejectedError(400, "key", sentence)
     return key.decode("ascii")
 
 
@@ -109,29 +99,15 @@ async def read_body(headers: RequestHeaders, receive: Receive, settings: EventSe
     try:
         return await _read_whole_body(headers, receive, settings)
     except asyncio.CancelledError:  # the server waits for it no longer, and nothing of it was taken
-        raise RequestRejectedError(error_response(503, "ending", STOPPING_MESSAGE, CLOSE_HEADERS)) from None
+        raise RequestRejectedError(503, "ending", STOPPING_MESSAGE, CLOSE_HEADERS) from None
 
 
 async def _read_whole_body(headers: RequestHeaders, receive: Receive, settings: EventSettings) -> bytes | None:
     length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > settings.max_bytes:
-        await _discard_rest(receive)
-        raise RequestRejectedError(_too_large_response(settings))
-    message = await _receive_message(receive)
-    if message["type"] == "http.disconnect":
-        return None
-    body: bytes = message.get("body", b"")
-    if len(body) <= settings.max_bytes and not message.get("more_body"):
-        return body
-    return await _read_chunks(body, receive, settings)
-
-
-async def _read_chunks(first: bytes, receive: Receive, settings: EventSettings) -> bytes | None:
-    """A body that doesn't come at once, and may not say how long it is."""
-    parts, size = [first], len(first)
+    parts, size, announced = [], 0, int(length) if length.isdigit() else 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            while size <= settings.max_bytes:
+            while max(size, announced) <= settings.max_bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
@@ -140,10 +116,12 @@ async def _read_chunks(first: bytes, receive: Receive, settings: EventSettings) 
                 if not message.get("more_body"):
                     break
     except TimeoutError:
-        raise RequestRejectedError(_timeout_response()) from None
-    if size > settings.max_bytes:
+        sentence = f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds"
+        raise RequestRejectedError(408, "slow", sentence, CLOSE_HEADERS) from None
+    if max(size, announced) > settings.max_bytes:
         await _discard_rest(receive)
-        raise RequestRejectedError(_too_large_response(settings))
+        sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
+        raise RequestRejectedError(413, "size", sentence, CLOSE_HEADERS)
     return b"".join(parts)
 
 
@@ -157,23 +135,6 @@ async def _discard_rest(receive: Receive) -> None:
                 size += len(message.get("body", b""))
                 if not message.get("more_body"):
                     return
-
-
-async def _receive_message(receive: Receive) -> MutableMapping[str, Any]:
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            return await receive()
-    except TimeoutError:
-        raise RequestRejectedError(_timeout_response()) from None
-
-
-def _timeout_response() -> CollectorResponse:
-    return error_response(408, "slow", f"the body didn't come within {BODY_TIMEOUT_SECONDS:.0f} seconds", CLOSE_HEADERS)
-
-
-def _too_large_response(settings: EventSettings) -> CollectorResponse:
-    sentence = f"a request has at most {settings.max_bytes} bytes; send fewer events at once"
-    return error_response(413, "size", sentence, CLOSE_HEADERS)
 
 
 def cors_headers(headers: RequestHeaders, settings: EventSettings) -> Headers:
@@ -191,3 +152,64 @@ PREFLIGHT_HEADERS: Headers = (
     (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
     (b"access-control-max-age", b"600"),
 )
+
+
+MAX_SHOWN_LENGTH = 100  # characters of a Host or an Origin in an answer
+
+
+class HostCheck:
+    """The names under which requests may reach the collector.
+
+    With a token every name is allowed unless `events.hosts` lists some: a web page doesn't know the token.
+    """
+
+    def __init__(self, settings: EventSettings, *, has_token: bool) -> None:
+        self._hosts = frozenset(map(host_name, settings.hosts))
+        self._allows_all = has_token and not self._hosts
+        self._is_allowed = functools.lru_cache(maxsize=256)(self._is_name_allowed)
+
+    def check_host(self, headers: RequestHeaders) -> None:
+        """Refuse a request for another host."""
+        host = headers.get(b"host", b"")
+        if not self._is_allowed(host):
+            raise _wrong_host_error(host.decode("latin-1"))
+
+    def _is_name_allowed(self, host: bytes) -> bool:
+        name = host_name(host.decode("latin-1"))
+        return self._allows_all or is_loopback(name) or name in self._hosts
+
+
+def check_origin(headers: RequestHeaders, settings: EventSettings) -> None:
+    """Refuse events of a web page whose origin isn't in the settings; programs send no Origin."""
+    origin = headers.get(b"origin")
+    if origin is None or settings.allows_any_origin or origin.decode("latin-1") in settings.origins:
+        return
+    shown = origin.decode("latin-1")[:MAX_SHOWN_LENGTH]
+    sentence = f"pages of {shown} may not send events; add it to the setting events.origins if they should"
+    raise RequestRejectedError(403, "origin", sentence)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host's name or address can only mean this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def host_name(host: str) -> str:
+    """Return the name or address in a Host header in small letters, without its port; "" if there is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        is_host_only = parts.netloc == host and "@" not in host
+        return (parts.hostname or "").removesuffix(".") if is_host_only else ""
+    except ValueError:  # a bracket without its other half
+        return ""
+
+
+def _wrong_host_error(host: str) -> RequestRejectedError:
+    what = (
+        f"requests for the host {host[:MAX_SHOWN_LENGTH]!r} aren't taken" if host else "the request has no Host header"
+    )
+    how = "use 127.0.0.1 or localhost, or add the name to the setting events.hosts, without a port"
+    return RequestRejectedError(421, "host", f"{what}; {how}", CLOSE_HEADERS)

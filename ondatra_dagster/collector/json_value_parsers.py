@@ -1,19 +1,22 @@
 """A JSON value read as the type of its column: a reader a type, which tells what doesn't fit and goes on.
 
-A value becomes what the column's type is in Python: a date, a Decimal, bytes. How an event as a whole is read
-is in event_parser.
+A value becomes what the column's type is in Python: a date, a Decimal, bytes. The readers
+leave their problems in ParseNotes; event_to_row_parser.py reads an event as a whole.
 """
 
 import base64
+import dataclasses
 import datetime
 import decimal
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ondatra_dagster.project.model import EventType
 
-INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
+MAX_INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
+PLAIN_TYPES = {"string": str, "boolean": bool}  # whose values are taken as they are
 MAX_FLOAT32 = 3.4028234663852886e38
 EXACT_FLOAT_LIMIT = 2**53  # below it each whole number is one of its own
 SAFE_DIGITS = 15  # of a JSON number, which every reader of JSON takes as it stands
@@ -31,46 +34,59 @@ JSON_TYPE_NAMES = {
 }
 
 
-class ProblemNotes(Protocol):
-    """Where a reader puts what it can't read, and what it has no place for."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """Why a field of an event can't be taken."""
 
-    def add_problem(self, path: str, problem: str) -> None: ...
-    def add_unknown(self, path: str, value: Any) -> None: ...
+    index: int  # of the event in its batch, from 0
+    field: str  # "" for the event itself
+    problem: str
+
+
+class ParseNotes:
+    """What is noted while the events of one request are read."""
+
+    __slots__ = ("extra", "index", "problems")
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.problems: list[FieldProblem] = []
+        self.extra: dict[str, Any] = {}  # of the event that is being read: fields that no column is for
+
+    def add_problem(self, path: str, problem: str) -> None:
+        self.problems.append(FieldProblem(self.index, path, problem))
+
+    def add_unknown(self, path: str, value: Any) -> None:
+        if path in self.extra:
+            self.add_problem(path, "comes twice")
+        self.extra[path] = value
 
 
 ValueParser: TypeAlias = Callable[
-    [Any, str, ProblemNotes], Any
+    [Any, str, ParseNotes], Any
 ]  # value, its path in the event, notes → None if it misfits
 
 
 def build_parser(of: EventType) -> ValueParser:
     """What reads values of a type; null is for the caller."""
-    return PARSER_BUILDERS[of.name](of)
+    parse = PARSERS.get(of.name)
+    return functools.partial(parse, of) if parse else PARSER_BUILDERS[of.name](of)
 
 
-def _text_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is str:
-            return value
-        return _add_type_problem(value, path, notes, of)
+def _plain_parser(of: EventType) -> ValueParser:
+    wanted = PLAIN_TYPES[of.name]
 
-    return read
-
-
-def _boolean_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is bool:
-            return value
-        return _add_type_problem(value, path, notes, of)
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
+        return value if type(value) is wanted else _add_type_problem(value, path, notes, of)
 
     return read
 
 
 def _integer_parser(of: EventType) -> ValueParser:
-    most = 2 ** (INTEGER_BITS[of.name] - 1) - 1
+    most = MAX_INTEGERS[of.name]
     least = -most - 1
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is int and least <= value <= most:
             return value
         if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT_LIMIT and least <= value <= most:
@@ -84,17 +100,13 @@ def _integer_parser(of: EventType) -> ValueParser:
     return read
 
 
-def _float_parser(of: EventType) -> ValueParser:
+def _parse_float(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
     most = MAX_FLOAT32 if of.name == "float" else float("inf")
-
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) not in (float, int):
-            return _add_type_problem(value, path, notes, of)
-        if abs(value) > most or value == float("inf"):
-            return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
-        return float(value)
-
-    return read
+    if type(value) not in (float, int):
+        return _add_type_problem(value, path, notes, of)
+    if abs(value) > most or value == float("inf"):
+        return notes.add_problem(path, f"is out of range; {of} is up to {most:g}")
+    return float(value)
 
 
 def _decimal_parser(of: EventType) -> ValueParser:
@@ -102,7 +114,7 @@ def _decimal_parser(of: EventType) -> ValueParser:
     exact = decimal.Context(prec=of.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     unit = decimal.Decimal(1).scaleb(-of.scale)
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         text = _number_text(value)
         if text is None:
             return _add_type_problem(value, path, notes, of)
@@ -132,46 +144,37 @@ def _number_text(value: Any) -> str | None:
     return value if is_number else None
 
 
-def _date_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is not str:
-            return _add_type_problem(value, path, notes, of)
-        try:
-            if len(value) == 10 and value[4] == value[7] == "-":
-                return datetime.date.fromisoformat(value)
-        except ValueError:
-            pass  # told below, as any other text that is none
-        return notes.add_problem(path, "is no date; write it as 2026-11-18")
-
-    return read
+def _parse_date(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    if type(value) is not str:
+        return _add_type_problem(value, path, notes, of)
+    try:
+        if len(value) == 10 and value[4] == value[7] == "-":
+            return datetime.date.fromisoformat(value)
+    except ValueError:
+        pass  # told below, as any other text that is none
+    return notes.add_problem(path, "is no date; write it as 2026-11-18")
 
 
-def _timestamp_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is not str:
-            return _add_type_problem(value, path, notes, of)
-        try:
-            time = _parse_datetime(value)
-            return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
-        except (ValueError, OverflowError):
-            return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00Z")
-
-    return read
+def _parse_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    if type(value) is not str:
+        return _add_type_problem(value, path, notes, of)
+    try:
+        time = _parse_datetime(value)
+        return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00Z")
 
 
-def _local_timestamp_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is not str:
-            return _add_type_problem(value, path, notes, of)
-        try:
-            time = _parse_datetime(value)
-        except ValueError:
-            return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00")
-        if time.tzinfo is not None:
-            return notes.add_problem(path, f"has a zone, and {of} has none; leave it out")
-        return time
-
-    return read
+def _parse_local_timestamp(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    if type(value) is not str:
+        return _add_type_problem(value, path, notes, of)
+    try:
+        time = _parse_datetime(value)
+    except ValueError:
+        return notes.add_problem(path, "is no time; write it as 2026-11-18T12:00:00")
+    if time.tzinfo is not None:
+        return notes.add_problem(path, f"has a zone, and {of} has none; leave it out")
+    return time
 
 
 def _parse_datetime(text: str) -> datetime.datetime:
@@ -181,22 +184,19 @@ def _parse_datetime(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text.upper())  # RFC 3339 has t and z, too
 
 
-def _binary_parser(of: EventType) -> ValueParser:
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
-        if type(value) is not str:
-            return _add_type_problem(value, path, notes, of)
-        try:
-            return base64.b64decode(value, validate=True)
-        except ValueError:
-            return notes.add_problem(path, "is no base64")
-
-    return read
+def _parse_binary(of: EventType, value: Any, path: str, notes: ParseNotes) -> Any:
+    if type(value) is not str:
+        return _add_type_problem(value, path, notes, of)
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        return notes.add_problem(path, "is no base64")
 
 
 def _array_parser(of: EventType) -> ValueParser:
     element = build_parser(of.type_arguments[0])
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not list:
             return _add_type_problem(value, path, notes, of)
         return [None if each is None else element(each, f"{path}[{place}]", notes) for place, each in enumerate(value)]
@@ -207,7 +207,7 @@ def _array_parser(of: EventType) -> ValueParser:
 def _map_parser(of: EventType) -> ValueParser:
     key, element = _map_key_parser(of.type_arguments[0]), build_parser(of.type_arguments[1])
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, of)
         pairs = {}
@@ -225,10 +225,10 @@ def _map_parser(of: EventType) -> ValueParser:
 def _map_key_parser(of: EventType) -> ValueParser:
     """A map's keys are texts in JSON, whatever they are in the table."""
     reader = build_parser(of)
-    if of.name not in INTEGER_BITS:
+    if of.name not in MAX_INTEGERS:
         return reader
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         return reader(int(value) if INTEGER_PATTERN.fullmatch(value) else value, path, notes)
 
     return read
@@ -238,7 +238,7 @@ def _struct_parser(of: EventType) -> ValueParser:
     readers = {name: build_parser(part) for name, part in zip(of.fields, of.type_arguments, strict=True)}
     spelled = names_by_casefold(of.fields)
 
-    def read(value: Any, path: str, notes: ProblemNotes) -> Any:
+    def read(value: Any, path: str, notes: ParseNotes) -> Any:
         if type(value) is not dict:
             return _add_type_problem(value, path, notes, of)
         fields: dict[str, Any] = dict.fromkeys(readers)
@@ -261,23 +261,23 @@ def names_by_casefold(names: Sequence[str]) -> Mapping[str, str]:
     return {name.casefold(): name for name in names}
 
 
-def _add_type_problem(value: Any, path: str, notes: ProblemNotes, of: EventType) -> None:
+def _add_type_problem(value: Any, path: str, notes: ParseNotes, of: EventType) -> None:
     word = "null" if value is None else JSON_TYPE_NAMES[type(value)]
     notes.add_problem(path, f"is {word}; expected {of}")
 
 
 PARSER_BUILDERS: Mapping[str, Callable[[EventType], ValueParser]] = {
-    "string": _text_parser,
-    "boolean": _boolean_parser,
-    **dict.fromkeys(INTEGER_BITS, _integer_parser),
-    "float": _float_parser,
-    "double": _float_parser,
+    **dict.fromkeys(PLAIN_TYPES, _plain_parser),
+    **dict.fromkeys(MAX_INTEGERS, _integer_parser),
     "decimal": _decimal_parser,
-    "date": _date_parser,
-    "timestamp": _timestamp_parser,
-    "timestamp_ntz": _local_timestamp_parser,
-    "binary": _binary_parser,
     "array": _array_parser,
     "map": _map_parser,
     "struct": _struct_parser,
+}
+PARSERS: Mapping[str, Callable[[EventType, Any, str, ParseNotes], Any]] = {
+    **dict.fromkeys(("float", "double"), _parse_float),
+    "date": _parse_date,
+    "timestamp": _parse_timestamp,
+    "timestamp_ntz": _parse_local_timestamp,
+    "binary": _parse_binary,
 }

@@ -5,8 +5,8 @@ Models are read anew when their files change: a collector need not stop for a co
 
 from typing import NamedTuple
 
-from ondatra_dagster.collector.event_parser import EventParser
-from ondatra_dagster.collector.http_messages import CollectorResponse, error_response
+from ondatra_dagster.collector.event_to_row_parser import EventParser
+from ondatra_dagster.collector.http_messages import RequestRejectedError
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project import Project
@@ -25,10 +25,13 @@ class ModelRoute(NamedTuple):
 
 
 class ModelRoutes:
-    """The routes to all models of kind events of a project."""
+    """The routes to all models of kind events of a project; SelectionError when it has none."""
 
     def __init__(self, project: Project) -> None:
-        self.models = event_models(project)
+        self.models = {model.id: model for model in project.models.values() if not model.kind.has_query}
+        if not self.models:
+            how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
+            raise SelectionError(f"the project has no model of kind events; {how}")
         keeps_unknown = project.settings.events.unknown_fields == "keep"
         self._kinds = {model.id: model.kind.name for model in project.models.values()}
         self._routes: dict[str, ModelRoute] = {}
@@ -38,33 +41,23 @@ class ModelRoutes:
             self._routes[path] = ModelRoute(model, reader, is_batch=False)
             self._routes[f"{path}/{BATCH_SEGMENT}"] = ModelRoute(model, reader, is_batch=True)
 
-    def find_route(self, path: str) -> ModelRoute | CollectorResponse:
-        """Where the path leads, however it is spelled; an answer where it leads nowhere."""
-        return self._routes.get(path) or self._routes.get(path.casefold()) or self._not_found_response(path)
+    def find_route(self, path: str) -> ModelRoute:
+        """Return where the path leads, however it is spelled; refuse the request where it leads nowhere."""
+        if route := self._routes.get(path) or self._routes.get(path.casefold()):
+            return route
+        raise self._not_found_error(path)
 
-    def _not_found_response(self, path: str) -> CollectorResponse:
+    def _not_found_error(self, path: str) -> RequestRejectedError:
         segments = path.strip("/").split("/")
         if segments[0] != COLLECT_SEGMENT or len(segments) not in SEGMENT_COUNTS:
             how = "POST an event to /collect/SCHEMA/TABLE, or an array of them to /collect/SCHEMA/TABLE/batch"
-            return error_response(404, "path", f"there is nothing at {path}; {how}")
+            return RequestRejectedError(404, "path", f"there is nothing at {path}; {how}")
         name = ".".join(segments[1:3])
         kind = self._kinds.get(name.casefold())
         if kind == "events":
-            return error_response(404, "path", f"there is nothing at {path}; for an array of events write …/batch")
+            return RequestRejectedError(
+                404, "path", f"there is nothing at {path}; for an array of events write …/batch"
+            )
         known = suggest_correction(name, [model.name for model in self.models.values()], plural="models of kind events")
         what = f"{name} is of kind {kind}" if kind else f"there is no model {name!r}"
-        return error_response(404, "model", f"{what}; {known}")
-
-
-def event_models(project: Project) -> dict[str, Model]:
-    """The models of kind events, by id."""
-    return {model.id: model for model in project.models.values() if not model.kind.has_query}
-
-
-def build_routes(project: Project) -> ModelRoutes:
-    """Return the routes of a project; raise SelectionError when it has no model of kind events."""
-    routes = ModelRoutes(project)
-    if not routes.models:
-        how = "write one, such as models/events/page_views.sql: -- @kind: events, then page STRING NOT NULL"
-        raise SelectionError(f"the project has no model of kind events; {how}")
-    return routes
+        return RequestRejectedError(404, "model", f"{what}; {known}")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import orjson
 
-from ondatra_dagster.collector.event_parser import EventParser, ParseNotes
 from ondatra_dagster.collector.event_store import (
     PendingSummary,
     StoredRequest,
@@ -20,12 +19,14 @@ from ondatra_dagster.collector.event_store import (
     read_sequence_id,
     summarize_pending,
 )
+from ondatra_dagster.collector.event_to_row_parser import EventParser
+from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.event_batches import EventBatch, InvalidEvent
-from ondatra_dagster.planning.table_lookup import warehouse_table_path
+from ondatra_dagster.planning.find_table_and_columns import warehouse_table_path
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 BATCH_EVENTS = 50_000  # that are in memory at once; more are written in several commits
 BATCH_BYTES = 32_000_000
@@ -54,11 +55,9 @@ class ModelEvents:
     def summarize_pending(self) -> PendingSummary:
         """How many there are, and since when."""
         numbering = self.sequence_id
-        return (
-            summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
-            if numbering
-            else PendingSummary()
-        )
+        if not numbering:
+            return PendingSummary()
+        return summarize_pending(self._path, self._model.id, self._last_flushed_number(numbering))
 
     def read_batches(self, after: int | None) -> Iterator[EventBatch]:
         """Those after that number, and after all that the real table has, in portions that fit in memory."""

@@ -1,18 +1,67 @@
-"""The scheduling of batches: which are next, which are in flight, and the threads that push them."""
+"""The scheduling of batches: which are next, which are in flight, and the threads that push them.
+
+The circuit breaker lets batches through until the API is down or the run is to stop. Batches that a crashed
+process left frozen go first; rows that crash the process each time are rejected.
+"""
 
 import collections
 import contextlib
 import dataclasses
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from ondatra_dagster.delivery.circuit_breaker import CircuitBreaker
-from ondatra_dagster.delivery.job_polling import OpenJobs
+from ondatra_dagster import interruption
+from ondatra_dagster.delivery.job_poll_schedule import OpenJobs
 from ondatra_dagster.delivery.push.push_interface import PushResult
-from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, group_by_key, record_crash, split_batch
 from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.delivery.response_journal import JournalPool, ResponseJournal
+from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
+
+log = logging.getLogger(__name__)
+
+OUTAGES_BEFORE_STOP = 3
+CRASHES_BEFORE_SPLIT = 3
+
+
+class CircuitBreaker:
+    """A switch that lets calls through until it trips; it isn't reset. Threads share it."""
+
+    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+        self._lock = threading.Lock()
+        self._may_continue = may_go_on
+        self._allows_calls = True
+        self._outages_by_poll = {False: 0, True: 0}  # outages of batches, of polls, in the order of their ends
+
+    def try_enter(self, then: Callable[[], None] = lambda: None) -> bool:
+        """Return whether one more batch may go; `then` is called before another thread can trip the switch."""
+        with self._lock:
+            self._allows_calls = self._allows_calls and interruption.received_signal() is None and self._may_continue()
+            if self._allows_calls:
+                then()
+            return self._allows_calls
+
+    def stop(self) -> None:
+        with self._lock:
+            self._allows_calls = False
+
+    @property
+    def is_api_down(self) -> bool:
+        """Return whether the API is taken to be down for this run."""
+        return self.consecutive_outages >= OUTAGES_BEFORE_STOP
+
+    @property
+    def consecutive_outages(self) -> int:
+        """Return the longer of two streaks of outages. Pushes and polls are counted separately."""
+        return max(self._outages_by_poll.values())
+
+    def record_result(self, pushed: PushResult, *, is_poll: bool = False) -> None:
+        """Count the result of a batch or a poll; trip after too many outages in a row."""
+        with self._lock:
+            self._outages_by_poll[is_poll] = self._outages_by_poll[is_poll] + 1 if pushed.is_outage else 0
+            self._allows_calls = self._allows_calls and not self.is_api_down
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -156,3 +205,34 @@ class BatchScheduler:
     def has_other_split(self, batch_key: str) -> bool:
         """Return whether another part of the batch with this key waits for its turn."""
         return any(batch.batch_key == batch_key for batch in self._restored_batches)
+
+
+def restore_crashed_batches(queue: Queue, frozen: Sequence[Batch], journals: JournalPool) -> list[Batch]:
+    """Return the batches as they were; split one after its third crash, so that the unit at fault is alone."""
+    restored = []
+    for batch in frozen:
+        journal = journals.find_journal(batch.batch_key)
+        # a batch is claimed before its turn comes: only its journal tells whether push has seen it
+        begun = journal.push_starts[batch.id] if journal else 0
+        if not journal or begun <= batch.push_starts:
+            restored.append(batch)
+            continue
+        crashed = record_crash(queue, batch, answered=journal.response_count, begun=begun)
+        if has_crashed_too_often(crashed) and len(group_by_key(crashed.units)) > 1:
+            why = "batch=%d ended its process %d times; its keys go out one by one"
+            log.warning(why, crashed.number, crashed.crash_count)
+            restored += split_batch(queue, crashed)
+        else:
+            restored.append(crashed)
+    return restored
+
+
+def has_crashed_too_often(batch: Batch) -> bool:
+    return batch.crash_count >= CRASHES_BEFORE_SPLIT
+
+
+def reject_crashing_rows(batch: Batch) -> PushResult:
+    """Return the rejection of a unit that alone crashed the process so often; push doesn't get it again."""
+    why = f"this row alone ended the process {batch.crash_count} times; mend the push function, then replay it"
+    # it may have been taken before the process ended
+    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome(Verdict.REJECT, why)), unanswered_calls=1)

@@ -10,37 +10,40 @@ this run has waited long enough.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.batch_crash_recovery import (
+from ondatra_dagster.delivery.batch_scheduler import (
+    BatchScheduler,
+    CircuitBreaker,
+    InFlightBatch,
+    WorkerThreads,
     has_crashed_too_often,
     reject_crashing_rows,
     restore_crashed_batches,
 )
-from ondatra_dagster.delivery.batch_scheduler import BatchScheduler, InFlightBatch, WorkerThreads
-from ondatra_dagster.delivery.circuit_breaker import CircuitBreaker
 from ondatra_dagster.delivery.finalize_call import schedule_finalize
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
-from ondatra_dagster.delivery.job_polling import OpenJobs, missing_poll_result, timed_out_result
-from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig
+from ondatra_dagster.delivery.job_poll_schedule import OpenJobs, unanswered_job_result
+from ondatra_dagster.delivery.push.push_config import WHOLE_TABLE_SIZE, PushConfig, PushSettings
 from ondatra_dagster.delivery.push.push_interface import BatchSink, PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import postpone_poll, store_job
-from ondatra_dagster.delivery.queue.change_counts import UnitCounter
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitCounter
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, load_batches, release_batch, reset_push_starts
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.response_journal import JournalPool
-from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 
 MAX_IDLE_SECONDS = 10.0  # without anything that came back
 # Batches that are claimed before a thread is free for them, or wait for their commit: half of them share one.
 # Fewer of large ones, as their rows are held in memory, and a crash keeps them from newer values.
 MAX_BATCHES_AHEAD = 7
 MAX_ROWS_AHEAD = 2_000
+MISSING_POLL = "the push function has no poll() any more to ask about their job: the rows are sent anew"
 INTERRUPT_GRACE_SECONDS = 3.0  # that a batch on its way has to come back after Ctrl-C
 
 
@@ -49,39 +52,22 @@ class DeliverySettings:
     """The settings of a delivery: how batches are made and how often their rows are tried."""
 
     run_id: str
-    batch_size: int
-    max_attempts: int
     journal_path: Path
-    max_concurrent: int = 1
-    is_async: bool = False
-    has_poll: bool = True  # the file has a poll()
-    has_finalize: bool = False  # the file has one
-    poll_interval_seconds: float = 30.0
-    poll_timeout_seconds: float = 3600.0
+    push: PushSettings
+    functions: Collection[str] = ("push",)  # which of push, poll, finalize the file has
 
     @classmethod
     def from_config(cls, config: PushConfig, *, run_id: str, journal: Path) -> Self:
         """Return the settings that a push function's file gives."""
-        push = config.push
-        return cls(
-            run_id=run_id,
-            batch_size=push.batch_size,
-            max_attempts=push.max_attempts,
-            journal_path=journal,
-            max_concurrent=push.max_concurrent,
-            is_async=push.batch_mode == "async",
-            has_poll="poll" in config.functions,
-            has_finalize="finalize" in config.functions,
-            poll_interval_seconds=push.poll_interval_seconds,
-            poll_timeout_seconds=push.poll_timeout_seconds,
-        )
+        return cls(run_id=run_id, journal_path=journal, push=config.push, functions=config.functions)
 
     @property
     def max_claimed(self) -> int:
         """Return how many batches may be claimed at once; jobs and whole contents aren't claimed ahead."""
-        if self.is_async or self.batch_size == WHOLE_TABLE_SIZE:
-            return self.max_concurrent
-        return self.max_concurrent + min(max(MAX_ROWS_AHEAD // self.batch_size, 1), MAX_BATCHES_AHEAD)
+        push = self.push
+        if push.batch_mode == "async" or push.batch_size == WHOLE_TABLE_SIZE:
+            return push.max_concurrent
+        return push.max_concurrent + min(max(MAX_ROWS_AHEAD // push.batch_size, 1), MAX_BATCHES_AHEAD)
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,8 +108,8 @@ def deliver(
     frozen = load_batches(queue)
     jobs = OpenJobs(
         (batch for batch in frozen if batch.job),
-        interval_seconds=settings.poll_interval_seconds,
-        timeout_seconds=settings.poll_timeout_seconds,
+        interval_seconds=settings.push.poll_interval_seconds,
+        timeout_seconds=settings.push.poll_timeout_seconds,
         clock=hooks.clock,
         sleep=hooks.sleep,
     )
@@ -134,61 +120,52 @@ def deliver(
         jobs,
         restore_crashed_batches(queue, [batch for batch in frozen if not batch.job], journals),
         max_claimed=0 if only_polls else settings.max_claimed,
-        batch_size=settings.batch_size,
+        batch_size=settings.push.batch_size,
     )
-    return _DeliveryLoop(queue, push, settings, hooks, scheduler, journals).run(counter or UnitCounter(queue))
+    counter = counter or UnitCounter(queue)
+    return _DeliveryLoop(queue, push, settings, hooks, scheduler, journals, counter).run()
 
 
+@dataclasses.dataclass(slots=True)
 class _DeliveryLoop:
     """One run of deliver()."""
 
-    def __init__(
-        self,
-        queue: Queue,
-        push: BatchSink,
-        settings: DeliverySettings,
-        hooks: DeliveryHooks,
-        scheduler: BatchScheduler,
-        journals: JournalPool,
-    ) -> None:
-        self._queue = queue
-        self._push = push
-        self._settings = settings
-        self._hooks = hooks
-        self._scheduler = scheduler
-        self._journals = journals
-        self._workers = WorkerThreads(self._push_or_poll, settings.max_concurrent)
-        self._result = DeliveryResult()
-        self._has_delivered = False
-        self._counter: UnitCounter | None = None
+    queue: Queue
+    push: BatchSink
+    settings: DeliverySettings
+    hooks: DeliveryHooks
+    scheduler: BatchScheduler
+    journals: JournalPool
+    counter: UnitCounter
+    workers: WorkerThreads = dataclasses.field(init=False)
+    result: DeliveryResult = dataclasses.field(default_factory=DeliveryResult)
+    has_delivered: bool = False
 
-    def run(self, counter: UnitCounter) -> DeliveryResult:
-        self._counter = counter
-        with interruption.on_interruption(self._workers.wake_waiter):
+    def run(self) -> DeliveryResult:
+        self.workers = WorkerThreads(self._push_or_poll, self.settings.push.max_concurrent)
+        with interruption.on_interruption(self.workers.wake_waiter):
             return self._run_loop()
 
     def _run_loop(self) -> DeliveryResult:
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         try:
             self._start_batches(scheduler.next_batches())
             self._start_batches(scheduler.next_polls())
             while scheduler.in_flight_batches or scheduler.wait_for_next_job():
-                returned = (
-                    self._workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
-                )
+                returned = self.workers.wait_for_results(self._seconds_to_wait()) if scheduler.in_flight_batches else []
                 if interruption.received_signal():
                     self._settle_after_interrupt(returned)
                     interruption.raise_if_interrupted()
                 if returned:
                     self._settle_returned(returned)
                 else:
-                    self._hooks.on_idle()
+                    self.hooks.on_idle()
                 self._start_batches(scheduler.next_polls())
         except Exception as error:
             # wait for the batches in flight, which stay frozen
             scheduler.circuit_breaker.stop()
-            self._workers.shut_down()
-            self._journals.close()
+            self.workers.shut_down()
+            self.journals.close()
             try:  # only a raise of their own push counts: a full disk, say, is no fault of the rows
                 self._reset_push_starts(
                     flight for flight in scheduler.in_flight_batches.values() if not flight.is_in_push
@@ -200,17 +177,17 @@ class _DeliveryLoop:
             scheduler.circuit_breaker.stop()
             self._reset_push_starts(scheduler.in_flight_batches.values())
             raise
-        self._workers.shut_down()
-        self._journals.close()
+        self.workers.shut_down()
+        self.journals.close()
         interruption.raise_if_interrupted()  # after a signal nothing was started, so not all of it was sent
         # one batch of many that met one is only unlucky
         breaker = scheduler.circuit_breaker
-        self._result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self._has_delivered)
-        return self._result
+        self.result.is_outage = breaker.is_api_down or (breaker.consecutive_outages > 0 and not self.has_delivered)
+        return self.result
 
     def _settle_after_interrupt(self, returned: Sequence[InFlightBatch]) -> None:
         """Settle what comes back in the next seconds, too; the circuit breaker lets no other batch through."""
-        in_flight = self._scheduler.in_flight_batches
+        in_flight = self.scheduler.in_flight_batches
         unsent = 0  # their push was to make another call
         give_up_at = time.monotonic() + INTERRUPT_GRACE_SECONDS
         while True:
@@ -219,40 +196,40 @@ class _DeliveryLoop:
             seconds = give_up_at - time.monotonic()
             if len(in_flight) == unsent or seconds <= 0:
                 return
-            returned = self._workers.wait_for_results(seconds)
+            returned = self.workers.wait_for_results(seconds)
 
     def _seconds_to_wait(self) -> float:
         """Return how long to wait for a batch before the run does other things."""
-        to_poll = self._scheduler.seconds_to_poll()
-        idle = min(self._hooks.idle_seconds(), MAX_IDLE_SECONDS)
+        to_poll = self.scheduler.seconds_to_poll()
+        idle = min(self.hooks.idle_seconds(), MAX_IDLE_SECONDS)
         return idle if to_poll is None else min(to_poll, idle)
 
     def _start_batches(self, batches: Sequence[Batch]) -> None:
         """Give them to the threads; by now their frozen rows are committed."""
         for batch in batches:
-            journal = None if batch.job else self._journals.journal_for(batch.batch_key)
+            journal = None if batch.job else self.journals.journal_for(batch.batch_key)
             flight = InFlightBatch(batch, journal)
-            self._scheduler.in_flight_batches[batch.id] = flight
-            self._workers.submit(flight)
+            self.scheduler.in_flight_batches[batch.id] = flight
+            self.workers.submit(flight)
 
     def _push_or_poll(self, flight: InFlightBatch) -> None:
         """Set the batch's result, in a thread; it stays None when the circuit breaker stopped the batch."""
-        batch, journal, breaker = flight.batch, flight.journal, self._scheduler.circuit_breaker
-        flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self._hooks.clock()
+        batch, journal, breaker = flight.batch, flight.journal, self.scheduler.circuit_breaker
+        flight.started_at = flight.ended_at = batch.job.submitted_at if batch.job else self.hooks.clock()
         if has_crashed_too_often(batch):
             flight.result = reject_crashing_rows(batch)
             return
-        if batch.job and not self._settings.has_poll:
-            flight.ended_at = self._hooks.clock()
-            flight.result = missing_poll_result(batch)
+        if batch.job and "poll" not in self.settings.functions:
+            flight.ended_at = self.hooks.clock()
+            flight.result = unanswered_job_result(batch, MISSING_POLL)
             return
         try:
-            parcel = PushBatch.from_batch(batch, self._queue.layouts)
+            parcel = PushBatch.from_batch(batch, self.queue.layouts)
             if batch.job:
-                result = self._push.poll(parcel, batch.job.reference) if breaker.try_enter() else None
+                result = self.push.poll(parcel, batch.job.reference) if breaker.try_enter() else None
             elif journal and breaker.try_enter(lambda: journal.begin_batch(batch.batch_key, batch.id)):
                 flight.is_in_push = True
-                result = self._push(parcel, journal)
+                result = self.push(parcel, journal)
                 flight.is_in_push = False
                 if batch.is_split:
                     # before it is settled: after a crash in between, the next part must not take its answers
@@ -264,7 +241,7 @@ class _DeliveryLoop:
             raise
         if result:
             breaker.record_result(result, is_poll=batch.job is not None)
-            flight.ended_at = self._hooks.clock()
+            flight.ended_at = self.hooks.clock()
             flight.result = result
 
     def _settle_returned(self, returned: Sequence[InFlightBatch]) -> None:
@@ -274,20 +251,20 @@ class _DeliveryLoop:
         """
         landed = [flight for flight in returned if not flight.error]
         ended: list[tuple[Batch, SettledBatch]] = []
-        with self._scheduler.remove_returned(landed), self._queue.store.write_transaction():
+        with self.scheduler.remove_returned(landed), self.queue.store.write_transaction():
             for flight in landed:
                 if settled := self._settle_or_requeue(flight):
                     ended.append((flight.batch, settled))
-            batches = self._scheduler.next_batches()
+            batches = self.scheduler.next_batches()
         for flight in landed:
-            if flight.journal and flight.result and not self._scheduler.has_other_split(flight.batch.batch_key):
-                self._journals.release_journal(flight.batch.batch_key)
+            if flight.journal and flight.result and not self.scheduler.has_other_split(flight.batch.batch_key):
+                self.journals.release_journal(flight.batch.batch_key)
         self._start_batches(batches)
         for batch, settled in ended:
-            self._result.batch_count += 1
-            self._has_delivered = self._has_delivered or settled.has_delivered_rows
-            self._scheduler.open_jobs.extend_wait()
-            self._hooks.on_settled(batch, settled)
+            self.result.batch_count += 1
+            self.has_delivered = self.has_delivered or settled.has_delivered_rows
+            self.scheduler.open_jobs.extend_wait()
+            self.hooks.on_settled(batch, settled)
         for flight in returned:
             if flight.error:  # only now: the others that came back are settled
                 raise flight.error
@@ -301,50 +278,46 @@ class _DeliveryLoop:
             return self._settle(flight, flight.result)
         still_open = self._requeue_open_job(flight, flight.result)
         if still_open is None:
-            return self._settle(flight, timed_out_result(flight.batch))
-        self._scheduler.open_jobs.add_job(still_open)
+            return self._settle(flight, unanswered_job_result(flight.batch, "job timed out"))
+        self.scheduler.open_jobs.add_job(still_open)
         return None
 
     def _requeue_open_job(self, flight: InFlightBatch, result: PushResult) -> Batch | None:
         """Return the batch as an open job; None when that has timed out."""
-        jobs, batch = self._scheduler.open_jobs, flight.batch
+        jobs, batch = self.scheduler.open_jobs, flight.batch
         if batch.job is None:
             jobs.extend_wait()
             job = jobs.new_job(result.job_reference or "{}", submitted_at=flight.ended_at)
-            return store_job(self._queue, batch, job._replace(masked_reference=result.masked_job_reference))
+            return store_job(self.queue, batch, job._replace(masked_reference=result.masked_job_reference))
         if jobs.is_timed_out(batch.job):
             return None
-        now = self._hooks.clock()
-        return postpone_poll(self._queue, batch, next_poll_at=jobs.next_poll_at(batch.job, now), set_at=now)
+        now = self.hooks.clock()
+        return postpone_poll(self.queue, batch, next_poll_at=jobs.next_poll_at(batch.job, now), set_at=now)
 
     def _settle(self, flight: InFlightBatch, result: PushResult) -> SettledBatch:
         attempt = PushAttempt(
-            run_id=self._settings.run_id,
+            run_id=self.settings.run_id,
             started_at=flight.started_at,
             ended_at=flight.ended_at,
-            max_attempts=self._settings.max_attempts,
-            calls=result.calls,
-            unanswered_calls=result.unanswered_calls,
-            is_outage=result.is_outage,
-            is_answered=result.is_answered,
+            max_attempts=self.settings.push.max_attempts,
         )
-        wait = self._hooks.row_retry_seconds
-        settled = settle_batch(self._queue, flight.batch, result.outcomes, attempt, wait=wait, counter=self._counter)
-        if self._settings.has_finalize:
-            schedule_finalize(self._queue, settled)
+        wait = self.hooks.row_retry_seconds
+        settled = settle_batch(self.queue, flight.batch, result, attempt, wait=wait, counter=self.counter)
+        if "finalize" in self.settings.functions:
+            schedule_finalize(self.queue, settled)
         return settled
 
     def _release_unsent(self, batch: Batch) -> None:
         """Release a batch that isn't sent in this run; jobs and batches of an earlier run stay frozen."""
         if batch.job:
-            self._scheduler.open_jobs.add_job(batch)
-        elif self._scheduler.is_claimed_in_run(batch):
-            release_batch(self._queue, batch)
+            self.scheduler.open_jobs.add_job(batch)
+        elif self.scheduler.is_claimed_in_run(batch):
+            release_batch(self.queue, batch)
 
     def _reset_push_starts(self, flights: Iterable[InFlightBatch]) -> None:
         """Don't count this shutdown as a crash of these batches."""
-        with self._queue.store.write_transaction():
+        with self.queue.store.write_transaction():
             for flight in flights:
                 if flight.journal:
                     begun = flight.journal.push_starts[flight.batch.id]
-                    reset_push_starts(self._queue, flight.batch, begun=begun)
+                    reset_push_starts(self.queue, flight.batch, begun=begun)

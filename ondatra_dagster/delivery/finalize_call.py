@@ -10,6 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from ondatra_dagster.delivery.push.push_interface import BatchSink
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.queue_database import PENDING_FINALIZE, Queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.delivery.response_journal import ResponseJournal, read_batch_key
@@ -26,7 +27,9 @@ class PendingFinalize(NamedTuple):
 
 def schedule_finalize(queue: Queue, settled: SettledBatch) -> None:
     """Make a call of finalize() pending, after a batch has ended; the caller has the transaction."""
-    add_finalize_counts(queue, succeeded=settled.succeeded_counts.total(), failed=settled.rejected_counts.total())
+    counts = settled.counts
+    succeeded, failed = counts[UnitOutcome.SUCCEEDED].total(), counts[UnitOutcome.REJECTED].total()
+    add_finalize_counts(queue, succeeded=succeeded, failed=failed)
 
 
 def add_finalize_counts(queue: Queue, *, succeeded: int, failed: int) -> None:

@@ -21,19 +21,10 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 from ondatra_dagster.storage.file_errors import explain_file_errors
 
 _PUSH_START = "begun"
-
-
-class JournaledResponse(NamedTuple):
-    """A final answer, as the journal keeps it."""
-
-    status_code: int
-    text: str
-    headers: dict[str, str]
-    is_refused: bool = False  # it couldn't be taken as it came
-    is_uncertain: bool = False  # an earlier try may have been taken
 
 
 class CallKey(NamedTuple):
@@ -46,20 +37,22 @@ class CallKey(NamedTuple):
 class ResponseJournal:
     """The answers of one batch, and then of the next. One thread at a time uses it."""
 
-    batch_key: str
-    push_starts: Counter[int]  # how often push was given a batch, by its id: parts of a batch share a journal
-    is_rerun: bool  # a call without an answer may have been sent by the process that died
-    _responses: dict[CallKey, JournaledResponse]
-    _failures: Counter[CallKey]
-    _settled_counts: Counter[str]  # calls of parts of the batch that have ended
-    _call_counts: Counter[str]
-
     def __init__(self, path: Path | None, batch_key: str) -> None:
         self._path = path
         self._file: int | None = None
         self._reset(batch_key)
         if path:
             self._open(path)
+
+    def _reset(self, batch_key: str) -> None:
+        self.batch_key = batch_key
+        # how often push was given a batch, by its id: parts of a batch share a journal
+        self.push_starts: Counter[int] = Counter()
+        self.is_rerun = False  # a call without an answer may have been sent by the process that died
+        self._responses: dict[CallKey, HttpResponse] = {}
+        self._failures: Counter[CallKey] = Counter()
+        self._settled_counts: Counter[str] = Counter()  # calls of parts of the batch that have ended
+        self._call_counts: Counter[str] = Counter()
 
     @classmethod
     def open(cls, path: Path, batch_key: str) -> Self:
@@ -104,7 +97,7 @@ class ResponseJournal:
         self._call_counts[request] += 1
         return call_key
 
-    def find_response(self, call_key: CallKey) -> JournaledResponse | None:
+    def find_response(self, call_key: CallKey) -> HttpResponse | None:
         """Return the call's answer from before the crash; None when there is none."""
         return self._responses.get(call_key)
 
@@ -118,10 +111,11 @@ class ResponseJournal:
         self._failures[call_key] += 1
         self._write([call_key.digest, call_key.occurrence])
 
-    def record_response(self, call_key: CallKey, answered: JournaledResponse) -> None:
+    def record_response(self, call_key: CallKey, answered: HttpResponse) -> None:
         """Record the final answer of a call."""
         self._responses[call_key] = answered
-        self._write([call_key.digest, call_key.occurrence, *answered])
+        fields = (answered.status_code, answered.text, answered.headers, answered.is_refused, answered.is_uncertain)
+        self._write([call_key.digest, call_key.occurrence, *fields])
 
     def record_settled(self) -> None:
         """Record that the rows of the calls since the last time are settled: they won't be made again."""
@@ -141,15 +135,6 @@ class ResponseJournal:
         if self._path:
             with explain_file_errors(self._path):
                 self._path.unlink(missing_ok=True)
-
-    def _reset(self, batch_key: str) -> None:
-        self.batch_key = batch_key
-        self.push_starts = Counter()
-        self.is_rerun = False
-        self._responses = {}
-        self._failures = Counter()
-        self._settled_counts = Counter()
-        self._call_counts = Counter()
 
     def _open(self, path: Path) -> None:
         good = self._load(path)
@@ -190,8 +175,10 @@ class ResponseJournal:
                 self.push_starts[batch] += 1
             case [str(request), int(occurrence)]:
                 self._failures[CallKey(request, occurrence)] += 1
-            case [str(request), int(occurrence), *answered] if len(answered) == len(JournaledResponse._fields):
-                self._responses[CallKey(request, occurrence)] = JournaledResponse(*answered)
+            case [str(request), int(occurrence), status, text, headers, is_refused, is_uncertain]:
+                self._responses[CallKey(request, occurrence)] = HttpResponse(
+                    status, text, headers, is_refused, is_uncertain
+                )
 
 
 def _encode_line(fields: list[object]) -> bytes:

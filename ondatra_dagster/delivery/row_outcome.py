@@ -2,16 +2,22 @@
 
 import dataclasses
 import enum
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.count_time_and_size_format import format_count
 
 ResultKey: TypeAlias = str  # "rowid:change_type": the name under which push() returns a row's status
 
+
 NO_ROW_KEY: ResultKey = ""  # in place of one in a batch without rows: a mirror of nothing
 
+
 MAX_MESSAGE_LENGTH = 2_000  # characters of a message: it is kept with each row of its batch
+
+
 _MAX_STATUS_LENGTH = 200  # characters of a status that isn't one
+
+
 _STATUSES = "'ok', 'warn: …', 'error: …' or 'reject: …'"
 
 
@@ -35,13 +41,6 @@ class Verdict(enum.StrEnum):
 
 
 _DELIVERED_VERDICTS = (Verdict.OK, Verdict.WARN)
-
-
-class UnknownResultKeys(NamedTuple):
-    """Keys that push() returned and the batch doesn't have."""
-
-    number: int
-    examples: tuple[str, ...]  # the first of them, as they are written in Python, without secrets
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,15 +72,15 @@ class RowOutcome:
         return cls.implicit_error(f"push() returned no status for {key!r}; it should return {_STATUSES}")
 
     @classmethod
-    def for_unknown_keys(cls, strays: UnknownResultKeys, example: ResultKey) -> Self:
+    def for_unknown_keys(cls, unknown_count: int, unknown: str, example: ResultKey) -> Self:
         """Return the outcome of rows without a status, where push() returned other keys: one message for all.
 
-        It shows how the keys are wrong, and `example` how one of the batch looks.
+        It shows how the keys are wrong by an `unknown` one, and by `example` how one of the batch looks.
         """
-        more = f" and {format_count(strays.number - 1, 'more key')}" if strays.number > 1 else ""
-        are_no_rows = "are no rows" if strays.number > 1 else "is no row"
+        more = f" and {format_count(unknown_count - 1, 'more key')}" if unknown_count > 1 else ""
+        are_no_rows = "are no rows" if unknown_count > 1 else "is no row"
         return cls.implicit_error(
-            f"push() returned {strays.examples[0]}{more}, which {are_no_rows} of this batch; a key is the text"
+            f"push() returned {unknown}{more}, which {are_no_rows} of this batch; a key is the text"
             f' "rowid:change_type", such as {example!r}'
         )
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 
 import orjson
 
+from ondatra_dagster.deltalog.log_reader import list_commit_versions
 from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
 from ondatra_dagster.project.settings.storage_access import local_path, scheme_of
 
-COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 SUPPORTED_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
@@ -56,7 +56,7 @@ def read_table_snapshot(table: str) -> TableSnapshot | None:
     """The table, or None when there is no log; raises UnsupportedTableError."""
     log = open_log(table)
     names = log.list_files()
-    if not any(COMMIT_FILE.fullmatch(name) or CHECKPOINT_FILE.fullmatch(name) for name in names):
+    if not list_commit_versions(names) and not any(map(CHECKPOINT_FILE.fullmatch, names)):
         return None
     found: dict[str, Any] = {}
     files: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -122,8 +122,7 @@ def _read_actions(log: LogStorage, names: Iterable[str]) -> Iterator[tuple[str, 
     version, parts = find_newest_checkpoint(names)
     for name in parts:
         yield from read_checkpoint_actions(log.read_file(name))
-    commits = sorted(int(found.group(1)) for name in names if (found := COMMIT_FILE.fullmatch(name)))
-    newer = [commit for commit in commits if commit > version]
+    newer = sorted(commit for commit in list_commit_versions(names) if commit > version)
     if newer != list(range(version + 1, version + 1 + len(newer))):
         raise UnsupportedTableError("a log with gaps")
     for commit in newer:

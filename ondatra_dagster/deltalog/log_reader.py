@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import orjson
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata, is_from_newer_version
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata, is_from_newer_version
 from ondatra_dagster.deltalog.log_storage import LogStorage, open_log
-from ondatra_dagster.deltalog.system_columns import is_hidden_column
 from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.sql.output_and_system_columns import is_hidden_column
 from ondatra_dagster.row_changes import Column
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -29,9 +29,7 @@ COMMIT_INFO_ACTION = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData)"')
 TRANSACTION_ACTION = re.compile(rb'\s*\{\s*"txn"')
 DATA_CHANGE = re.compile(rb'"dataChange"\s*:\s*true')
 CLONE_ORIGIN_PROPERTY = "ondatra.goes_on_from"  # a clone's property: the version of its original, see Original
-INPUT_BASELINE_PROPERTY = (
-    "ondatra.counts_from"  # a property: a definition, and the versions of inputs that came with it
-)
+INPUT_BASELINE_PROPERTY = "ondatra.counts_from"  # its value: a definition, and the versions of inputs that it brought
 Action: TypeAlias = dict[str, Any]  # one line of a commit, as it stands
 
 
@@ -87,7 +85,10 @@ def read_table_state(table: str | Path) -> TableState | None:
     newest = max([*commits[:1], checkpoint.version] if checkpoint else commits[:1], default=None)
     if newest is None:
         return None
-    metadata = metadata or _read_checkpoint_metadata(log, names)
+    metadata = metadata or _read_newest_metadata(log, _find_checkpoints(names))  # someone has cleaned away commits
+    if metadata is None:
+        raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
+    written_at = commit.get("timestamp")
     return TableState(
         table_id=metadata["id"],
         # cleaned away: which commit it was is known no more, so the oldest that is there stands for it
@@ -98,7 +99,7 @@ def read_table_state(table: str | Path) -> TableState | None:
         properties=metadata.get("configuration", {}),
         metrics=commit.get("operationMetrics", {}),
         partition_columns=tuple(metadata.get("partitionColumns") or ()),
-        changed_at=_parse_commit_time(commit),
+        changed_at=None if written_at is None else datetime.fromtimestamp(written_at / 1000, UTC),
         is_from_newer_version=is_from_newer_version(commit.get("userMetadata")),
     )
 
@@ -164,24 +165,12 @@ def split_feed_range(table: str | Path, *, after: int, upto: int) -> list[tuple[
 
 def only_adds_rows(table: str | Path, *, after: int, upto: int) -> bool:
     """Whether the commits in (after, upto] surely take no row away and change none."""
-    log = open_log(table)
-    return all(
-        kind == "add"
-        for version in range(after + 1, upto + 1)
-        for kind, action in read_file_actions(log, version)
-        if is_in_change_feed(kind, action)
-    )
+    return all(kind == "add" for kind, _ in _read_feed_actions(table, after, upto))
 
 
 def count_changed_bytes(table: str | Path, *, after: int, upto: int) -> int:
     """How many bytes of files the commits in (after, upto] name: a measure of their change feed."""
-    log = open_log(table)
-    return sum(
-        action.get("size") or 0
-        for version in range(after + 1, upto + 1)
-        for kind, action in read_file_actions(log, version)
-        if is_in_change_feed(kind, action)
-    )
+    return sum(action.get("size") or 0 for _, action in _read_feed_actions(table, after, upto))
 
 
 def read_table_size(table: str | Path) -> int | None:
@@ -206,9 +195,13 @@ def read_file_actions(log: LogStorage, version: int) -> Iterator[tuple[str, Acti
             yield from _parse_action(log, version, line).items()
 
 
-def is_in_change_feed(kind: str, action: Action) -> bool:
-    """Whether a change feed tells of the file: one that an OPTIMIZE moved rows to or from is none."""
-    return kind == "cdc" or action.get("dataChange") is True
+def _read_feed_actions(table: str | Path, after: int, upto: int) -> Iterator[tuple[str, Action]]:
+    """Yield the files that a change feed of (after, upto] tells of. An OPTIMIZE changes no row, so its files aren't."""
+    log = open_log(table)
+    for version in range(after + 1, upto + 1):
+        for kind, action in read_file_actions(log, version):
+            if kind == "cdc" or action.get("dataChange") is True:
+                yield kind, action
 
 
 def _read_commit_lines(log: LogStorage, version: int) -> list[bytes]:
@@ -260,11 +253,6 @@ def read_metadata_at(log: LogStorage, version: int) -> Action | None:
     return _read_newest_metadata(log, [each for each in _find_checkpoints(names) if each.version <= version])
 
 
-def _parse_commit_time(commit: Action) -> datetime | None:
-    milliseconds = commit.get("timestamp")
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds is not None else None
-
-
 def _parse_columns(metadata: Action) -> tuple[Column, ...]:
     fields = orjson.loads(metadata["schemaString"])["fields"]
     return tuple(
@@ -292,13 +280,6 @@ class _Checkpoint(NamedTuple):
 def _find_checkpoints(names: Iterable[str]) -> list[_Checkpoint]:
     found = (CHECKPOINT_FILE.fullmatch(name) for name in names)
     return [_Checkpoint(int(name.group(1)), name.group()) for name in found if name]
-
-
-def _read_checkpoint_metadata(log: LogStorage, names: Iterable[str]) -> Action:
-    """The table's metadata from its newest checkpoint: someone has cleaned away the commits that had it."""
-    if metadata := _read_newest_metadata(log, _find_checkpoints(names)):
-        return metadata
-    raise WarehouseError(f"{log} names no columns: the table is broken; restore it, or remove its folder")
 
 
 def _read_newest_metadata(log: LogStorage, checkpoints: Iterable[_Checkpoint]) -> Action | None:

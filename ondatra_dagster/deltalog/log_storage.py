@@ -3,12 +3,13 @@
 log_reader parses their content.
 """
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem, unreachable_error
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, explain_unreachable, open_s3_filesystem
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -46,10 +47,9 @@ class LocalLogStorage:
         self._folder = folder
 
     def list_files(self) -> list[str]:
-        try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return [entry.name for entry in self._folder.iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return []
 
     def read_file(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
@@ -74,29 +74,24 @@ class S3LogStorage:
     def list_files(self) -> list[str]:
         from pyarrow.fs import FileSelector
 
-        try:
+        with explain_unreachable(self):
             found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
-        except OSError as error:
-            raise unreachable_error(self, error) from error
         return [file.base_name for file in found]
 
     def read_file(self, name: str) -> bytes:
-        try:
-            with self._files.open_input_stream(f"{self._folder}/{name}", compression=None) as stream:
-                return bytes(stream.readall())
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise unreachable_error(self, error) from error
+        path = f"{self._folder}/{name}"
+        with (
+            explain_unreachable(self, FileNotFoundError),
+            self._files.open_input_stream(path, compression=None) as stream,
+        ):
+            return bytes(stream.readall())
 
     def remove_file(self, name: str) -> int:
         path = f"{self._folder}/{name}"
-        try:
+        with explain_unreachable(self):
             (file,) = self._files.get_file_info([path])
             if file.is_file:
                 self._files.delete_file(path)
-        except OSError as error:
-            raise unreachable_error(self, error) from error
         return file.size or 0
 
     def __str__(self) -> str:

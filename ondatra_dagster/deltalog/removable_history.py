@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ondatra_dagster.deltalog.active_files import find_newest_checkpoint, read_checkpoint_actions
@@ -95,13 +95,19 @@ def find_removable_history(table: str | Path, state: TableState, *, needed: int,
     if not place:
         return RemovableHistory()
     upto = commits[place - 1]
-    sizes = list(_removed_file_sizes(log, after=int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION)), upto=upto))
+    freed_upto = int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION))
+    newly_removed = (read_file_actions(log, commit) for commit in commits[:place] if commit > freed_upto)
+    sizes = [
+        action.get("size") or 0 for of_commit in newly_removed for kind, action in of_commit if kind in REMOVAL_ACTIONS
+    ]
     checkpoint, parts = find_newest_checkpoint(names, upto=min(needed, upto))
     return RemovableHistory(
         last_commit=upto,
         files=len(sizes),
         size=sum(sizes),
-        log_files=tuple(name for name in sorted(names) if _is_older_log_file(name, checkpoint)),
+        log_files=tuple(
+            name for name in sorted(names) if (old := OLD_LOG_FILE.fullmatch(name)) and int(old[1]) < checkpoint
+        ),
         checkpoint=tuple(parts),
     )
 
@@ -149,16 +155,3 @@ def _read_commit_seconds(log: LogStorage, commit: int) -> float:
     """When a commit was made, as its writer says; of one that doesn't say, nobody knows: it counts as new."""
     milliseconds = read_commit(log, commit).get("commitInfo", {}).get("timestamp")
     return math.inf if milliseconds is None else float(milliseconds) / 1000
-
-
-def _removed_file_sizes(log: LogStorage, *, after: int, upto: int) -> Iterator[int]:
-    """The sizes of the files that went with these commits."""
-    for commit in (commit for commit in list_commit_versions(log.list_files()) if after < commit <= upto):
-        for kind, action in read_file_actions(log, commit):
-            if kind in REMOVAL_ACTIONS:
-                yield action.get("size") or 0
-
-
-def _is_older_log_file(name: str, checkpoint: int) -> bool:
-    found = OLD_LOG_FILE.fullmatch(name)
-    return found is not None and int(found[1]) < checkpoint

@@ -3,14 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ondatra_dagster.doctor import (
-    disk_and_port_check,
-    installed_software_check,
-    settings_and_variables_check,
-    spark_check,
-)
-from ondatra_dagster.doctor.check_context import CheckContext
-from ondatra_dagster.doctor.check_result import CheckLevel, CheckResult, warning_result
+from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
+from ondatra_dagster.doctor.check_context_and_result import CheckContext, CheckLevel, CheckResult, warning_result
 
 
 class DoctorCheck(NamedTuple):
@@ -23,37 +17,38 @@ class DoctorCheck(NamedTuple):
 
 
 CHECKS = (
-    DoctorCheck("packages", installed_software_check.check_packages),
+    DoctorCheck("packages", software_and_spark_check.check_packages),
     DoctorCheck("settings", settings_and_variables_check.check_settings),
     DoctorCheck("variables", settings_and_variables_check.check_variables),
-    DoctorCheck("java", installed_software_check.check_java),
-    DoctorCheck("jars", installed_software_check.check_jars),
+    DoctorCheck("java", software_and_spark_check.check_java),
+    DoctorCheck("jars", software_and_spark_check.check_jars),
     DoctorCheck("disk", disk_and_port_check.check_disks),
     DoctorCheck("ports", disk_and_port_check.check_ports),
     DoctorCheck(
-        "spark", spark_check.check_spark, required_checks=("packages", "java", "jars", "disk"), starts_spark=True
+        "spark",
+        software_and_spark_check.check_spark,
+        required_checks=("packages", "java", "jars", "disk"),
+        starts_spark=True,
     ),
 )
 
 
-class NamedResult(NamedTuple):
-    """A result with the name of its check."""
+def run_checks(
+    machine: CheckContext, *, on_begin: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[str, CheckResult]]:
+    """Run the checks one after the other, and yield each result with the name of its check.
 
-    check_name: str
-    result: CheckResult
-
-
-def run_checks(machine: CheckContext, *, on_begin: Callable[[str], None] = lambda _: None) -> Iterator[NamedResult]:
-    """Run the checks one after the other. `on_begin` is told each one's name before."""
+    `on_begin` gets the name before.
+    """
     failures: set[str] = set()
     for check in CHECKS:
         if check.starts_spark and not machine.starts_spark:
             continue
         on_begin(check.name)
         if missing := [name for name in check.required_checks if name in failures]:
-            yield NamedResult(check.name, warning_result("not tried", f"first mend {' and '.join(missing)}"))
+            yield check.name, warning_result("not tried", f"first mend {' and '.join(missing)}")
             continue
         for result in check.run_check(machine):
             if result.level is CheckLevel.FAILED:
                 failures.add(check.name)
-            yield NamedResult(check.name, result)
+            yield check.name, result

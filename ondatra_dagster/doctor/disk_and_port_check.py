@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ondatra_dagster.doctor.check_context import CheckContext
-from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
-from ondatra_dagster.project.settings.settings import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.count_time_and_size_format import format_size
+from ondatra_dagster.doctor.check_context_and_result import (
+    CheckContext,
+    CheckResult,
+    failed_result,
+    ok_result,
+    warning_result,
+)
+from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT as EVENTS_PORT
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import local_path
-from ondatra_dagster.text_format import format_size
 
 MIN_FREE_BYTES = 200_000_000  # Spark's own files don't fit
 WARN_FREE_BYTES = 2_000_000_000

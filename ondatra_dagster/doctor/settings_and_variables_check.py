@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 
-from ondatra_dagster.doctor.check_context import CheckContext
-from ondatra_dagster.doctor.check_result import CheckResult, failed_result, ok_result, warning_result
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.doctor.check_context_and_result import (
+    CheckContext,
+    CheckResult,
+    failed_result,
+    ok_result,
+    warning_result,
+)
 from ondatra_dagster.project.settings.environment_warnings import env_file_warnings, unknown_variable_warnings
-from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 
 
 def check_settings(machine: CheckContext) -> Iterator[CheckResult]:

@@ -8,14 +8,13 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.operations.alert_store import RuleResult, SubjectType
-from ondatra_dagster.project.settings.settings import AlertSettings
-from ondatra_dagster.sync.run_history import PastRun, RunMode, RunResult
-from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_grid
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
+from ondatra_dagster.sync.run_history_store import PastRun, RunMode, RunResult
+from ondatra_dagster.sync.run_summary import GridRow, load_grid
 
 FAILED, REJECTS, DEVIATION, NO_SUCCESS = "failed", "rejects", "deviation", "no_success"
 RULES = (FAILED, REJECTS, DEVIATION, NO_SUCCESS)
@@ -78,7 +77,7 @@ def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings
     ended = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
     if not ended:
         return
-    newest = _run_counts(ended[0])
+    newest = load_grid(ended[0])
     attempted, rejected = newest.total(GridRow.ATTEMPTED), newest.total(GridRow.REJECTED)
     if settings.rejects is not None and attempted:
         share = rejected / attempted
@@ -95,7 +94,7 @@ def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings
 def _evaluate_deviation(
     sync_id: str, ended: Sequence[PastRun], settings: AlertSettings, noun: str
 ) -> Iterator[RuleResult]:
-    counts = [_run_counts(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
+    counts = [load_grid(run).total(GridRow.ATTEMPTED) for run in ended if _counts_all_pending(run)]
     newest, before = counts[:1], counts[1 : COMPARED_RUNS + 1]
     is_of_newest = _counts_all_pending(ended[0])
     if settings.deviation is None or not is_of_newest or len(before) < MIN_COMPARED_RUNS or not fmean(before):
@@ -118,7 +117,7 @@ def _counts_all_pending(run: PastRun) -> bool:
 
     Not when it only tried again what waited, was refused before it looked, or was held before it sent.
     """
-    grid = _run_counts(run)
+    grid = load_grid(run)
     was_held = grid.total(GridRow.PLANNED) > 0 and not grid.total(GridRow.ATTEMPTED)
     return run.mode is RunMode.INCREMENTAL and "grid" in run.counts and not was_held
 
@@ -141,8 +140,3 @@ def evaluate_no_success(
         sentence=told if hours > settings.no_success_hours else None,
         numbers={"hours": round(hours, 1), "limit": settings.no_success_hours},
     )
-
-
-def _run_counts(run: PastRun) -> CountGrid:
-    counts: Any = run.counts
-    return load_grid(counts.get("grid", {}))

@@ -7,7 +7,6 @@ are one alert each. An alert is stored in the same transaction and stays until i
 import dataclasses
 import enum
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +14,7 @@ import orjson
 
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_existing_database, open_transaction
 
 ALERT_SCHEMA = SqliteSchema(
     "alerts",
@@ -65,7 +63,6 @@ SELECT_UNSENT = "select number, id, body from unsent_alert order by number"
 DELETE_SENT = "delete from unsent_alert where number = ?"
 STORE_SEND_ERROR = "update unsent_alert set tries = tries + 1, error = ? where number = ?"
 SELECT_ACTIVE = f"select {ACTIVE_COLUMNS} from active_alert order by since, subject, rule"
-COUNT_UNSENT = "select count(*) from unsent_alert"
 
 
 class SubjectType(enum.StrEnum):
@@ -144,38 +141,32 @@ class AlertStore:
         """
         if not readings or (not self._path.exists() and all(each.sentence is None for each in readings)):
             return 0
-        with self._open_transaction() as store:
+        with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             return sum(_apply_result(store, reading, make, known) for reading in readings)
 
     def read_unsent(self) -> list[UnsentAlert]:
         """What is to be sent, the oldest first."""
-        with self._open_existing() as store:
+        with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [UnsentAlert(*row) for row in store.fetch_rows(SELECT_UNSENT)] if store else []
 
     def delete_sent(self, alert: UnsentAlert) -> None:
         """The receiver has it."""
-        with self._open_transaction() as store:
+        with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(DELETE_SENT, (alert.number,))
 
     def store_send_error(self, alert: UnsentAlert, why: str) -> None:
         """It stays, and is sent at the next look."""
-        with self._open_transaction() as store:
+        with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(STORE_SEND_ERROR, (why, alert.number))
 
     def read_active_alerts(self) -> list[ActiveAlert]:
         """Return what is alerting now, the oldest first."""
-        with self._open_existing() as store:
+        with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [ActiveAlert(*row) for row in store.fetch_rows(SELECT_ACTIVE)] if store else []
 
     def sending_lock(self) -> FileLock:
         """Held by who sends, so that two don't send the same; BusyError at once."""
         return FileLock(self._path.parent / "locks" / "alerts.sending.lock", purpose="sends alerts")
-
-    def _open_existing(self) -> AbstractContextManager[SqliteStore | None]:
-        return open_existing_database(self._path, ALERT_SCHEMA)
-
-    def _open_transaction(self) -> AbstractContextManager[SqliteStore]:
-        return open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts")
 
 
 def _apply_result(

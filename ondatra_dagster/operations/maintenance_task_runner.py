@@ -1,20 +1,14 @@
-"""The maintenance tasks that run one after the other, each with a message about what it did.
+"""The runner of maintenance tasks: one after the other, each with a message about what it did.
 
-`ondatra maintain` and Dagster's schedules run them. The larger tasks have modules of their own.
+`ondatra maintain` and Dagster's schedules use it. The tasks are in modules of their own.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.queue.queue_status import QueueStatus
-from ondatra_dagster.errors import BusyError, OndatraError, ResyncNeededError
-from ondatra_dagster.records.fact_tables import build_fact_tables
-from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.enqueue_step import EnqueuedVersions
-from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,106 +22,23 @@ class TaskResult:
     is_successful: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceTask:
-    """A task and the name under which it is reported."""
-
-    name: str
-    action: Callable[[], TaskResult]
+MaintenanceTask = Callable[[], TaskResult]
 
 
-def run_tasks(duties: Iterable[MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
+def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
     """Do each of them in turn, whatever became of the others; one that fails says why.
 
     `explain` makes a sentence of an unforeseen error.
     """
-    for duty in duties:
-        yield _run_task(duty, explain)
+    for name, duty in duties.items():
+        yield _run_task(name, duty, explain)
 
 
 @interruption.raise_on_signal()
-def _run_task(duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
+def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
     try:
-        return duty.action()
+        return duty()
     except Exception as error:  # the edge of a duty: the others have their turn
         interruption.raise_if_interrupted()  # the duty fails because it was interrupted
         why = str(error) if isinstance(error, OndatraError) else explain(error)
-        return TaskResult(task=duty.name, message=why, is_successful=False)
-
-
-ENQUEUE_TASK = "feeds"
-EnqueueChanges = Callable[[], EnqueuedVersions | None]
-
-
-def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
-    """Bring the queues of these syncs, which are behind, up to their tables."""
-    versions, told, is_good = {}, [], True
-    for sync_id, take_in in syncs.items():
-        try:
-            if taken := take_in():
-                versions[sync_id] = taken.upto - taken.after
-        except BusyError:
-            told.append(f"{sync_id} is at work, and takes them in by itself")
-        except ResyncNeededError as error:  # its own runs fail for it
-            told.append(str(error))
-        except OndatraError as error:
-            is_good = False
-            told.append(f"{sync_id}: {error}")
-    taken_in = f"{format_count(len(versions), 'sync')} took in new versions" if versions else ""
-    return TaskResult(
-        task=ENQUEUE_TASK,
-        message="; ".join(filter(None, [taken_in, *told])) or "every sync has seen its table as it is",
-        counts={"syncs": len(versions), "versions": sum(versions.values())},
-        details=tuple({"sync": sync_id, "versions": number} for sync_id, number in versions.items()),
-        is_successful=is_good,
-    )
-
-
-DEAD_LETTER_TASK = "dead_letters"
-DAY_SECONDS = 86_400
-
-
-def report_dead_letters(
-    queues: Mapping[str, QueueStatus | None], *, unread: Collection[str] = (), lost: Collection[str] = (), now: float
-) -> TaskResult:
-    """Tell of each sync that has some how many, and how old the oldest is. Nothing goes.
-
-    Of those whose queue can't be read, or is lost, nobody knows.
-    """
-    each = {
-        sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))
-        for sync_id, queue in queues.items()
-        if queue and queue.dead_units
-    }
-    total = sum(dead for dead, _ in each.values())
-    oldest = max((days for _, days in each.values()), default=0)
-    told = f"{format_count(total, 'dead letter')} of {', '.join(each)}, the oldest of {format_count(oldest, 'day')}"
-    reasons = {"can't be read": unread, "is lost": lost}
-    unknown = "".join(
-        f"; of {', '.join(syncs)} nobody knows, for its queue {reason}" for reason, syncs in reasons.items() if syncs
-    )
-    return TaskResult(
-        task=DEAD_LETTER_TASK,
-        message=(f"{told}: see `ondatra dead SYNC`" if each else "there are none") + unknown,
-        counts={"dead": total, "oldest_days": oldest},
-        details=tuple({"sync": sync_id, "dead": dead, "oldest_days": days} for sync_id, (dead, days) in each.items()),
-        is_successful=not unread,
-    )
-
-
-FACT_TABLE_TASK = "fact_tables"
-
-
-def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskResult:
-    """Write them anew."""
-    facts = build_fact_tables(sync.endpoints for sync in syncs)
-    tracking.write_fact_tables(facts)
-    return TaskResult(
-        task=FACT_TABLE_TASK,
-        message=f"the fact tables tell of {format_count(len(syncs), 'sync')}",
-        counts={
-            "source_objects": len(facts.source_objects),
-            "destinations": len(facts.destinations),
-            "destination_objects": len(facts.destination_objects),
-        },
-    )
+        return TaskResult(task=name, message=why, is_successful=False)

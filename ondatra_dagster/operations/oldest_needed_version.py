@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 import orjson
 
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
-from ondatra_dagster.planning.input_versions import TableStateLookup
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup
 from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.records.record_store import RecordStore

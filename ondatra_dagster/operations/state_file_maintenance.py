@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.delivery.queue.queue_database import DAMAGE_ADVICE as QUEUE_DAMAGED
 from ondatra_dagster.delivery.queue.queue_database import queue_lock_path
 from ondatra_dagster.errors import BusyError, StateError
@@ -14,7 +15,6 @@ from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.storage.file_errors import RESTORE_FROM_BACKUP, explain_file_errors
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database
-from ondatra_dagster.text_format import format_count, format_size
 
 STATE_FILE_TASK, LOG_TASK = "state_files", "logs"
 LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # the locks of all others are below locks/
@@ -26,24 +26,15 @@ class StateFile(NamedTuple):
     lock: Path  # who holds it writes the file
     if_damaged: str = RESTORE_FROM_BACKUP
 
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
 
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
     """Every SQLite file of ours that is there; `remedies` has those of damaged files by the file's name."""
     for path in sorted(state.glob("*.sqlite")):
-        yield StateFile(path, _lock_path(state, path), remedies.get(path.name, RESTORE_FROM_BACKUP))
+        is_beside = path.name in LOCKED_NEXT_TO_FILE
+        lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+        yield StateFile(path, lock, remedies.get(path.name, RESTORE_FROM_BACKUP))
     for path in sorted(state.glob("queue/*.sqlite")):
-        yield StateFile(path, _lock_path(state, path), QUEUE_DAMAGED)
-
-
-def _lock_path(state: Path, path: Path) -> Path:
-    if path.parent != state:
-        return queue_lock_path(path)
-    is_beside = path.name in LOCKED_NEXT_TO_FILE
-    return path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
+        yield StateFile(path, queue_lock_path(path), QUEUE_DAMAGED)
 
 
 def compact_files(files: Iterable[StateFile]) -> TaskResult:
@@ -60,7 +51,7 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
                 freed += compact_database(file.path, file.if_damaged)
                 done += 1
         except BusyError:
-            busy.append(file.name)
+            busy.append(file.path.stem)
         except StateError as error:
             failed.append(f"; {error}")
     left = f"; at work, and left for the next time: {', '.join(busy)}" if busy else ""

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.deltalog.log_reader import read_commit_user_metadata, read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
-from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, table_path
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.planning.find_table_and_columns import SYNC_LOG_TABLE, table_path
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.records.sync_log_feed import (
     RecordRowGroup,
@@ -22,7 +23,6 @@ from ondatra_dagster.records.sync_log_feed import (
     list_missing_row_groups,
     read_log_rows,
 )
-from ondatra_dagster.text_format import format_count
 
 COMMIT_BYTES = 64_000_000  # of records that are in memory at once; more are appended in several commits
 SYNC_LOG_TASK = "sync_log"
@@ -46,10 +46,6 @@ class SyncLogAppender:
         self._tracking = tracking
         self._commit_bytes = commit_bytes
 
-    def missing_pieces(self) -> Iterator[RecordRowGroup]:
-        """What is published and not in the log yet; starts nothing."""
-        return list_missing_row_groups(self._tracking, self.position())
-
     def append(self, table: LogTable) -> int:
         """Bring the log up to what is published now; how many records that were."""
         appended = 0
@@ -64,7 +60,7 @@ class SyncLogAppender:
 
     def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
         """The same as a duty; where nothing is missing, the table isn't opened."""
-        is_behind = any(True for _ in self.missing_pieces())
+        is_behind = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
         appended = self.append(opened()) if is_behind else 0
         return TaskResult(
             task=SYNC_LOG_TASK,

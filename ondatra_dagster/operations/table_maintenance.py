@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.deltalog.active_files import UnsupportedTableError, read_table_snapshot
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import (
@@ -25,7 +26,6 @@ from ondatra_dagster.errors import BusyError, OndatraError
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.text_format import format_count, format_size
 
 TABLE_TASK = "tables"
 DAY_SECONDS = 86_400

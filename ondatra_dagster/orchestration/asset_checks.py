@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
 from ondatra_dagster.orchestration import dagster_metadata
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.resources import raise_dagster_failure
@@ -71,13 +71,15 @@ def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncChe
 
     Results would come too late for the latter: Dagster reads them when the step has ended.
     """
+    counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
+    samples = {"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {}
     return of(
         asset_key=key,
         check_name=verdict.name,
         passed=verdict.severity is Severity.PASS,
         severity=SEVERITIES.get(verdict.severity, dg.AssetCheckSeverity.ERROR),
         description=verdict.description,
-        metadata=_verdict_metadata(verdict),
+        metadata={**counts, **samples},
     )
 
 
@@ -86,8 +88,3 @@ def build_check_reports(
 ) -> list[CheckReport]:
     """Return the verdicts as build_check_report() does."""
     return [build_check_report(of, key, verdict) for verdict in verdicts]
-
-
-def _verdict_metadata(verdict: SyncCheckResult) -> dagster_metadata.Metadata:
-    counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
-    return {**counts, **({"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {})}

@@ -32,7 +32,7 @@ def sync_key(model: Model) -> dg.AssetKey:
 def op_name(key: dg.AssetKey, suffix: str = "") -> str:
     """A name for what makes the asset: a__b, and a digest where another key could give the same."""
     name = "__".join(key.path)
-    if any(_is_ambiguous(part) for part in key.path):
+    if any("__" in part or part.startswith("_") or part.endswith("_") for part in key.path):
         name = f"{name}__{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}"
     return f"{name}__{suffix}" if suffix else name
 
@@ -43,7 +43,3 @@ def _valid_parts(parts: list[str]) -> list[str]:
     if fit == parts:
         return parts
     return [*fit[:-1], f"{fit[-1]}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:8]}"]
-
-
-def _is_ambiguous(part: str) -> bool:
-    return "__" in part or part.startswith("_") or part.endswith("_")

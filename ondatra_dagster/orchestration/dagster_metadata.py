@@ -1,18 +1,19 @@
 """The metadata of models and syncs on Dagster's pages. It contains no payloads and no secrets."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import dagster as dg
 
 from ondatra_dagster.app.run_events import ModelResult, SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.orchestration.asset_keys import file_key, model_key
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
-from ondatra_dagster.row_changes import Column, Json
-from ondatra_dagster.sync.run_summary import CountGrid, DryRunResult, GridRow, RunSummary
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_summary import DryRunResult, GridRow, RunSummary
 from ondatra_dagster.sync.sync_checks import format_pending_keys, format_reasons
 
 MAX_SAMPLES = 20
@@ -26,10 +27,14 @@ def spec_metadata(model: Model, table: str) -> Metadata:
         "dagster/uri": dg.MetadataValue.text(table),
         "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
         "file": dg.MetadataValue.text(model.file),
-        "dagster/code_references": dg.CodeReferencesMetadataValue(
-            code_references=[dg.LocalFileCodeReference(file_path=str(model.path), line_number=1, label=model.file)]
-        ),
+        "dagster/code_references": code_reference(model.path, model.file),
     }
+
+
+def code_reference(path: Path, label: str) -> dg.CodeReferencesMetadataValue:
+    """Return a link to the first line of a file."""
+    reference = dg.LocalFileCodeReference(file_path=str(path), line_number=1, label=label)
+    return dg.CodeReferencesMetadataValue(code_references=[reference])
 
 
 def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metadata:
@@ -42,19 +47,15 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
         "deleted": result.deleted,
     }
     described = {name.casefold(): text for name, text in result.model.column_descriptions}
+    columns = [dg.TableColumn(each.name, each.type, described.get(each.name.casefold())) for each in result.columns]
     return {
         # first, for a run's page shows just the first few of an event
         "reason": dg.MetadataValue.text(result.reason),
         "run type": dg.MetadataValue.text(result.run_type),
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
-        "dagster/column_schema": dg.MetadataValue.table_schema(_table_schema(result.columns, described)),
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
         "dagster/column_lineage": dg.MetadataValue.column_lineage(lineage),
     }
-
-
-def sync_result_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
-    """What came of a sync's turn, or what would have come of it in a run that isn't dry."""
-    return forecast_metadata(result.forecast) if result.forecast else sync_metadata(result, places)
 
 
 def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
@@ -71,7 +72,8 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
         shown["oldest waits seconds"] = dg.MetadataValue.float(
             round((summary.ended_at.timestamp() - oldest) if oldest else 0.0, 1)
         )
-    shown |= _counts_metadata(summary.grid)
+    totals = {cell: summary.grid.known_total(cell) for cell in GridRow}
+    shown |= {cell.value: dg.MetadataValue.int(count) for cell, count in totals.items() if count is not None}
     shown["warned"] = dg.MetadataValue.int(summary.warned_units)
     for name, reasons in (("sample rejects", summary.reject_reasons), ("sample warnings", summary.warning_reasons)):
         if reasons:
@@ -82,12 +84,6 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
         shown["records"] = dg.MetadataValue.path(places.folder)
     shown["records page"] = dg.MetadataValue.url(places.page_url)
     return shown
-
-
-def _counts_metadata(grid: CountGrid) -> Metadata:
-    """All that is known."""
-    counts = {cell: grid.known_total(cell) for cell in GridRow}
-    return {cell.value: dg.MetadataValue.int(count) for cell, count in counts.items() if count is not None}
 
 
 def _trigger_metadata(summary: RunSummary) -> Metadata:
@@ -145,15 +141,6 @@ def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
     names = list(dict.fromkeys(name for row in rows for name in row))
     schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own is sorted by name
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
-
-
-def _table_schema(columns: Iterable[Column], described: Mapping[str, str]) -> dg.TableSchema:
-    return dg.TableSchema(
-        [
-            dg.TableColumn(name=column.name, type=column.type, description=described.get(column.name.casefold()))
-            for column in columns
-        ]
-    )
 
 
 def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLineage:

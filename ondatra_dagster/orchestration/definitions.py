@@ -11,19 +11,25 @@ from pathlib import Path
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.orchestration.asset_checks import sync_checks
 from ondatra_dagster.orchestration.asset_keys import model_key
 from ondatra_dagster.orchestration.io_managers import IO_MANAGERS, io_manager_key
-from ondatra_dagster.orchestration.model_assets import model_asset
-from ondatra_dagster.orchestration.on_change_sensor import models_on_change, on_change_sensor
+from ondatra_dagster.orchestration.model_and_sync_assets import model_asset, sync_asset
 from ondatra_dagster.orchestration.resources import RESOURCE_KEY, run_service_resource
 from ondatra_dagster.orchestration.schedules import maintenance_schedules, model_schedules
-from ondatra_dagster.orchestration.sensors import alert_sensor, due_sensor, event_models, event_sensor, sync_sensor
+from ondatra_dagster.orchestration.sensors import (
+    alert_sensor,
+    due_sensor,
+    event_models,
+    event_sensor,
+    models_on_change,
+    on_change_sensor,
+    sync_sensor,
+)
 from ondatra_dagster.orchestration.source_assets import source_keys_by_name, source_specs
-from ondatra_dagster.orchestration.sync_assets import sync_asset
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.model_kinds import KINDS
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,7 @@
-"""The Dagster run that `ondatra run` starts in its own process, for the models and syncs that have work."""
+"""The Dagster run that `ondatra run` starts in its own process, for the models and syncs that have work.
+
+It is in the project's Dagster instance, so Dagster's page shows the same history.
+"""
 
 import contextlib
 import dataclasses
@@ -11,20 +14,27 @@ from pathlib import Path
 from typing import cast
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.interruption import InterruptedRunError
-from ondatra_dagster.log_formatter import EscapingFormatter
+from ondatra_dagster.log_line_escaping import EscapingFormatter
 from ondatra_dagster.orchestration.asset_keys import model_key, sync_key
-from ondatra_dagster.orchestration.dagster_instance import IF_DAMAGED, open_instance, storage_folder
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.dry_run_events import DEFER_EVENTS_TAG
-from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.run_tags import ALLOW_DELETES, ALLOW_NEW_STATE, DRY_RUN, FULL_REFRESH, TRIGGER
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import (
+    ALLOW_DELETES,
+    ALLOW_NEW_STATE,
+    DEFER_EVENTS_TAG,
+    DRY_RUN,
+    FULL_REFRESH,
+    TRIGGER,
+    close_abandoned_runs,
+)
 from ondatra_dagster.planning.plan import Plan
-from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.storage.file_errors import explain_file_errors, storage_error
-from ondatra_dagster.storage.private_files import make_private_folder, open_private_file
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors, storage_error
+from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 
 LOGGER_KEY = "file"
 STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # as SQLAlchemy tells of it
@@ -56,17 +66,17 @@ def run_plan(
         *(model_key(step.model) for step in plan.models if step.will_run),
         *(sync_key(step.model) for step in plan.syncs if step.will_run),
     ]
-    tags = {TRIGGER: trigger, **_plan_tags(plan, is_dry=engine.is_dry)}
+    is_full, is_dry = any(step.is_full for step in plan.models), engine.is_dry
+    flags = {FULL_REFRESH: is_full, DRY_RUN: is_dry, DEFER_EVENTS_TAG: is_dry, ALLOW_NEW_STATE: is_new_state}
+    tags = {TRIGGER: trigger, **{tag: "true" for tag, is_set in flags.items() if is_set}}
     if allow_deletes:
         tags[ALLOW_DELETES] = ",".join(allow_deletes)
-    if is_new_state:
-        tags[ALLOW_NEW_STATE] = "true"
     settings = engine.workspace.settings
     definitions = definitions_of(
         engine.workspace, opened=lambda *_, **__: contextlib.nullcontext(engine), loggers={LOGGER_KEY: file_logger}
     )
     folder = settings.state / "logs"
-    with log_to_folder(folder), report_waits(engine.on_wait), open_instance(settings) as instance:
+    with log_to_folder(folder), report_waits(engine.progress.on_wait), open_instance(settings) as instance:
         close_abandoned_runs(instance, settings.state)
         result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,
@@ -86,12 +96,6 @@ def run_plan(
             if name not in (EXPLAINED_ERROR, *INTERRUPTION_ERRORS)
         ),
     )
-
-
-def _plan_tags(plan: Plan, *, is_dry: bool) -> dict[str, str]:
-    """Return the tags that say how the plan is run."""
-    full = {FULL_REFRESH: "true"} if any(step.is_full for step in plan.models) else {}
-    return full | ({DRY_RUN: "true", DEFER_EVENTS_TAG: "true"} if is_dry else {})
 
 
 @dg.logger({})
@@ -177,3 +181,49 @@ def _readable_error(text: str, settings: Settings) -> str:
     """Return the text of an error; of Dagster's storage a sentence, without its SQL."""
     found = STORAGE_ERROR.search(text)
     return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text
+
+
+# what steps print goes where the user sees it, not through files and processes of Dagster's
+NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and queues stay"
+
+
+@contextlib.contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """DAGSTER_HOME's instance where that is set, else the one of the project's dagster.yaml."""
+    home = settings.secret("DAGSTER_HOME")
+    folder = Path(home) if home else settings.root
+    is_configured = (folder / "dagster.yaml").exists()
+    base = storage_folder(settings)
+    make_state_folder_private(settings.state)
+    with explain_file_errors(base):
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
+    if not is_configured:
+        overrides["telemetry"] = {"enabled": False}  # who wants it says so in a dagster.yaml
+    # paths in the project's dagster.yaml are relative to it, as for `dg dev`, which is started there
+    with _explain_storage_errors(base), contextlib.chdir(folder):
+        ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
+        with dg.DagsterInstance.from_ref(ref) as instance:
+            yield instance
+
+
+def storage_folder(settings: Settings) -> Path:
+    """Return the folder that Dagster's storage is in, where dagster.yaml doesn't say otherwise."""
+    home = settings.secret("DAGSTER_HOME")
+    if home:
+        return Path(home)
+    return settings.root if (settings.root / "dagster.yaml").exists() else settings.state / "dagster"
+
+
+@contextlib.contextmanager
+def _explain_storage_errors(base: Path) -> Iterator[None]:
+    """Raise StateError where the disk of Dagster's storage is at fault: its own error has no remedy."""
+    try:
+        yield
+    except OndatraError:
+        raise
+    except Exception as error:
+        if fault := disk_error(error, base, IF_DAMAGED):
+            raise fault from error
+        raise

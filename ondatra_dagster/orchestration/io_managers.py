@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service import ComputedModel, RunService
+from ondatra_dagster.app.model_and_sync_steps import ComputedModel, RunService
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.operations.alert_store import SubjectType
 from ondatra_dagster.orchestration import dagster_metadata

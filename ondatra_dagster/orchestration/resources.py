@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.operations.alert_store import SubjectType
-from ondatra_dagster.orchestration import dry_run_events
-from ondatra_dagster.orchestration.run_locks import lock_run
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import lock_run, mark_dry_run
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of our other keys
@@ -30,7 +29,7 @@ def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run
         with contextlib.ExitStack() as stack:
             if context.instance and context.run:
                 stack.enter_context(lock_run(context.instance, workspace.settings.state, context.run.run_id))
-            opened_engine = stack.enter_context(opened(workspace, is_dry=dry_run_events.mark_dry_run(context.run)))
+            opened_engine = stack.enter_context(opened(workspace, is_dry=mark_dry_run(context.run)))
             opened_engine.alerts.dagster_run_id = context.run.run_id if context.run else None
             yield opened_engine
 

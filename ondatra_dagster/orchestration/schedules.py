@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from ondatra_dagster.app.run_service import RunService
+from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.operations.enqueue_report_and_refresh_tasks import refresh_fact_tables
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
 from ondatra_dagster.orchestration.dagster_metadata import samples_table
@@ -19,22 +20,22 @@ EACH_SIX_HOURS = "0 */6 * * *"
 
 
 def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
-    """Those of models that run at times; what runs on change is for a sensor."""
-    at_times = (model for model in models if model.schedule != ON_CHANGE)
-    return [_model_schedule(model, model.schedule) for model in at_times if model.schedule]
-
-
-def _model_schedule(model: Model, cron: str) -> dg.ScheduleDefinition:
-    """The schedule of one model, in UTC."""
-    key = model_key(model)
-    return dg.ScheduleDefinition(
-        name=op_name(key, "schedule"),
-        cron_schedule=cron,
-        execution_timezone="UTC",
-        target=[key, sync_key(model)] if model.sink else [key],
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {cron}",
-    )
+    """Return those of models that run at times, in UTC; what runs on change is for a sensor."""
+    schedules = []
+    for model in models:
+        if model.schedule and model.schedule != ON_CHANGE:
+            key = model_key(model)
+            schedules.append(
+                dg.ScheduleDefinition(
+                    name=op_name(key, "schedule"),
+                    cron_schedule=model.schedule,
+                    execution_timezone="UTC",
+                    target=[key, sync_key(model)] if model.sink else [key],
+                    default_status=dg.DefaultScheduleStatus.RUNNING,
+                    description=f"Runs {model.name}{' and its sync' if model.sink else ''} at {model.schedule}",
+                )
+            )
+    return schedules
 
 
 @dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)
@@ -51,7 +52,8 @@ def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunSe
 @dg.op(name="ondatra_fact_tables", description="What the syncs send from and to, for queries of records", pool=POOL)
 def _fact_tables_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
     with raise_dagster_failure(ondatra, "fact tables"):
-        _report_results(context, [ondatra.refresh_fact_tables()])
+        workspace = ondatra.workspace
+        _report_results(context, [refresh_fact_tables(workspace.tracking, workspace.syncs.values())])
 
 
 @dg.job(name="ondatra_maintain_job", description="What has to be done from time to time")

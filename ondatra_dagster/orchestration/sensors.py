@@ -1,21 +1,27 @@
-"""The sensors, on from the start: one for each sync's new versions, and one for all work that is due.
+"""The sensors, on from the start: for each sync's new versions, all work that is due, events, changes and alerts.
 
-They read logs and queues; a materialization only triggers them early. The second kind finds what the first
-misses, such as the work of a failed run.
+They make the plan that every run makes, from logs, files and queues, without Spark. A materialization only triggers
+them early. So they see data that other programs wrote. The sensor for due work finds what those of syncs miss, such
+as the work of a failed run.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import dagster as dg
+import orjson
 
 from ondatra_dagster.app.alert_service import AlertService
 from ondatra_dagster.app.workspace import Workspace, load_workspace
-from ondatra_dagster.clock_jumps import is_from_future
-from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.count_time_and_size_format import format_duration
+from ondatra_dagster.errors import OndatraError, SelectionError
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.orchestration.asset_keys import model_key, op_name, sync_key
-from ondatra_dagster.orchestration.run_locks import close_abandoned_runs
-from ondatra_dagster.orchestration.sensor_run_requests import (
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import close_abandoned_runs
+from ondatra_dagster.orchestration.sensor_request_backoff import (
     INTERVAL_SECONDS,
     SensorRequest,
     dump_requests,
@@ -23,7 +29,10 @@ from ondatra_dagster.orchestration.sensor_run_requests import (
     load_requests,
     next_request,
 )
-from ondatra_dagster.project.model import Model
+from ondatra_dagster.planning.input_versions import INPUT_NOT_FOUND, MODEL_NOT_BUILT
+from ondatra_dagster.planning.plan import ModelStep, WorkNeeded, plan_model
+from ondatra_dagster.project.header_value_parsers import ON_CHANGE
+from ondatra_dagster.project.model import Model, ModelInput
 from ondatra_dagster.sync.sync_definition import Sync
 
 ALERTS_SECONDS = 300
@@ -68,9 +77,11 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
         before = load_requests(context.cursor)
-        wakes = dict(_due_requests(workspace, context.instance, before))
+        keys = {sync.id: sync_key(sync.model) for sync in workspace.syncs.values()}
+        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        wakes = _choose_requests(_syncs_with_work(workspace), before, busy, now=workspace.clock())
         asked = [name for name, wake in wakes.items() if wake.tries and wake != before.get(name)]
-        requests = [_sync_run_request(workspace, name, wakes[name]) for name in asked]
+        requests = [_build_run_request({name: wakes[name]}, [keys[name]]) for name in asked]
         nothing = None if asked else "nothing is due"
         return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
 
@@ -107,26 +118,38 @@ def _reload_workspace(workspace: Workspace) -> Workspace | None:
     return dataclasses.replace(current, clock=workspace.clock)
 
 
-def _due_requests(
-    workspace: Workspace, instance: dg.DagsterInstance, before: Mapping[str, SensorRequest]
-) -> Iterator[tuple[str, SensorRequest]]:
-    """For each sync with work, the run that was asked for last, or is to be asked for now."""
-    keys = {sync.id: sync_key(sync.model) for sync in workspace.syncs.values()}
-    busy = keys_in_unfinished_runs(instance, list(keys.values()))
+class _PendingWork(NamedTuple):
+    """The work of a sync, or of a model of kind events."""
+
+    name: str
+    key: dg.AssetKey
+    digest: str
+    is_new: bool = False
+
+
+def _syncs_with_work(workspace: Workspace) -> Iterator[_PendingWork]:
     for sync in workspace.syncs.values():
-        work, last = workspace.sync_work(sync), before.get(sync.id)
-        if not work.has_work:
-            continue
-        wake = None
-        if keys[sync.id] not in busy:
-            wake = next_request(work.work_digest, last, now=workspace.clock(), is_new=work.is_new)
-        if wake or last:
-            yield sync.id, wake or before[sync.id]
+        work = workspace.sync_work(sync)
+        if work.has_work:
+            yield _PendingWork(sync.id, sync_key(sync.model), work.work_digest, work.is_new)
 
 
-def _sync_run_request(workspace: Workspace, sync_id: str, wake: SensorRequest) -> dg.RunRequest:
-    key = sync_key(workspace.syncs[sync_id].model)
-    return dg.RunRequest(run_key=wake.run_key(sync_id), asset_selection=[key])
+def _choose_requests(
+    pending: Iterable[_PendingWork], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
+) -> dict[str, SensorRequest]:
+    """Return for each with work the run that was asked for last, or is to be asked for now."""
+    requests: dict[str, SensorRequest] = {}
+    for work in pending:
+        last = before.get(work.name)
+        wake = None if work.key in busy else next_request(work.digest, last, now=now, is_new=work.is_new)
+        if request := wake or last:
+            requests[work.name] = request
+    return requests
+
+
+def _build_run_request(requests: Mapping[str, SensorRequest], keys: Sequence[dg.AssetKey]) -> dg.RunRequest:
+    run_key = " ".join(request.run_key(name) for name, request in requests.items())
+    return dg.RunRequest(run_key=run_key, asset_selection=keys)
 
 
 EVENT_SENSOR = "flush_events"
@@ -134,11 +157,11 @@ EVENT_SENSOR = "flush_events"
 
 def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
     """Runs models of kind events when what waits is old enough: all of them in one run."""
-    models = event_models(workspace)
+    keys = {model.id: model_key(model) for model in event_models(workspace)}
 
     @dg.sensor(
         name=EVENT_SENSOR,
-        asset_selection=[model_key(model) for model in models],
+        asset_selection=list(keys.values()),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Brings events that wait into their tables",
@@ -146,10 +169,11 @@ def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         close_abandoned_runs(context.instance, workspace.settings.state)
         before = load_requests(context.cursor)
-        wakes = dict(_event_requests(workspace, context.instance, before))
-        asked = [name for name, wake in wakes.items() if wake != before.get(name)]
-        requests = [_event_run_request(workspace, {name: wakes[name] for name in asked})] if asked else []
-        nothing = None if asked else "no events wait for long enough"
+        busy = keys_in_unfinished_runs(context.instance, list(keys.values()))
+        wakes = _choose_requests(_models_with_due_events(workspace), before, busy, now=workspace.clock())
+        news = {name: wake for name, wake in wakes.items() if wake != before.get(name)}
+        requests = [_build_run_request(news, [keys[name] for name in news])] if news else []
+        nothing = None if news else "no events wait for long enough"
         return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
 
     return sensor
@@ -159,28 +183,112 @@ def event_models(workspace: Workspace) -> list[Model]:
     return [model for model in workspace.project.models.values() if not model.kind.has_query]
 
 
-def _event_requests(
-    workspace: Workspace, instance: dg.DagsterInstance, before: Mapping[str, SensorRequest]
-) -> Iterator[tuple[str, SensorRequest]]:
-    """For each model with events that wait, the run that was asked for last, or is to be asked for now."""
-    models = event_models(workspace)
-    busy = keys_in_unfinished_runs(instance, [model_key(model) for model in models])
-    oldest = workspace.settings.events.flush_seconds
-    for model in models:
-        waiting, last = workspace.events_waiting(model.id), before.get(model.id)
-        if waiting.oldest_at is None or not _is_flush_due(waiting.oldest_at, now=workspace.clock(), age=oldest):
+def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
+    """Yield the models whose events have waited for long enough, or came while the clock was ahead."""
+    for model in event_models(workspace):
+        waiting, now = workspace.events_waiting(model.id), workspace.clock()
+        if waiting.oldest_at is None:
             continue
-        is_busy = model_key(model) in busy
-        wake = None if is_busy else next_request(waiting.oldest_request_id, last, now=workspace.clock())
-        if wake or last:
-            yield model.id, wake or before[model.id]
+        if now - waiting.oldest_at >= workspace.settings.events.flush_seconds or is_from_future(waiting.oldest_at, now):
+            yield _PendingWork(model.id, model_key(model), waiting.oldest_request_id)
 
 
-def _is_flush_due(oldest_at: float, *, now: float, age: float) -> bool:
-    """Return whether events have waited for long enough, or came while the clock was ahead."""
-    return now - oldest_at >= age or is_from_future(oldest_at, now)
+ON_CHANGE_SENSOR = "run_on_change"
+WORK_DIGEST_CHARACTERS = 16  # letters of a digest that tell what there is to do
 
 
-def _event_run_request(workspace: Workspace, wakes: Mapping[str, SensorRequest]) -> dg.RunRequest:
-    keys = [model_key(workspace.project.models[name]) for name in wakes]
-    return dg.RunRequest(run_key=" ".join(wake.run_key(name) for name, wake in wakes.items()), asset_selection=keys)
+def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
+    """Runs all that changed in one run, with what is made from it and asks for that too, and their syncs.
+
+    A materialization that changed nothing starts no run.
+    """
+    models = models_on_change(workspace)
+
+    @dg.sensor(
+        name=ON_CHANGE_SENSOR,
+        asset_selection=_asset_keys(models),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Runs models with `@schedule: on change` when something that they read has changed",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        close_abandoned_runs(context.instance, workspace.settings.state)
+        before = load_requests(context.cursor)
+        busy = keys_in_unfinished_runs(context.instance, _asset_keys(models))
+        steps, now = _steps_with_work(workspace), workspace.clock()
+        wakes, asked = _choose_models(steps, before, busy, now=now)
+        news = {name: wake for name, wake in wakes.items() if wake != before.get(name)}
+        requests = [_build_run_request(news, _asset_keys(asked))] if asked else []
+        nothing = None if asked else _skip_reason([step.model for step in steps], wakes, busy, now=now)
+        return dg.SensorResult(run_requests=requests, skip_reason=nothing, cursor=dump_requests(wakes))
+
+    return sensor
+
+
+def models_on_change(workspace: Workspace) -> list[Model]:
+    """In the order in which they run."""
+    return [model for model in workspace.project.models.values() if model.schedule == ON_CHANGE]
+
+
+def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
+    """What has to be done to each that has work, and whose inputs are there."""
+    look = workspace.plan_inputs()
+    steps: dict[str, ModelStep] = {}
+    for model in models_on_change(workspace):
+        with contextlib.suppress(SelectionError):  # a model that it reads was never made
+            step = plan_model(workspace.project, model, look, running=steps)
+            if step.will_run and INPUT_NOT_FOUND not in step.inputs.values():
+                steps[model.id] = step
+    return list(steps.values())
+
+
+class _ModelChoice(NamedTuple):
+    """The models that a tick of the sensor chooses."""
+
+    requests: Mapping[str, SensorRequest]  # by model, the run that was asked for last, or is asked for now
+    models: Sequence[Model]  # that are to run now: those that have work, and what is made from them
+
+
+def _choose_models(
+    steps: Sequence[ModelStep], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
+) -> _ModelChoice:
+    """What no run has on its way, and is new or was asked for long enough ago."""
+    wakes = {step.model.id: before[step.model.id] for step in steps if step.model.id in before}
+    chosen: dict[str, Model] = {}
+    for step in (step for step in steps if model_key(step.model) not in busy):
+        name, reads = step.model.id, step.model.inputs
+        follows = any(isinstance(read, ModelInput) and read.model in chosen for read in reads)
+        can_run = step.work_needed is WorkNeeded.YES and (follows or MODEL_NOT_BUILT not in step.inputs.values())
+        wake = next_request(_work_digest(step), before.get(name), now=now) if can_run else None
+        if wake:
+            wakes[name] = wake
+        if wake or follows:
+            chosen[name] = step.model
+    return _ModelChoice(wakes, list(chosen.values()))
+
+
+def _skip_reason(
+    models: Sequence[Model], wakes: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
+) -> str:
+    """Why none of these, which have work, is asked for now."""
+    on_their_way = [model.name for model in models if model_key(model) in busy]
+    asked = [model for model in models if model.name not in on_their_way and model.id in wakes]
+    if on_their_way:
+        return f"a run of {', '.join(on_their_way)} is on its way"
+    if asked:
+        again_in = format_duration(max(min(wakes[model.id].next_at for model in asked) - now, 0))
+        names = ", ".join(model.name for model in asked)
+        return f"nothing has changed since a run of {names} was asked for; it is again in {again_in}"
+    return "what they read has still to be made" if models else "nothing that they read has changed"
+
+
+def _work_digest(step: ModelStep) -> str:
+    """What there is to do, as a text that stays the same while it is the same."""
+    model = step.model
+    told = orjson.dumps([model.definition, model.checks_digest, dict(step.inputs)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(told).hexdigest()[:WORK_DIGEST_CHARACTERS]
+
+
+def _asset_keys(models: Sequence[Model]) -> list[dg.AssetKey]:
+    """The assets of these models, and of their syncs."""
+    return [*map(model_key, models), *(sync_key(model) for model in models if model.sink)]

@@ -19,7 +19,8 @@ def source_keys_by_name(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
 
 
 def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
-    """The assets that stand for them."""
+    """The assets that stand for them, each once."""
+    files = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
     return [
         dg.AssetSpec(
             source_key(source),
@@ -32,13 +33,13 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
         for source in _source_inputs(models).values()
     ] + [
         dg.AssetSpec(
-            file_key(read),
+            key,
             group_name=FILE_GROUP,
             kinds={read.format},
             description=f"Files that models read: {read.path}",
             metadata={"path": dg.MetadataValue.path(read.path)},
         )
-        for read in _file_inputs(models)
+        for key, read in files.items()
     ]
 
 
@@ -50,9 +51,3 @@ def _source_inputs(models: Iterable[Model]) -> dict[str, SourceInput]:
             if isinstance(read, SourceInput):
                 found.setdefault(read.name.casefold(), read)
     return found
-
-
-def _file_inputs(models: Iterable[Model]) -> list[FileInput]:
-    """Each once, whatever options it is read with."""
-    found = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
-    return list(found.values())

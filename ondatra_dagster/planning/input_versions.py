@@ -6,24 +6,22 @@ size and time, on S3 of its path, size and ETag. Files elsewhere need Spark, so 
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup, table_path
 from ondatra_dagster.project.inputs.file_patterns import find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
-from ondatra_dagster.storage.s3 import list_objects
+from ondatra_dagster.storage.s3_filesystem_and_listing import FileState, list_objects
 
 UNVERSIONED = "unversioned"  # a change can't be recognized, so the input counts as changed
 MODEL_NOT_BUILT = "missing"  # a model whose table was never made
 INPUT_NOT_FOUND = "not there"  # a file, or a source's table
-TableStateLookup = Callable[[str], TableState | None]  # model id → its table
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +49,14 @@ def table_state_lookup(settings: Settings) -> TableStateLookup:
 
 
 def _read_input_version(read: Input, settings: Settings, tables: TableStateLookup) -> str:
-    match read:
-        case ModelInput(model=model):
-            table = tables(model)
-            return format_table_version(table) if table else MODEL_NOT_BUILT
-        case _:
-            try:
-                return _read_external_version(read, settings)
-            except WarehouseError as error:  # that is for the model's own run to say: others may go on
-                logger.warning("input=%s: %s", read.name, error)
-                return UNVERSIONED
+    if isinstance(read, ModelInput):
+        table = tables(read.model)
+        return format_table_version(table) if table else MODEL_NOT_BUILT
+    try:
+        return _read_external_version(read, settings)
+    except WarehouseError as error:  # that is for the model's own run to say: others may go on
+        logger.warning("input=%s: %s", read.name, error)
+        return UNVERSIONED
 
 
 def _read_external_version(read: FileInput | SourceInput, settings: Settings) -> str:
@@ -81,15 +77,15 @@ def _read_source_version(source: SourceInput, settings: Settings) -> str:
     return INPUT_NOT_FOUND if path is not None and not path.is_dir() else UNVERSIONED
 
 
+def parse_table_version(version: str) -> tuple[str, int]:
+    """Return the table's id, and the number of its version, of what format_table_version() gave."""
+    table_id, _, number = version.rpartition("@")
+    return table_id, int(number)
+
+
 def list_changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the names of the inputs whose version has changed."""
     return [name for name, version in now.items() if before.get(name) != version]
-
-
-class _FileState(NamedTuple):
-    name: str
-    size: int
-    change_tag: str  # its time, or its ETag
 
 
 def compute_files_version(settings: Settings, written: str) -> str | None:
@@ -99,8 +95,7 @@ def compute_files_version(settings: Settings, written: str) -> str | None:
         return _digest_files(_find_local_files(settings.root, str(path)))
     if scheme_of(written) not in S3_SCHEMES:
         return None
-    found = list_objects(written, settings.s3)
-    return _digest_files(_FileState(each.path, each.size, each.etag) for each in found)
+    return _digest_files(list_objects(written, settings.s3))
 
 
 def local_files_size(settings: Settings, written: str) -> int | None:
@@ -109,19 +104,19 @@ def local_files_size(settings: Settings, written: str) -> int | None:
     return None if path is None else sum(file.size for file in _find_local_files(settings.root, str(path)))
 
 
-def _find_local_files(root: Path, written: str) -> Iterator[_FileState]:
+def _find_local_files(root: Path, written: str) -> Iterator[FileState]:
     for path in (file for match in find_matching_paths(root, written) for file in walk_files(match)):
         try:
             state = path.stat()
         except FileNotFoundError:
             continue  # another process removed it
         inside = path.relative_to(root) if path.is_relative_to(root) else path
-        yield _FileState(str(inside), state.st_size, str(state.st_mtime_ns))
+        yield FileState(str(inside), state.st_size, str(state.st_mtime_ns))
 
 
-def _digest_files(files: Iterable[_FileState]) -> str:
+def _digest_files(files: Iterable[FileState]) -> str:
     listed = sorted(set(files))
     digest = hashlib.sha256()
     for file in listed:
-        digest.update(f"{file.name}\0{file.size}\0{file.change_tag}\n".encode(errors="surrogateescape"))
+        digest.update(f"{file.path}\0{file.size}\0{file.change_tag}\n".encode(errors="surrogateescape"))
     return digest.hexdigest() if listed else ""

@@ -8,14 +8,15 @@ import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata, newer_version_error
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata, newer_version_error
 from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.errors import SelectionError, StateError
+from ondatra_dagster.planning.find_table_and_columns import TableStateLookup
 from ondatra_dagster.planning.input_versions import (
     INPUT_NOT_FOUND,
     MODEL_NOT_BUILT,
     UNVERSIONED,
-    TableStateLookup,
     format_table_version,
     list_changed_inputs,
     read_input_versions,
@@ -23,7 +24,6 @@ from ondatra_dagster.planning.input_versions import (
 from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.text_format import format_count
 
 MAX_NAMED_INPUTS = 3  # inputs that a reason names
 VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
@@ -40,16 +40,12 @@ class WorkNeeded(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStep:
-    """One model's part of a plan."""
+class PlanStep:
+    """One model's or one sync's part of a plan."""
 
     model: Model
     work_needed: WorkNeeded
     reason: str
-    inputs: Mapping[str, str]  # name → version, as they are now
-    table: TableState | None
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
-    is_full: bool = False  # a full refresh was asked for
 
     @property
     def will_run(self) -> bool:
@@ -57,18 +53,21 @@ class ModelStep:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SyncStep:
+class ModelStep(PlanStep):
+    """One model's part of a plan."""
+
+    inputs: Mapping[str, str]  # name → version, as they are now
+    table: TableState | None
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
+    is_full: bool = False  # a full refresh was asked for
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStep(PlanStep):
     """One sync's part of a plan."""
 
     sync_id: str
-    model: Model
-    work_needed: WorkNeeded
-    reason: str
     reads_table: bool = False  # there are versions that it hasn't looked at
-
-    @property
-    def will_run(self) -> bool:
-        return self.work_needed is not WorkNeeded.NO
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +207,9 @@ def _work_reasons(
         return
     if not model.is_deterministic:
         yield "its query may give other rows each time"
-    yield from _versionless_reasons(model, inputs)
+    for version, told in VERSIONLESS_REASONS.items():
+        if names := [name for name, each in inputs.items() if each == version]:
+            yield f"{_format_inputs(model, names)} {told}"
     if last is None:
         yield "its table was last written by another hand"
     else:
@@ -223,12 +224,6 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
         yield f"{_format_inputs(model, changed)} changed"
     if model.checks and last.checks != model.checks_digest:
         yield "its checks changed"
-
-
-def _versionless_reasons(model: Model, inputs: Mapping[str, str]) -> Iterator[str]:
-    for state, told in VERSIONLESS_REASONS.items():
-        if names := [name for name, version in inputs.items() if version == state]:
-            yield f"{_format_inputs(model, names)} {told}"
 
 
 def plan_sync(

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, open_existing_database, open_transaction
 
 SCHEMA = SqliteSchema(
     "cache",
@@ -36,7 +35,7 @@ SCHEMA = SqliteSchema(
 
 INSERT_RUN = """
 insert or replace into unchanged (model, definition, inputs, table_version, checks, warned, at)
-values (:model, :definition, :inputs, :table_version, :checks, :warned, :at)
+values (?, ?, ?, ?, ?, ?, ?)
 """
 SELECT_RUNS = "select model, definition, inputs, table_version, checks, warned, at from unchanged"
 
@@ -62,22 +61,14 @@ class UnchangedRunCache:
     def store_run(self, model_id: str, unchanged: UnchangedRun) -> None:
         """Keep the model's newest run without a change."""
         with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
-            store.execute(
-                INSERT_RUN,
-                {
-                    "model": model_id,
-                    "definition": unchanged.definition,
-                    "inputs": orjson.dumps(dict(unchanged.inputs)).decode(),
-                    "table_version": unchanged.table_version,
-                    "checks": unchanged.checks,
-                    "warned": orjson.dumps(dict(unchanged.warned)).decode(),
-                    "at": unchanged.at,
-                },
-            )
+            inputs, warned = (orjson.dumps(dict(each)).decode() for each in (unchanged.inputs, unchanged.warned))
+            columns = (unchanged.definition, inputs, unchanged.table_version, unchanged.checks, warned, unchanged.at)
+            store.execute(INSERT_RUN, (model_id, *columns))
 
     def read_runs(self) -> dict[str, UnchangedRun]:
         """What is remembered, by model id."""
         with open_existing_database(self._path, SCHEMA) as store:
+            rows = store.fetch_rows(SELECT_RUNS) if store else ()
             return {
                 str(model): UnchangedRun(
                     definition=str(definition),
@@ -87,7 +78,5 @@ class UnchangedRunCache:
                     warned=orjson.loads(warned),
                     at=at,
                 )
-                for model, definition, inputs, table_version, checks, warned, at in (
-                    store.fetch_rows(SELECT_RUNS) if store else ()
-                )
+                for model, definition, inputs, table_version, checks, warned, at in rows
             }

@@ -14,9 +14,7 @@ from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.model import Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
-from ondatra_dagster.project.sql.column_tracing import InputRelationLookup, trace_columns
-from ondatra_dagster.project.sql.query_parser import parse_query
-from ondatra_dagster.project.sql.relations import (
+from ondatra_dagster.project.sql.column_name_resolution import (
     NO_SOURCES,
     UNKNOWN_SOURCES,
     ColumnOrigin,
@@ -25,8 +23,10 @@ from ondatra_dagster.project.sql.relations import (
     input_relation,
     opaque_relation,
 )
+from ondatra_dagster.project.sql.column_tracing import InputRelationLookup, trace_columns
+from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn, find_unresolved_columns
+from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
 from ondatra_dagster.project.sql.tokenizer import QueryError
-from ondatra_dagster.project.sql.unresolved_columns import UnresolvedColumn, find_unresolved_columns
 
 TableColumnsLookup = Callable[[Input], Sequence[str] | None]  # those that an input's table has now
 
@@ -91,9 +91,8 @@ class LineageResolver:
 
     def find_unresolved_columns(self, model: Model) -> list[UnresolvedColumn]:
         """Return the columns of the model's query that surely name nothing."""
-        try:
-            query = parse_query(model.sql)
-        except QueryError:  # it was read once before, but not as a query
+        query = _parse_query(model)
+        if query is None:
             return []
         relation_of = self._relation_of(model)
         if model.id not in self._relations and self._table_columns(ModelInput(model=model.id)) is None:
@@ -139,11 +138,8 @@ class LineageResolver:
         return self._relations[model.id]
 
     def _read_relation(self, model: Model) -> Relation:
-        try:
-            tree = parse_query(model.sql).tree
-        except QueryError:  # it was read once before, but not as a query
-            return opaque_relation()
-        return trace_columns(tree, self._relation_of(model))
+        query = _parse_query(model)
+        return trace_columns(query.tree, self._relation_of(model)) if query else opaque_relation()
 
     def _relation_of(self, model: Model) -> InputRelationLookup:
         inputs = {each.start: each.input for each in model.references if not each.is_qualifier}
@@ -164,6 +160,13 @@ class LineageResolver:
             if given.unknown_columns is None and None not in names:
                 known = [name for name in names if name is not None]
         return input_relation(read, known)
+
+
+def _parse_query(model: Model) -> ParsedQuery | None:
+    try:
+        return parse_query(model.sql)
+    except QueryError:  # it was read once before, but not as a query
+        return None
 
 
 def _model_column_names(model: Model, given: Relation) -> list[str | None]:

@@ -30,10 +30,6 @@ class HeaderValueError(ValueError):
         super().__init__(f"{what}; {remedy}")
 
 
-def read_text(value: str) -> str:
-    return value
-
-
 def read_kind(value: str) -> Kind:
     kind = KINDS.get(value.casefold())
     if kind is None:

@@ -105,15 +105,21 @@ class CheckType(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RowCheck:
+class CheckCondition:
+    """A Spark SQL boolean over the columns of one row."""
+
+    condition: str  # as the user wrote it, without a comment behind it; null passes
+    sql: str  # the same in Spark's words
+    words: tuple[str, ...]  # what the condition says, without white space
+    columns: tuple[str, ...]  # that the condition names, each once
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowCheck(CheckCondition):
     """A model's @constraint, @warning or @audit line."""
 
     check_type: CheckType
     name: str  # one of its own among the model's
-    condition: str  # as the user wrote it; null passes
-    sql: str  # the same in Spark's words
-    words: tuple[str, ...]  # what the condition says, without white space
-    columns: tuple[str, ...]  # that the condition names
     line: int
 
     def __str__(self) -> str:

@@ -6,16 +6,16 @@ knows the query.
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project import header_value_parsers as values
 from ondatra_dagster.project.header_value_parsers import read_schedule
-from ondatra_dagster.project.model import CheckType, Incremental, ModelSink, RowCheck
+from ondatra_dagster.project.model import CheckCondition, CheckType, Incremental, ModelSink, RowCheck
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.project.spelling_suggestions import find_nearest, suggest_correction
-from ondatra_dagster.project.sql.check_conditions import CheckCondition, build_row_checks, read_condition
+from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_condition
 
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ HEADER_WORDS = {
     "group_key": HeaderWord(values.read_column_names),
     "partitioned_by": HeaderWord(values.read_column_names),
     "incremental": HeaderWord(values.read_column_name),
-    "incremental_initial": HeaderWord(values.read_text),
+    "incremental_initial": HeaderWord(str),
     "sink": HeaderWord(values.read_sink),
     "sync_id": HeaderWord(values.read_sync_id, needs_sink=True),
     "max_rejects": HeaderWord(values.read_limit, needs_sink=True),
     "max_deletes": HeaderWord(values.read_limit, needs_sink=True),
     "max_lag": HeaderWord(values.read_lag, needs_sink=True),
-    "description": HeaderWord(values.read_text),
+    "description": HeaderWord(str),
     "owner": HeaderWord(values.read_owner, is_repeatable=True),
     "tag": HeaderWord(values.read_tag, is_repeatable=True),
     "column": HeaderWord(values.read_column, is_repeatable=True),
@@ -96,13 +96,10 @@ def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]
             continue
         word = found["word"].casefold()
         word = HEADER_SYNONYMS.get(word, word)
-        if found["colon"] or _is_likely_header_word(word):  # "-- @anna, please look" is a comment like any other
+        # "-- @anna, please look" is a comment like any other
+        if found["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
             number = text.count("\n", 0, comment.start()) + first_line
             yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
-
-
-def _is_likely_header_word(written: str) -> bool:
-    return written in HEADER_WORDS or find_nearest(written, HEADER_WORDS, likeness=0.8) is not None
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
@@ -138,11 +135,11 @@ class _HeaderReader:
         self.file = file
         self.problems: list[Problem] = []
         self.lines: dict[str, list[int]] = {}  # word → where it stands, readable or not
-        self._values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
+        self.values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
 
     def add_line(self, line: HeaderLine) -> None:
         try:
-            self._values.setdefault(line.word, []).append((self._parse_value(line), line.number))
+            self.values.setdefault(line.word, []).append((self._parse_value(line), line.number))
         except values.HeaderValueError as bad:
             self.report_problem(line.number, bad.description, bad.remedy)
         self.lines.setdefault(line.word, []).append(line.number)
@@ -162,33 +159,33 @@ class _HeaderReader:
     def report_problem(self, line: int, what: str, remedy: str) -> None:
         self.problems.append(Problem(file=self.file, line=line, description=what, remedy=remedy))
 
+    def report_word(self, word: str, what: str, remedy: str) -> None:
+        """Report a problem where a word stands first."""
+        self.report_problem(self.first_line_of(word), what, remedy)
+
     def first_line_of(self, word: str) -> int:
         """Where a word stands first; line 1 when it doesn't."""
         return self.lines.get(word, [1])[0]
 
     def has_value(self, word: str) -> bool:
-        return bool(self._values.get(word))
+        return bool(self.values.get(word))
 
     def single_value(self, word: str, default: T) -> T:
-        return cast("T", self._values[word][0][0]) if self.has_value(word) else default
+        return cast("T", self.values[word][0][0]) if self.has_value(word) else default
 
     def all_values(self, word: str) -> tuple[Any, ...]:
-        return tuple(value for value, _ in self._values.get(word, ()))
-
-    def values_with_lines(self, word: str) -> Sequence[tuple[Any, int]]:
-        """Every value of a word, with its line."""
-        return self._values.get(word, ())
+        return tuple(value for value, _ in self.values.get(word, ()))
 
     def named_columns(self) -> Iterator[tuple[str, int]]:
         """Every column that the header names, with the line that names it."""
         for word in KEY_WORDS:
-            for names, line in self._values.get(word, ()):
+            for names, line in self.values.get(word, ()):
                 yield from ((name, line) for name in names)
-        yield from self._values.get("incremental", ())
-        for (name, _), line in self._values.get("column", ()):
+        yield from self.values.get("incremental", ())
+        for (name, _), line in self.values.get("column", ()):
             yield name, line
         for check in CheckType:
-            for condition, line in self._values.get(check, ()):
+            for condition, line in self.values.get(check, ()):
                 yield from ((name, line) for name in condition.columns)
 
 
@@ -196,7 +193,7 @@ def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, Che
     """What is checked, each once; complains of what is said twice."""
     for word in CheckType:
         first: dict[tuple[str, ...], int] = {}
-        for condition, line in reading.values_with_lines(word):
+        for condition, line in reading.values.get(word, ()):
             other = first.setdefault(condition.words, line)
             if other == line:
                 yield word, condition, line
@@ -212,10 +209,10 @@ def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
     given = [word for word in kind.key_headers if word in reading.lines]
     if len(given) > 1:
         what = f"@{given[0]} and @{given[1]} say the same of kind {kind.name}"
-        reading.report_problem(reading.first_line_of(given[1]), what, "keep one of them")
+        reading.report_word(given[1], what, "keep one of them")
     if not given and kind.needs_key:
         remedy = f"add -- @{kind.key_headers[0]}: column"
-        reading.report_problem(reading.first_line_of("kind"), f"kind {kind.name} needs a key", remedy)
+        reading.report_word("kind", f"kind {kind.name} needs a key", remedy)
     return reading.single_value(given[0], ()) if given else ()
 
 
@@ -223,7 +220,7 @@ def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
     instead = f"write @{kind.key_headers[0]}" if kind.key_headers else "remove it, or choose a kind with a key"
     for word in KEY_WORDS:
         if word in reading.lines and word not in (*kind.key_headers, STORAGE_WORD):
-            reading.report_problem(reading.first_line_of(word), f"kind {kind.name} has no @{word}", instead)
+            reading.report_word(word, f"kind {kind.name} has no @{word}", instead)
 
 
 def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
@@ -231,12 +228,12 @@ def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None
     if "incremental" not in reading.lines:
         if "incremental_initial" in reading.lines:
             what = "@incremental_initial has no @incremental"
-            reading.report_problem(reading.first_line_of("incremental_initial"), what, "add -- @incremental: column")
+            reading.report_word("incremental_initial", what, "add -- @incremental: column")
         return None
     if not kind.takes_incremental:
         kinds = " or ".join(name for name, each in KINDS.items() if each.takes_incremental)
         what = f"kind {kind.name} can't be incremental"
-        reading.report_problem(reading.first_line_of("incremental"), what, f"remove it, or choose kind {kinds}")
+        reading.report_word("incremental", what, f"remove it, or choose kind {kinds}")
     if not reading.has_value("incremental"):
         return None
     return Incremental(
@@ -249,15 +246,13 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
     if "sink" not in reading.lines:
         _report_words_without_sink(reading)
     elif not kind.has_query:
-        reading.report_problem(
-            reading.first_line_of("sink"), f"kind {kind.name} can't have a @sink", "push a model of it"
-        )
+        reading.report_word("sink", f"kind {kind.name} can't have a @sink", "push a model of it")
     if not reading.has_value("sink"):
         return None
     name, arguments = reading.single_value("sink", ("", ()))
     if name not in sinks:
         known = suggest_correction(name, sinks, plural="sinks")
-        reading.report_problem(reading.first_line_of("sink"), f"@sink {name!r} has no lib/{name}.star", known)
+        reading.report_word("sink", f"@sink {name!r} has no lib/{name}.star", known)
     return ModelSink(
         name=name,
         arguments=arguments,
@@ -272,6 +267,4 @@ def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collectio
 def _report_words_without_sink(reading: _HeaderReader) -> None:
     for word, rules in HEADER_WORDS.items():
         if rules.needs_sink and word in reading.lines:
-            reading.report_problem(
-                reading.first_line_of(word), f"@{word} has no @sink", "add -- @sink: name, or remove it"
-            )
+            reading.report_word(word, f"@{word} has no @sink", "add -- @sink: name, or remove it")

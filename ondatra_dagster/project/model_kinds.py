@@ -1,6 +1,6 @@
 """The table of kinds: what each needs in its header and what it leaves in the change feed.
 
-How a kind writes is in `warehouse/kinds/`, one module each; a test holds the two sets of names equal.
+How a kind writes is in `warehouse/kinds/`; a test holds the two sets of names equal.
 """
 
 import dataclasses

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.project import dependency_graph
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.project import Project, model_graph
+from ondatra_dagster.project.model_order_and_dependencies import Graph, find_reachable, model_graph, reverse_edges
+from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 WORD_PATTERN = re.compile(r"[()]|[^\s()]+")
@@ -37,25 +37,17 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
     """The ids of all models that the selections mean; raises SelectionError for one that can't be meant."""
-    edges = _ModelEdges(model_graph(project.models))
-    return {id_ for written in selections for id_ in _SelectionParser(written, project, edges).parse_selection()}
-
-
-class _ModelEdges:
-    """Who reads whom, both ways."""
-
-    def __init__(self, reads: dependency_graph.Graph) -> None:
-        self.upstream_edges = reads
-        self.downstream_edges = dependency_graph.reverse_edges(reads)
+    return {id_ for written in selections for id_ in _SelectionParser(written, project).parse_selection()}
 
 
 class _SelectionParser:
     """One selection, read from left to right: `or` binds least, then `and`, then `not`."""
 
-    def __init__(self, written: str, project: Project, edges: _ModelEdges) -> None:
+    def __init__(self, written: str, project: Project) -> None:
         self.selection_text = written
         self.project = project
-        self.edges = edges
+        self.upstream_edges = model_graph(project.models)
+        self.downstream_edges = reverse_edges(self.upstream_edges)
         self.words = WORD_PATTERN.findall(written)
 
     def parse_selection(self) -> set[str]:
@@ -81,9 +73,9 @@ class _SelectionParser:
             return set(self.project.models) - self._parse_not()
         if len(self.words) > 1 and self.words[1] == "(":
             if self._accept_word("roots"):
-                return _boundary_models(self._parse_not(), self.edges.upstream_edges)
+                return _boundary_models(self._parse_not(), self.upstream_edges)
             if self._accept_word("sinks"):
-                return _boundary_models(self._parse_not(), self.edges.downstream_edges)
+                return _boundary_models(self._parse_not(), self.downstream_edges)
         if self._accept_word("("):
             chosen = self._parse_or()
             if not self._accept_word(")"):
@@ -96,8 +88,8 @@ class _SelectionParser:
         if term is None:
             raise self._syntax_error()
         chosen = _match_attribute(self.project, term["core"])
-        around = [_reachable_within(self.edges.upstream_edges, id_, term["up"]) for id_ in chosen]
-        around += [_reachable_within(self.edges.downstream_edges, id_, term["down"]) for id_ in chosen]
+        around = [_reachable_within(self.upstream_edges, id_, term["up"]) for id_ in chosen]
+        around += [_reachable_within(self.downstream_edges, id_, term["down"]) for id_ in chosen]
         return chosen.union(*around)
 
     def _accept_word(self, word: str) -> bool:
@@ -125,14 +117,14 @@ def _match_attribute(project: Project, core: str) -> set[str]:
     return chosen
 
 
-def _boundary_models(chosen: set[str], edges: dependency_graph.Graph) -> set[str]:
+def _boundary_models(chosen: set[str], edges: Graph) -> set[str]:
     """Those of the chosen from which no edge leads to another one."""
     return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
 
 
-def _reachable_within(edges: dependency_graph.Graph, start: str, sign: str | None) -> set[str]:
+def _reachable_within(edges: Graph, start: str, sign: str | None) -> set[str]:
     """What lies on one side: everything for '+', so many steps for '2+'."""
     if not sign:
         return set()
     steps = sign.strip("+")
-    return dependency_graph.find_reachable(edges, start, steps=int(steps) if steps else None)
+    return find_reachable(edges, start, steps=int(steps) if steps else None)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ondatra_dagster.errors import Problem, SelectionError
-from ondatra_dagster.project import dependency_graph
-from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model_order_and_dependencies import find_reachable, model_graph
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
 
@@ -43,11 +43,4 @@ class Project:
 
     def upstream(self, model_id: str) -> set[str]:
         """Return the ids of all models that this one is made from."""
-        return dependency_graph.find_reachable(model_graph(self.models), model_id)
-
-
-def model_graph(models: Mapping[str, Model]) -> dict[str, list[str]]:
-    """Return the ids of the models that each model reads."""
-    return {
-        model.id: [read.model for read in model.inputs if isinstance(read, ModelInput)] for model in models.values()
-    }
+        return find_reachable(model_graph(self.models), model_id)

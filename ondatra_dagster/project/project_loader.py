@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ondatra_dagster.errors import Problem, ProjectError
-from ondatra_dagster.project import dependency_graph
-from ondatra_dagster.project.file_discovery import ModelFile, find_model_files, find_sink_files
-from ondatra_dagster.project.inputs.file_options import FILE_FORMATS
+from ondatra_dagster.project.find_and_parse_model_files import (
+    ModelFile,
+    ParsedModelFile,
+    find_model_files,
+    find_sink_files,
+    parse_model_file,
+)
 from ondatra_dagster.project.inputs.input_resolution import (
     ONDATRA_SCHEMA,
     InputNames,
@@ -20,12 +24,13 @@ from ondatra_dagster.project.inputs.input_resolution import (
     is_input_present,
     source_locations,
 )
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import FILE_FORMATS
 from ondatra_dagster.project.model import FileInput, Model, ModelInput
-from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
 from ondatra_dagster.project.model_header import Header
-from ondatra_dagster.project.project import Project, model_graph
-from ondatra_dagster.project.settings.setting_readers import find_setting_line
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.model_order_and_dependencies import model_graph, sort_topologically
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.read_raw_setting_entries import find_setting_line
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_ordered, is_row_by_row
@@ -62,7 +67,7 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
     lines: dict[str, InputReferences] = {}
     for draft in drafts:
         found = find_references(draft.query, names)
-        problems += [draft.problem(*missing) for missing in found.unreadable_inputs]
+        problems += map(draft.query_problem, found.unreadable_inputs)
         warnings += [
             *_absent_input_warnings(draft, found, settings),
             *_strict_comparison_warnings(draft),
@@ -73,7 +78,7 @@ def read_project(root: Path, settings: Settings) -> PartialProject:
         lines[model.id] = found
     problems += _sync_id_problems(list(models.values()))
     problems += _source_name_problems(files, settings)
-    order, cycles = dependency_graph.sort_topologically(model_graph(models))
+    order, cycles = sort_topologically(model_graph(models))
     problems += [_cycle_problem(cycle, models, lines) for cycle in cycles]
     project = Project(
         root=root,

@@ -27,7 +27,7 @@ def organization_folder(organization: str) -> str:
 
 
 def sync_folder(organization: str, sync_id: str) -> str:
-    return f"{organization_folder(organization)}/{_checked_folder_name(sync_id, 'sync id')}"
+    return _sync_path("sync_tracking_datasets", organization, sync_id)
 
 
 def run_folder(organization: str, sync_id: str, run_id: str) -> str:
@@ -47,7 +47,7 @@ def parse_records_file(file: str) -> RecordFileId | None:
 
 
 def snapshot_folder(organization: str, sync_id: str) -> str:
-    return f"frontiers/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}"
+    return _sync_path("frontiers", organization, sync_id)
 
 
 def snapshot_file(organization: str, sync_id: str, run_id: str) -> str:
@@ -67,17 +67,21 @@ def is_folder_name(text: str) -> bool:
 
 
 def heartbeat_file(organization: str, sync_id: str) -> str:
-    return f"marks/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}.json"
+    return f"{_sync_path('marks', organization, sync_id)}.json"
 
 
 def delivered_records_file(organization: str, sync_id: str) -> str:
-    return (
-        f"sent/{_checked_folder_name(organization, 'organization')}/{_checked_folder_name(sync_id, 'sync id')}.parquet"
-    )
+    return f"{_sync_path('sent', organization, sync_id)}.parquet"
 
 
 def fact_table_file(organization: str, table: str) -> str:
     return f"metadata/{_checked_folder_name(organization, 'organization')}/{table}.parquet"
+
+
+def _sync_path(folder: str, organization: str, sync_id: str) -> str:
+    """Return the path of a sync in one of the store's top folders."""
+    organization = _checked_folder_name(organization, "organization")
+    return f"{folder}/{organization}/{_checked_folder_name(sync_id, 'sync id')}"
 
 
 def _checked_folder_name(text: str, what: str) -> str:

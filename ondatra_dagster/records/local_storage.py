@@ -81,21 +81,18 @@ class LocalStorage:
             raise
         _fsync_folder(path.parent)
 
-    @contextlib.contextmanager
-    def open_reader(self, name: str) -> Iterator[BinaryIO]:
-        with (self._root / name).open("rb") as file:
-            yield file
+    def open_reader(self, name: str) -> AbstractContextManager[BinaryIO]:
+        return (self._root / name).open("rb")
 
     def remove_file(self, name: str) -> int:
         path = self._root / name
-        try:
+        with contextlib.suppress(FileNotFoundError):
             if path.is_dir():
                 freed = sum(map(_unlink, filter(_is_hidden, list(path.iterdir()))))
                 path.rmdir()
                 return freed
             return _unlink(path)
-        except FileNotFoundError:
-            return 0
+        return 0
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
         swept = []

@@ -109,10 +109,11 @@ def chunk_rows(rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[lis
         yield part
 
 
-def to_arrays(part: Sequence[tuple[Any, ...]], fields: Iterable[pa.Field]) -> list[pa.Array]:
-    """The columns of some rows."""
-    columns = zip(*part, strict=True)
-    return [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+def build_batches(rows: Iterable[Row], schema: pa.Schema, weigh: Callable[[Row], int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as columns, as many of them at a time as fit in memory."""
+    for part in chunk_rows(rows, weigh):
+        columns = zip(zip(*part, strict=True), schema, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
 
 
 def write_file(
@@ -150,11 +151,6 @@ def write_batches(
             yield
         if notes:
             writer.add_key_value_metadata(dict(notes))
-
-
-def count_rows(file: BinaryIO) -> int:
-    """How many rows there are; they aren't read."""
-    return int(pq.ParquetFile(file).metadata.num_rows)
 
 
 def read_notes(file: BinaryIO) -> dict[str, str]:

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
-from ondatra_dagster.records.record_chunks import RecordChunk, merge_newest_first
 from ondatra_dagster.records.record_query import QUEUE_SCHEMA, RESULT_SCHEMA, RecordQuery, RecordStage
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, merge_newest_first
 
 _REPETITIVE_TEXTS = [
     field.name for field in RECORD_SCHEMA if field.name in DICTIONARY_COLUMNS and field.type == pa.string()
 ]
 MAX_EAGER_BYTES = 100_000  # bytes of a file's records that are read as soon as they are found
-Conditions: TypeAlias = Sequence[tuple[str, "_StartsWith | _Equals | _IsEmpty"]]
+Conditions: TypeAlias = Sequence["_Condition"]
 
 
 class MatchingRowGroup(NamedTuple):
@@ -46,13 +46,7 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
     left = MAX_EAGER_BYTES
     missing = math.inf if search.limit is None else search.offset + search.limit
     found: list[MatchingRowGroup] = []
-    for number in reversed(range(parquet.num_row_groups)):
-        if missing <= 0:
-            break
-        conditions = _choose_conditions(parquet, number, search)
-        count = 0 if conditions is None else _count_rows_of_group(parquet, number, conditions)
-        if conditions is None or not count:
-            continue
+    for number, conditions, count in _count_matches(parquet, search):
         missing -= count
         group = MatchingRowGroup(number, conditions, search.with_payload, parquet.metadata, None)
         told = parquet.metadata.row_group(number)
@@ -61,18 +55,22 @@ def find_row_groups(file: BinaryIO, search: RecordQuery) -> list[MatchingRowGrou
             left -= size
             group = group._replace(chunk=_read_rows_of_group(parquet, group))
         found.append(group)
+        if missing <= 0:
+            break
     return found
 
 
 def count_matching_rows(file: BinaryIO, search: RecordQuery) -> int:
     """How many records of the file a search is after; its limit is none."""
-    parquet = _open_parquet(file)
-    asked = [_choose_conditions(parquet, number, search) for number in range(parquet.num_row_groups)]
-    return sum(
-        _count_rows_of_group(parquet, number, conditions)
-        for number, conditions in enumerate(asked)
-        if conditions is not None
-    )
+    return sum(count for _, _, count in _count_matches(_open_parquet(file), search))
+
+
+def _count_matches(parquet: Any, search: RecordQuery) -> Iterator[tuple[int, Conditions, int]]:
+    """Yield the row groups with matching rows, the newest first: number, conditions to check, and count of rows."""
+    for number in reversed(range(parquet.num_row_groups)):
+        conditions = _choose_conditions(parquet, number, search)
+        if conditions is not None and (count := _count_rows_of_group(parquet, number, conditions)):
+            yield number, conditions, count
 
 
 def read_matching_rows(file: BinaryIO, group: MatchingRowGroup) -> RecordChunk:
@@ -108,78 +106,59 @@ def _count_rows_of_group(parquet: Any, number: int, conditions: Conditions) -> i
     """How many rows of the group fit; only the columns that tell are read."""
     if not conditions:
         return int(parquet.metadata.row_group(number).num_rows)
-    columns = [column for column, _ in conditions]
+    columns = [condition.column for condition in conditions]
     table = parquet.read_row_group(number, columns=columns, use_threads=False)
     return pc.sum(_match_rows(table, conditions)).as_py() or 0
 
 
 def _match_rows(table: Any, conditions: Conditions) -> Any:
     """Which rows fit."""
-    return functools.reduce(pc.and_, [condition.match_rows(table[column]) for column, condition in conditions])
+    return functools.reduce(pc.and_, [condition.match_rows(table[condition.column]) for condition in conditions])
 
 
 def _choose_conditions(parquet: Any, number: int, search: RecordQuery) -> Conditions | None:
     """What each row of the group has to be asked; None when none of them can fit."""
     asked = []
-    for column, condition in _list_conditions(search):
-        bounds = _read_bounds(parquet, number, column)
+    for condition in _list_conditions(search):
+        bounds = _read_bounds(parquet, number, condition.column)
         if bounds is not None and not condition.may_match(*bounds):
             return None
         if bounds is None or not condition.always_matches(*bounds):
-            asked.append((column, condition))
+            asked.append(condition)
     return asked
 
 
-def _list_conditions(search: RecordQuery) -> Iterator[tuple[str, "_StartsWith | _Equals | _IsEmpty"]]:
+def _list_conditions(search: RecordQuery) -> Iterator["_Condition"]:
     if search.prefix:
-        yield "identifier", _StartsWith(search.prefix)
+        yield _Condition("identifier", search.prefix, is_prefix=True)
     if search.stage in (RecordStage.SUCCEEDED, RecordStage.REJECTED):  # that a row is invalid its file's name says
-        yield "status", _Equals(search.stage)
+        yield _Condition("status", search.stage)
     if search.status is not None:
-        yield "status", _Equals(search.status)
+        yield _Condition("status", search.status)
     if search.change_type is not None:
-        yield "__ondatra_change_type", _Equals(search.change_type)
+        yield _Condition("__ondatra_change_type", search.change_type)
     if search.message is not None:
-        yield "status_message", _Equals(search.message) if search.message else _IsEmpty()
+        yield _Condition("status_message", search.message)
 
 
-class _StartsWith(NamedTuple):
-    prefix: str
+class _Condition(NamedTuple):
+    """A condition on a text column. An empty value also matches null."""
 
-    def may_match(self, least: str, most: str) -> bool:
-        return least[: len(self.prefix)] <= self.prefix <= most
-
-    def always_matches(self, least: str, most: str) -> bool:
-        return False
-
-    def match_rows(self, column: Any) -> Any:
-        return pc.starts_with(column, self.prefix)
-
-
-class _Equals(NamedTuple):
+    column: str
     value: str
+    is_prefix: bool = False
 
     def may_match(self, least: str, most: str) -> bool:
-        return least <= self.value <= most
+        return (least[: len(self.value)] if self.is_prefix else least) <= self.value <= most
 
     def always_matches(self, least: str, most: str) -> bool:
-        return least == self.value == most
+        return not self.is_prefix and least == self.value == most
 
     def match_rows(self, column: Any) -> Any:
-        return pc.equal(column, self.value)
-
-
-class _IsEmpty(NamedTuple):
-    """No text, or an empty one."""
-
-    def may_match(self, least: str, most: str) -> bool:
-        return not least
-
-    def always_matches(self, least: str, most: str) -> bool:
-        return not most
-
-    def match_rows(self, column: Any) -> Any:
-        return pc.or_kleene(pc.is_null(column), pc.equal(column, ""))
+        if self.is_prefix:
+            return pc.starts_with(column, self.value)
+        matches = pc.equal(column, self.value)
+        return matches if self.value else pc.or_kleene(pc.is_null(column), matches)
 
 
 def _read_bounds(parquet: Any, number: int, column: str) -> tuple[str, str] | None:
@@ -209,9 +188,8 @@ class RunRecords:
 
     run_id: str
     files: Sequence[RecordFileId] | None = None  # None: those that are there when its turn comes
-    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(
-        default_factory=dict
-    )  # newer than files
+    # newer than files
+    unpublished_chunks: Mapping[RecordFileType, Iterable[RecordChunk]] = dataclasses.field(default_factory=dict)
 
 
 class _FileMatches(NamedTuple):
@@ -278,9 +256,8 @@ class _FileSearch:
         return [_FileMatches(run, file) for file in sorted(wanted, reverse=True)] or [_FileMatches(run, None)]
 
     def _may_match(self, batch_type: RecordFileType) -> bool:
-        return self._query.stage is None or (batch_type is RecordFileType.INVALID) == (
-            self._query.stage is RecordStage.INVALID
-        )
+        wants_invalid = self._query.stage is RecordStage.INVALID
+        return self._query.stage is None or wants_invalid == (batch_type is RecordFileType.INVALID)
 
     def _search_file(self, look: _FileMatches) -> _FileMatches:
         if look.file is None:

@@ -15,9 +15,9 @@ import pyarrow.csv
 
 from ondatra_dagster.records import parquet_files
 from ondatra_dagster.records.local_storage import LocalStorage
-from ondatra_dagster.records.record_chunks import RecordChunk
 from ondatra_dagster.records.record_query import RESULT_SCHEMA
 from ondatra_dagster.records.record_schema import DICTIONARY_COLUMNS, PAYLOAD_COLUMN, RECORD_SCHEMA
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk
 
 FORMULA_START = r"^[=+\-@\t\r]"  # what a spreadsheet takes a text for that begins so
 FORMULA_ESCAPE = "'"
@@ -34,11 +34,18 @@ def write_export(parts: Iterable[RecordChunk], path: Path) -> int:
         raise IsADirectoryError(21, "it is a folder", str(path))
     if not whole.parent.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(whole.parent))
-    counted = _RecordCounter(parts)
+    records = 0
+
+    def count() -> Iterator[RecordChunk]:
+        nonlocal records
+        for part in parts:
+            records += part.num_rows
+            yield part
+
     with LocalStorage(whole.parent).open_writer(whole.name) as file:
-        for _ in EXPORT_WRITERS[path.suffix.lower()](file, counted):
+        for _ in EXPORT_WRITERS[path.suffix.lower()](file, count()):
             pass
-    return counted.records
+    return records
 
 
 def stream_export(parts: Iterable[RecordChunk], ending: str) -> Iterator[bytes]:
@@ -65,19 +72,6 @@ class _DrainedBuffer(io.BytesIO):
         self.seek(0)
         self.truncate()
         return piece
-
-
-class _RecordCounter:
-    """An iterator over chunks that counts their records."""
-
-    def __init__(self, parts: Iterable[RecordChunk]) -> None:
-        self.records = 0
-        self._chunks = parts
-
-    def __iter__(self) -> Iterator[RecordChunk]:
-        for part in self._chunks:
-            self.records += part.num_rows
-            yield part
 
 
 def write_csv(file: BinaryIO, parts: Iterable[RecordChunk]) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ondatra_dagster.records.file_paths import RecordFileType
-from ondatra_dagster.records.parquet_files import chunk_rows, to_arrays
+from ondatra_dagster.records.parquet_files import build_batches
 
 
 class RecordStatus(enum.StrEnum):
@@ -107,15 +107,14 @@ DELIVERED_COLUMNS = (
 )
 PAYLOAD_COLUMN = "record_payload"
 INVALID_ROW_COLUMNS = ("__ondatra_rowid", "table_id")
-STATUS_COLUMN = ("status",)
 _RUN_COLUMNS = ("sync_configuration_id", "sync_run_id")
-_RECORD_FIELDS = [field for field in RECORD_SCHEMA if field.name not in _RUN_COLUMNS]
+_SCHEMA_WITHOUT_RUN = pa.schema([field for field in RECORD_SCHEMA if field.name not in _RUN_COLUMNS])
 
 
 def build_record_batches(records: Iterable[SyncRecord], *, sync_id: str, run_id: str) -> Iterator[pa.RecordBatch]:
     """The records as columns, a bounded part of them at a time."""
-    for part in chunk_rows(records, weigh=lambda record: len(record[1])):
-        columns = dict(zip((field.name for field in _RECORD_FIELDS), to_arrays(part, _RECORD_FIELDS), strict=True))
-        for name, value in zip(_RUN_COLUMNS, (sync_id, run_id), strict=True):
-            columns[name] = pa.repeat(pa.scalar(value), len(part))
-        yield pa.RecordBatch.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+    place = RECORD_SCHEMA.get_field_index(_RUN_COLUMNS[0])
+    for batch in build_batches(records, _SCHEMA_WITHOUT_RUN, lambda record: len(record[1])):
+        ids = [pa.repeat(pa.scalar(value), batch.num_rows) for value in (sync_id, run_id)]
+        columns = [*batch.columns[:place], *ids, *batch.columns[place:]]
+        yield pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

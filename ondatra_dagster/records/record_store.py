@@ -16,21 +16,27 @@ from typing import BinaryIO, Self
 
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.project.settings.storage_access import local_path
 from ondatra_dagster.records import file_paths, parquet_files
-from ondatra_dagster.records.fact_tables import FACT_TABLES, FactRow, FactTables, read_fact_table, write_fact_table
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.local_storage import DiscardingStorage, FileStorage, open_storage
+from ondatra_dagster.records.metadata_and_heartbeat_format import (
+    RunHeartbeat,
+    RunMetadata,
+    dump_heartbeat,
+    dump_metadata,
+    load_heartbeat,
+)
 from ondatra_dagster.records.record_schema import (
     DELIVERED_COLUMNS,
     DICTIONARY_COLUMNS,
     INVALID_ROW_COLUMNS,
     PAYLOAD_COLUMN,
     RECORD_SCHEMA,
-    STATUS_COLUMN,
     DeliveredRecord,
     SyncRecord,
     build_record_batches,
@@ -42,13 +48,7 @@ from ondatra_dagster.records.recovery_files import (
     write_delivered,
     write_snapshot,
 )
-from ondatra_dagster.records.run_metadata_and_heartbeat import (
-    RunHeartbeat,
-    RunMetadata,
-    dump_heartbeat,
-    dump_metadata,
-    load_heartbeat,
-)
+from ondatra_dagster.records.source_and_destination_tables import FactRow, read_fact_table, write_fact_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.storage.file_errors import disk_error
 from ondatra_dagster.storage.state_folder_id import UNKNOWN_STATE_ID, StateId
@@ -144,11 +144,9 @@ class RecordStore:
         """Return the mark of the newest run; None when none has left one."""
         name = file_paths.heartbeat_file(self._organization, sync_id)
         remedy = "delete it: the next run writes it again"
-        try:
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                return load_heartbeat(file.read())
-        except FileNotFoundError:
-            return None
+        with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
+            return load_heartbeat(file.read())
+        return None
 
     def read_newest_snapshot(self, sync_id: str) -> QueueSnapshot | None:
         """The snapshot of the newest run that left one; its units are read while one loops over them."""
@@ -198,7 +196,9 @@ class RecordStore:
         Within a run they have no order: a key's newest record is the one with the highest table version. For
         pruned runs it reads what write_delivered() stored.
         """
-        after, through = run_id or "", self._read_newest_delivered_run(sync_id)
+        after, through = run_id or "", ""
+        with contextlib.suppress(FileNotFoundError), self._open_delivered(sync_id) as file:
+            through = read_newest_delivered_run(file)
         if after < through:
             with self._open_delivered(sync_id) as file:
                 ends = read_delivered(file, with_payload=with_payload)
@@ -211,14 +211,6 @@ class RecordStore:
         """Keep these records, with their payloads, in place of all that the runs up to that one say."""
         with self._open_writer(file_paths.delivered_records_file(self._organization, sync_id)) as file:
             write_delivered(file, ends, through=through)
-
-    def _read_newest_delivered_run(self, sync_id: str) -> str:
-        """Return the newest run that write_delivered() covered; it sorts before all runs when there is none."""
-        try:
-            with self._open_delivered(sync_id) as file:
-                return read_newest_delivered_run(file)
-        except FileNotFoundError:
-            return ""
 
     def _open_delivered(self, sync_id: str) -> contextlib.AbstractContextManager[BinaryIO]:
         remedy = "bring it back from a backup, or delete it to let what it says be forgotten"
@@ -239,14 +231,12 @@ class RecordStore:
         """What the run's metadata.json says; None when there is none."""
         name = f"{self._run_folder(sync_id, run_id)}/{_METADATA}"
         remedy = "bring it back from a backup, or delete it"
-        try:
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as file:
-                fields = orjson.loads(file.read())
-                if not isinstance(fields, dict):
-                    raise orjson.JSONDecodeError("it isn't an object", "", 0)
-                return fields
-        except FileNotFoundError:
-            return None
+        with contextlib.suppress(FileNotFoundError), self._open_reader(name, remedy, (FileNotFoundError,)) as file:
+            fields = orjson.loads(file.read())
+            if not isinstance(fields, dict):
+                raise orjson.JSONDecodeError("it isn't an object", "", 0)
+            return fields
+        return None
 
     def is_own_run(self, metadata: Mapping[str, Json] | None) -> bool:
         """Whether a run is one of this project's, and not of another one that keeps its records here too."""
@@ -257,22 +247,21 @@ class RecordStore:
         found = map(file_paths.parse_records_file, self._storage.list_names(self._run_folder(sync_id, run_id)))
         return sorted(batch for batch in found if batch is not None)
 
-    @contextlib.contextmanager
-    def open_records(self, sync_id: str, run_id: str, file: RecordFileId) -> Iterator[BinaryIO]:
+    def open_records(
+        self, sync_id: str, run_id: str, file: RecordFileId
+    ) -> contextlib.AbstractContextManager[BinaryIO]:
         """One of these files; raises FileNotFoundError when it is there no more."""
         name = f"{self._run_folder(sync_id, run_id)}/{file_paths.records_file(*file)}"
         remedy = "bring it back from a backup, or delete it"
-        with self._open_reader(name, remedy, let_pass=(FileNotFoundError,)) as opened:
-            yield opened
+        return self._open_reader(name, remedy, let_pass=(FileNotFoundError,))
 
     def count_records(self, sync_id: str, run_id: str, files: Iterable[RecordFileId]) -> int:
         """How many records are in these files; one that is there no more has none."""
-        return sum(self._count_records_of_file(sync_id, run_id, file) for file in files)
-
-    def _count_records_of_file(self, sync_id: str, run_id: str, file: RecordFileId) -> int:
-        with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
-            return parquet_files.count_rows(opened)
-        return 0
+        rows = 0
+        for file in files:
+            with contextlib.suppress(FileNotFoundError), self.open_records(sync_id, run_id, file) as opened:
+                rows += pq.ParquetFile(opened).metadata.num_rows
+        return rows
 
     def read_invalid_rows(self, sync_id: str, *, since: str, upto: str) -> Iterator[tuple[int, str]]:
         """The rows that the runs after one and up to another recorded as set aside, by rowid and table id."""
@@ -283,31 +272,25 @@ class RecordStore:
                     with self.open_records(sync_id, run_id, file) as opened:
                         yield from parquet_files.read_rows(opened, INVALID_ROW_COLUMNS)
 
-    def write_fact_tables(self, facts: FactTables) -> None:
+    def write_fact_tables(self, facts: Mapping[str, Sequence[FactRow]]) -> None:
         """Write this workspace's rows of the organization's fact tables anew; those of others stay."""
-        for table in FACT_TABLES:
+        for table, rows in facts.items():
             name = file_paths.fact_table_file(self._organization, table)
-            by_workspace = {**self._read_fact_table(name, table), self._workspace: getattr(facts, table)}
+            by_workspace = {**self._read_fact_table(name, table), self._workspace: rows}
             with self._open_writer(name) as file:
                 write_fact_table(file, table, by_workspace)
 
     def _read_fact_table(self, name: str, table: str) -> Mapping[str, Sequence[FactRow]]:
         """What a file that is broken says is gone: others write their rows again when they next run."""
-        try:
-            remedy = "delete it: it is written anew"
-            with self._open_reader(name, remedy, let_pass=(FileNotFoundError, *_DAMAGE_ERRORS)) as file:
-                return read_fact_table(file, table)
-        except (FileNotFoundError, *_DAMAGE_ERRORS):
-            return {}
+        let_pass = (FileNotFoundError, *_DAMAGE_ERRORS)
+        with contextlib.suppress(*let_pass), self._open_reader(name, "delete it: it is written anew", let_pass) as file:
+            return read_fact_table(file, table)
+        return {}
 
     def count_invalid(self, sync_id: str, run_id: str) -> int:
         """Count the invalid rows that a run has records of."""
-        rows = 0
-        for file in self.list_record_files(sync_id, run_id):
-            if file[0] is RecordFileType.INVALID:
-                with self.open_records(sync_id, run_id, file) as opened:
-                    rows += sum(1 for _ in parquet_files.read_rows(opened, STATUS_COLUMN))
-        return rows
+        files = self.list_record_files(sync_id, run_id)
+        return self.count_records(sync_id, run_id, [file for file in files if file[0] is RecordFileType.INVALID])
 
     def _read_delivered_of_run(self, sync_id: str, run_id: str, *, with_payload: bool) -> Iterator[DeliveredRecord]:
         columns = (*DELIVERED_COLUMNS, PAYLOAD_COLUMN) if with_payload else DELIVERED_COLUMNS
@@ -347,7 +330,7 @@ class RecordStore:
             ) from error
 
     @contextlib.contextmanager
-    def _open_reader(self, name: str, remedy: str, *, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
+    def _open_reader(self, name: str, remedy: str, let_pass: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
         try:
             with self._storage.open_reader(name) as file:
                 if name.endswith(_PARQUET):

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, TypeAlias
 import orjson
 import pyarrow as pa
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.records import parquet_files
 from ondatra_dagster.records.record_schema import (
@@ -70,10 +70,7 @@ class SnapshotUnits:
 
 def write_snapshot(file: BinaryIO, snapshot: QueueSnapshot) -> None:
     """Write the whole snapshot into an empty file, its units one chunk at a time."""
-    batches = (
-        pa.RecordBatch.from_arrays(parquet_files.to_arrays(part, _SNAPSHOT_SCHEMA), schema=_SNAPSHOT_SCHEMA)
-        for part in parquet_files.chunk_rows(snapshot.units, weigh=_unit_length)
-    )
+    batches = parquet_files.build_batches(snapshot.units, _SNAPSHOT_SCHEMA, _unit_length)
     note = orjson.dumps(
         {
             "format": SNAPSHOT_FORMAT,
@@ -115,10 +112,7 @@ _DELIVERED_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in _DELIVERED_
 
 def write_delivered(file: BinaryIO, ends: Iterable[DeliveredRecord], *, through: str) -> None:
     """Write records with their payloads into an empty file; `through` is the newest run that it covers."""
-    batches = (
-        pa.RecordBatch.from_arrays(parquet_files.to_arrays(part, _DELIVERED_SCHEMA), schema=_DELIVERED_SCHEMA)
-        for part in parquet_files.chunk_rows(ends, weigh=lambda end: len(end.payload))
-    )
+    batches = parquet_files.build_batches(ends, _DELIVERED_SCHEMA, lambda end: len(end.payload))
     note = orjson.dumps({"format": DELIVERED_FORMAT, "through": through}).decode()
     repetitive = DICTIONARY_COLUMNS.intersection(_DELIVERED_FILE_COLUMNS)
     parquet_files.write_file(file, _DELIVERED_SCHEMA, batches, repetitive=repetitive, notes={_DELIVERED_NOTE: note})

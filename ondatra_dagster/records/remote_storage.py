@@ -16,41 +16,51 @@ from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.settings.storage_access import S3Access
 from ondatra_dagster.records.local_storage import TEMPORARY_NAME, make_temporary_name
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
 # file systems on which a file appears under its name with its last byte, and not before
 ATOMIC_SCHEMES = frozenset({"gs", "gcs", "az", "abfs", "abfss", "adl", "oss"})
 
 
-class S3Storage:
-    """Files below a prefix of a bucket, reached as the warehouse's tables on S3 are."""
+class _UploadingStorage:
+    """The part that both storages share: a file is uploaded when it is complete."""
 
-    def __init__(self, address: str, access: S3Access) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
-        self._root = bucket_path(self._address)
-        self._file_system = open_s3_filesystem(access)
+        self._root = ""
 
     def address(self, name: str) -> str:
         return f"{self._address}/{name}"
 
     @contextlib.contextmanager
     def open_writer(self, name: str) -> Iterator[BinaryIO]:
-        with _open_temporary_file() as file:
-            yield file
+        with tempfile.NamedTemporaryFile(prefix="ondatra-") as file:
+            yield cast("BinaryIO", file)
             file.flush()
             with _explain_unreachable(self._address):
-                # one call: an interruption between two would make an object of what is there by then
-                copy_files(
-                    file.name,
-                    self._path(name),
-                    source_filesystem=LocalFileSystem(),
-                    destination_filesystem=self._file_system,
-                )
+                self._upload(file.name, self._path(name))
 
-    @contextlib.contextmanager
-    def open_reader(self, name: str) -> Iterator[BinaryIO]:
-        with self._file_system.open_input_file(self._path(name)) as file:
-            yield cast("BinaryIO", file)
+    def _upload(self, file: str, path: str) -> None:
+        raise NotImplementedError
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+
+class S3Storage(_UploadingStorage):
+    """Files below a prefix of a bucket, reached as the warehouse's tables on S3 are."""
+
+    def __init__(self, address: str, access: S3Access) -> None:
+        super().__init__(address)
+        self._root = bucket_path(self._address)
+        self._file_system = open_s3_filesystem(access)
+
+    def _upload(self, file: str, path: str) -> None:
+        # one call: an interruption between two would make an object of what is there by then
+        copy_files(file, path, source_filesystem=LocalFileSystem(), destination_filesystem=self._file_system)
+
+    def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return cast("BinaryIO", self._file_system.open_input_file(self._path(name)))
 
     def remove_file(self, name: str) -> int:
         with _explain_unreachable(self._address):
@@ -58,13 +68,10 @@ class S3Storage:
             if found.type == FileType.File:
                 self._file_system.delete_file(found.path)
             elif found.type == FileType.Directory:
-                self._remove_folder(found.path)
+                inside = self._file_system.get_file_info(FileSelector(found.path))
+                if all(each.base_name.startswith(".") for each in inside):
+                    self._file_system.delete_dir(found.path)  # with what stands for it, as it does for an empty one
         return found.size or 0
-
-    def _remove_folder(self, path: str) -> None:
-        inside = self._file_system.get_file_info(FileSelector(path))
-        if all(each.base_name.startswith(".") for each in inside):
-            self._file_system.delete_dir(path)  # with what stands for it, as it does for an empty one
 
     def remove_leftovers(self, folder: str, *, before: float) -> list[int]:
         """There are none: an upload without its end isn't a file."""
@@ -75,15 +82,12 @@ class S3Storage:
             found = self._file_system.get_file_info(FileSelector(self._path(folder), allow_not_found=True))
         return sorted(file.base_name for file in found if not file.base_name.startswith("."))
 
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}".rstrip("/")
 
-
-class FsspecStorage:
+class FsspecStorage(_UploadingStorage):
     """Files below an address of any file system that fsspec knows; its package finds the keys."""
 
     def __init__(self, address: str) -> None:
-        self._address = address.rstrip("/")
+        super().__init__(address)
         try:
             self._file_system, self._root = fsspec.core.url_to_fs(self._address)
         except (ImportError, ValueError) as error:
@@ -92,17 +96,6 @@ class FsspecStorage:
                 " package that fsspec wants for it"
             ) from error
         self._writes_atomically = address.partition("://")[0] in ATOMIC_SCHEMES
-
-    def address(self, name: str) -> str:
-        return f"{self._address}/{name}"
-
-    @contextlib.contextmanager
-    def open_writer(self, name: str) -> Iterator[BinaryIO]:
-        with _open_temporary_file() as file:
-            yield file
-            file.flush()
-            with _explain_unreachable(self._address):
-                self._upload(file.name, self._path(name))
 
     def _upload(self, file: str, path: str) -> None:
         folder, _, name = path.rpartition("/")
@@ -119,10 +112,8 @@ class FsspecStorage:
                 self._file_system.rm_file(part)
             raise
 
-    @contextlib.contextmanager
-    def open_reader(self, name: str) -> Iterator[BinaryIO]:
-        with self._file_system.open(self._path(name), "rb") as file:
-            yield file
+    def open_reader(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return cast("BinaryIO", self._file_system.open(self._path(name), "rb"))
 
     def remove_file(self, name: str) -> int:
         path = self._path(name)
@@ -171,9 +162,6 @@ class FsspecStorage:
         self._file_system.invalidate_cache()  # others write there too
         return list(self._file_system.ls(path, detail=True))
 
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}".rstrip("/")
-
 
 def _base_name(file: Mapping[str, Any]) -> str:
     return str(file["name"]).rstrip("/").rpartition("/")[2]
@@ -181,10 +169,6 @@ def _base_name(file: Mapping[str, Any]) -> str:
 
 def _is_hidden(file: Mapping[str, Any]) -> bool:
     return _base_name(file).startswith(".")
-
-
-def _open_temporary_file() -> BinaryIO:
-    return cast("BinaryIO", tempfile.NamedTemporaryFile(prefix="ondatra-"))
 
 
 @contextlib.contextmanager

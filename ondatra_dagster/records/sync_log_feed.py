@@ -14,12 +14,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ondatra_dagster.deltalog.commit_metadata import newer_version_error
+from ondatra_dagster.deltalog.commit_user_metadata import newer_version_error
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
+from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.row_changes import Json
 
 _FORMAT, _FORMAT_VERSION = "ondatra_sync_log", 1
 
@@ -171,24 +170,17 @@ def _list_row_groups(store: RecordStore, sync_id: str, run_id: str) -> Iterator[
         with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
             with store.open_records(sync_id, run_id, file) as opened:
                 footer = pq.ParquetFile(opened).metadata
-            yield from _list_row_groups_of_file(sync_id, run_id, file, footer)
-
-
-def _list_row_groups_of_file(sync_id: str, run_id: str, file: RecordFileId, footer: Any) -> Iterator[RecordRowGroup]:
-    first = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        if group.num_rows:
-            yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
-        first += group.num_rows
+            first = 0
+            for number in range(footer.num_row_groups):
+                group = footer.row_group(number)
+                if group.num_rows:
+                    yield RecordRowGroup(sync_id, run_id, *file, number, first, group.num_rows, group.total_byte_size)
+                first += group.num_rows
 
 
 @functools.lru_cache(maxsize=8)  # the pieces of a run come one after the other
 def _read_endpoint_ids(store: RecordStore, sync_id: str, run_id: str) -> Mapping[str, str | None]:
     """What the run connected; unknown where its metadata is lost."""
     metadata = store.read_metadata(sync_id, run_id) or {}
-    return {column: _endpoint_id(metadata.get(name)) for column, name in _ENDPOINT_FIELDS.items()}
-
-
-def _endpoint_id(end: Json) -> str | None:
-    return str(end["id"]) if isinstance(end, dict) else None
+    ends = {column: metadata.get(name) for column, name in _ENDPOINT_FIELDS.items()}
+    return {column: str(end["id"]) if isinstance(end, dict) else None for column, end in ends.items()}

@@ -126,11 +126,9 @@ def open_lock(path: Path) -> int:
 
 
 def _open_existing(path: Path, flags: int) -> int | None:
-    with explain_file_errors(path):
-        try:
-            return os.open(path, flags | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
+    with explain_file_errors(path), contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags | os.O_CLOEXEC)
+    return None
 
 
 def _is_only_probed(descriptor: int) -> bool:

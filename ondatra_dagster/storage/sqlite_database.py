@@ -1,6 +1,6 @@
-"""A SQLite file: opened private, durable and migrated. A transaction begins by taking the lock.
+"""A SQLite file: opened private, durable and migrated, by one process or by several.
 
-The module that owns a file's tables has all statements on them.
+A transaction begins by taking the lock. The module that owns a file's tables has all statements on them.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.storage.file_errors import (
     FILE_ERRORS,
@@ -24,10 +25,10 @@ from ondatra_dagster.storage.file_errors import (
     integrity_errors,
     raise_state_error,
 )
-from ondatra_dagster.text_format import ondatra_version
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
+from ondatra_dagster.storage.file_lock import FileLock
 
 COPY_TRIES = 3
 IDLE_SECONDS = 0.05  # after which nobody seems to be writing
@@ -227,7 +228,8 @@ def open_read_only(path: Path, schema: SqliteSchema | None = None) -> Iterator[S
     with contextlib.ExitStack() as opened:
         with explain_file_errors(path, if_damaged, is_opening=True):
             store = opened.enter_context(SqliteStore(_connect_read_only(path), path, if_damaged=if_damaged))
-            if schema and _missing_steps(store, schema):
+            applied = _read_applied_steps(store.connection, schema, path) if schema else set()
+            if schema and applied and applied != {name for name, _ in schema.steps}:
                 in_memory = sqlite3.connect(":memory:", isolation_level=None)
                 newer = opened.enter_context(SqliteStore(in_memory, path, if_damaged=if_damaged))
                 store.back_up(newer.connection)
@@ -258,18 +260,6 @@ def _open_uri(uri: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def has_tables(store: SqliteStore, schema: SqliteSchema) -> bool:
-    """Return whether the file has tables; one that another process is making right now has none yet."""
-    with explain_file_errors(store.path, schema.if_damaged, is_opening=True):
-        return bool(_read_applied_steps(store.connection, schema, store.path))
-
-
-def _missing_steps(store: SqliteStore, schema: SqliteSchema) -> bool:
-    """Whether somebody has to migrate the file; one without tables is being made right now."""
-    applied = _read_applied_steps(store.connection, schema, store.path)
-    return bool(applied) and applied != {name for name, _ in schema.steps}
 
 
 def check_integrity(path: Path, if_damaged: str) -> None:
@@ -320,7 +310,9 @@ def copy_database(path: Path, to: Path) -> None:
             before = _read_file_states(path)
             for source, target in zip(_list_database_files(path), _list_database_files(to), strict=True):
                 _copy_file(source, target)
-            if before == _read_file_states(path) and _is_idle(before):
+            # of two writes in one tick of the clock the second leaves no trace
+            is_idle = all(time.time() - written > IDLE_SECONDS for _, written in before)
+            if is_idle and before == _read_file_states(path):
                 return
         time.sleep(IDLE_SECONDS)
     with explain_file_errors(to):
@@ -353,11 +345,6 @@ def _read_file_states(path: Path) -> list[tuple[int, float]]:
             state = file.stat()
             seen.append((state.st_size, state.st_mtime))
     return seen
-
-
-def _is_idle(seen: Sequence[tuple[int, float]]) -> bool:
-    # of two writes in one tick of the clock the second leaves no trace
-    return all(time.time() - written > IDLE_SECONDS for _, written in seen)
 
 
 def _create_private(path: Path) -> None:
@@ -423,3 +410,31 @@ def _build_step(script: str):  # type: ignore[no-untyped-def]  # the library's o
             database.execute(statement)
 
     return apply
+
+
+WAIT_SECONDS = 60
+
+
+@contextlib.contextmanager
+def open_existing_database(path: Path, schema: SqliteSchema) -> Iterator[SqliteStore | None]:
+    """Open the file to read it; None without a file, or while another process is making its tables."""
+    with explain_file_errors(path, schema.if_damaged):
+        is_there = path.exists() or path.is_symlink()
+    if not is_there:
+        yield None
+        return
+    with open_read_only(path, schema) as store:
+        with explain_file_errors(path, schema.if_damaged, is_opening=True):
+            is_made = bool(_read_applied_steps(store.connection, schema, path))
+        yield store if is_made else None
+
+
+@contextlib.contextmanager
+def open_transaction(path: Path, schema: SqliteSchema, *, purpose: str) -> Iterator[SqliteStore]:
+    """Open the file, made if need be, for one transaction; other processes that write it wait for the lock.
+
+    SQLite before 3.51.3 can damage a file that two connections write and checkpoint at the same time.
+    """
+    lock = FileLock(path.parent / "locks" / f"{path.name}.lock", purpose=purpose, wait_seconds=WAIT_SECONDS)
+    with lock, open_database(path, schema) as store, store.write_transaction():
+        yield store

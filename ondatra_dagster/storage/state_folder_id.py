@@ -63,11 +63,9 @@ def _write_new_id(state: Path) -> StateId:
 
 def _read_state_id_file(path: Path) -> tuple[dict[str, object], int]:
     """Return what the file says, and its inode; nothing when it is damaged: the folder gets a new id."""
-    try:
-        with explain_file_errors(path), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            inode = os.fstat(file.fileno()).st_ino
-            fields = orjson.loads(file.read())
-            return (fields, inode) if isinstance(fields, dict) else ({}, inode)
-    except orjson.JSONDecodeError:
-        pass
+    is_missing_or_damaged = contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError)
+    with explain_file_errors(path), is_missing_or_damaged, path.open("rb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        fields = orjson.loads(file.read())
+        return (fields, inode) if isinstance(fields, dict) else ({}, inode)
     return {}, 0

@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from ondatra_dagster.delivery.queue import dead_letters
-from ondatra_dagster.delivery.queue.dead_letters import DeadLetter, FailureReason, read_dead_letter_reasons
+from ondatra_dagster.delivery.queue import dead_letter_reading_and_replay
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
+    DeadLetter,
+    FailureReason,
+    read_dead_letter_reasons,
+)
 from ondatra_dagster.delivery.queue.queue_database import open_for_reading, read_unit_kind
 from ondatra_dagster.sync.sync_definition import Sync
 
@@ -24,7 +28,7 @@ def list_dead_letters(
     with open_for_reading(sync.queue_file) as store:
         shape = read_unit_kind(store) if store else None
         if store and shape:
-            yield from dead_letters.read_dead_letters(
+            yield from dead_letter_reading_and_replay.read_dead_letters(
                 store, shape, limit=limit, since=since, offset=offset, most_rows=most_rows
             )
 

@@ -6,7 +6,7 @@ from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult
 from ondatra_dagster.delivery.finalize_call import call_finalize, clear_pending_finalize
 from ondatra_dagster.delivery.push.push_interface import BatchSink
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import PLANNED, UnitCounter, add_counts, count_units
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import PLANNED, UnitCounter, add_counts, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import Batch
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount, allow_removals
@@ -14,8 +14,8 @@ from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.errors import OtherStateFolderError
 from ondatra_dagster.sync.run_bookkeeping import RunBookkeeper
 from ondatra_dagster.sync.run_context import RunContext
-from ondatra_dagster.sync.run_counters import RunCounters
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, describe_counts
+from ondatra_dagster.sync.run_counts_reasons_and_samples import RunCounters
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, GridRow, describe_counts
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +44,13 @@ class DeliveryStep:
         try:
             return self._send_or_poll(removals)
         finally:
-            self._counters.count_unsent(count_units_in_jobs(self._queue, self._counter))
+            self._counters.grid.count_unsent(count_units_in_jobs(self._queue, self._counter))
 
     def _count_planned(self) -> None:
         self._planned_counts = planned = count_units(self._queue)
         with self._queue.store.write_transaction():
             add_counts(self._queue, self._bookkeeper.run_id, {PLANNED: planned})
-        self._counters.add_planned(planned)
+        self._counters.grid.add_counts(GridRow.PLANNED, planned)
 
     def _send_or_poll(self, removals: RemovalCount | None) -> DeliveryResult:
         status = self._read_queue_status()

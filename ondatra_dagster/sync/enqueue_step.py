@@ -1,31 +1,24 @@
 """The step of a sync run that enqueues the table's new changes. It sends nothing."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.snapshot_and_restore import end_restore, mark_all_maybe_sent
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.row_changes import FeedSegment
-from ondatra_dagster.sync.feed_adapters import read_whole_table
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue, write_queue_snapshot
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
 from ondatra_dagster.sync.run_bookkeeping import close_crashed_runs
 from ondatra_dagster.sync.run_context import Feed, Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_table
 
 
-class EnqueuedVersions(NamedTuple):
-    """The versions that were enqueued: (after, upto]. The two are equal where nothing was new."""
+def catch_up_queue(sync: Sync, ports: Ports) -> int | None:
+    """Bring the sync's queue up to its model's table, and return how many versions were enqueued.
 
-    after: int
-    upto: int
-
-
-def catch_up_queue(sync: Sync, ports: Ports) -> EnqueuedVersions | None:
-    """Bring the sync's queue up to its model's table; None when there is no table, or the sync has never run.
+    None when there is no table, or the sync has never run.
 
     It also writes the queue's snapshot, so that a queue that is lost later needs no version that is enqueued
     now. Raises BusyError when another process delivers, OtherStateFolderError when another state folder does.
@@ -41,7 +34,7 @@ def catch_up_queue(sync: Sync, ports: Ports) -> EnqueuedVersions | None:
         before = queue.watermark
         enqueue_table_changes(queue, sync, ports, source, recovered)
         write_queue_snapshot(queue, sync, ports)
-        return EnqueuedVersions(before, queue.watermark)
+        return queue.watermark - before
 
 
 def enqueue_table_changes(

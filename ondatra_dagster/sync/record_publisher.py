@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from ondatra_dagster.clock_jumps import is_from_future
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.queue_database import INVALID_RECORDED_IN_RUNS, Queue
 from ondatra_dagster.delivery.queue.unpublished_records import (
@@ -18,7 +18,7 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     SettledRow,
     store_settled_rows,
 )
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.future_time_correction import is_from_future
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
@@ -124,14 +124,15 @@ def build_records(
 ) -> Iterator[SyncRecord]:
     """What is kept of rows that ended, each given with the begin and the end of its batch."""
     for started_at, ended_at, row in settled:
+        is_object = row.layout == OBJECT_PAYLOAD
         yield SyncRecord(
             identifier=row.key,
-            payload=_build_payload(row, layouts),
+            payload=row.payload if is_object else orjson.dumps(layouts[row.layout].parse_row(row.payload)).decode(),
             operation=operation,
             status=row.status,
             status_message=row.message,
-            batch_started_at=_to_datetime(started_at),
-            batch_ended_at=_to_datetime(ended_at),
+            batch_started_at=to_datetime(started_at),
+            batch_ended_at=to_datetime(ended_at),
             rowid=row.rowid,
             change_type=row.change_type,
             table_version=row.version,
@@ -140,14 +141,8 @@ def build_records(
 
 
 @functools.lru_cache(maxsize=2)  # the rows of a batch share theirs
-def _to_datetime(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _build_payload(row: SettledRow, layouts: Mapping[int, Layout]) -> str:
-    if row.layout == OBJECT_PAYLOAD:
-        return row.payload
-    return orjson.dumps(layouts[row.layout].parse_row(row.payload)).decode()
 
 
 def note_runs_with_invalid_records(queue: Queue, *, since: str, upto: str) -> None:

@@ -8,7 +8,6 @@ open at that moment, only the files count whose rows had been chosen by then. Ru
 import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import orjson
@@ -16,18 +15,23 @@ import orjson
 from ondatra_dagster.delivery.queue.pending_rows import PendingRow, PendingRowReader
 from ondatra_dagster.delivery.queue.queue_database import READ_META, open_for_reading, read_layouts
 from ondatra_dagster.delivery.queue.unpublished_records import SettledRow, read_started_files, read_unpublished_rows
-from ondatra_dagster.delivery.queue_unit_format import UNIT_FORMAT, UnitFormat
+from ondatra_dagster.delivery.unit_shape_by_model_kind import UNIT_FORMAT, UnitFormat
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 from ondatra_dagster.records.file_paths import RecordFileId, RecordFileType
 from ondatra_dagster.records.parquet_search import RunRecords, count_runs_matches, search_runs
-from ondatra_dagster.records.record_chunks import RecordChunk, SpooledChunks, chunk_records, slice_chunks
 from ondatra_dagster.records.record_query import RecordQuery, ResultRecord
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
+    RecordChunk,
+    SpooledChunks,
+    chunk_records,
+    slice_chunks,
+)
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
-from ondatra_dagster.sync.record_publisher import build_records
+from ondatra_dagster.sync.record_publisher import build_records, to_datetime
 from ondatra_dagster.sync.sync_definition import Sync
 
 MAX_LISTED_RUNS = 5  # runs that are named to whom asks for one that isn't there
@@ -174,7 +178,7 @@ class _QueueSearch:
             table_version=unsettled.version,
             table_id=self._table_id,
             attempts=unsettled.attempts,
-            next_try_at=None if unsettled.next_try_at is None else _to_datetime(unsettled.next_try_at),
+            next_try_at=None if unsettled.next_try_at is None else to_datetime(unsettled.next_try_at),
         )
 
     def _read_meta(self, name: str) -> str:
@@ -186,7 +190,3 @@ class _QueueSearch:
     def _spool_records(self, records: Iterator[ResultRecord]) -> SpooledChunks:
         most = None if self._query.limit is None else self._query.offset + self._query.limit
         return SpooledChunks(chunk_records(itertools.islice(records, most)))
-
-
-def _to_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

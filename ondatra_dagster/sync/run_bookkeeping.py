@@ -8,7 +8,7 @@ import orjson
 
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import (
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
     NO_COUNTS,
     PLANNED,
     UnitCounter,
@@ -16,17 +16,15 @@ from ondatra_dagster.delivery.queue.change_counts import (
     UnitOutcome,
     read_counts,
 )
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.snapshot_and_restore import is_restoring, make_snapshot, read_restore_upto
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.errors import OndatraError, ResyncNeededError, StateError
-from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMetadata
+from ondatra_dagster.records.metadata_and_heartbeat_format import Endpoint, RunMetadata
 from ondatra_dagster.row_changes import Column
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck, find_newest_run
-from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext
-from ondatra_dagster.sync.run_history import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
-from ondatra_dagster.sync.run_id import create_run_id
+from ondatra_dagster.sync.run_context import RESYNC_REQUEST, Ports, RunContext, create_run_id
+from ondatra_dagster.sync.run_history_store import NEVER_BEGUN_REASON, PastRun, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import RECORDED_ROWS, CountGrid, GridRow, RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
 
@@ -102,7 +100,7 @@ class RunBookkeeper:
             queue.delete_meta(RESYNC_REQUEST)
             unpublished_records.begin_run(queue, bookkeeper.run_id, _dump_metadata(metadata))
         ports.record_store.write_metadata(sync.id, bookkeeper.run_id, metadata)
-        ports.history.begin_run(bookkeeper._build_past_run())
+        ports.history.begin_run(build_past_run(context, run_id))
         return bookkeeper
 
     def end_run(self, summary: RunSummary, result: RunResult) -> None:
@@ -110,14 +108,14 @@ class RunBookkeeper:
         self.publisher.publish_all()
         ports, sync, queue = self._context.ports, self._context.sync, self._context.queue
         metadata = dataclasses.replace(
-            self._build_metadata(), version_to=summary.version_to, counts=summary.counts_to_json()
+            self._build_metadata(), version_to=summary.version_to, counts=summary.grid.to_json()
         )
         ports.record_store.finish_run(sync.id, self.run_id, metadata)
         # a queue that is taking over doesn't say all that the last snapshot and the records do; and what
         # another state folder has begun since is newer
         is_newest = self.conflict_check.find_newer_run() is None
         if is_newest and not is_restoring(queue):
-            unpublished_records.write_snapshot_run(queue, self.run_id)
+            queue.write_meta(unpublished_records.SNAPSHOT_RUN, self.run_id)
             snapshot = make_snapshot(queue, sync_id=sync.id, run_id=self.run_id, written_at=ports.now())
             ports.record_store.write_snapshot(snapshot)
         if is_newest:
@@ -134,7 +132,7 @@ class RunBookkeeper:
 
     def _write_history(self, summary: RunSummary, result: RunResult) -> None:
         past = dataclasses.replace(
-            self._build_past_run(),
+            build_past_run(self._context, self.run_id),
             ended_at=summary.ended_at,
             version_to=summary.version_to,
             counts=summary.to_json(),
@@ -156,9 +154,6 @@ class RunBookkeeper:
             version_to=context.source.version,
             counts={},
         )
-
-    def _build_past_run(self) -> PastRun:
-        return build_past_run(self._context, self.run_id)
 
 
 def build_past_run(context: RunContext, run_id: str) -> PastRun:

@@ -1,21 +1,21 @@
-"""The context of a sync run: its ports to the outside, its options, and the state in which it started."""
+"""The context of a sync run: its id, its ports to the outside, its options, and the state in which it started."""
 
 import dataclasses
 import random as chance
+import string
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, Self
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.push.push_interface import BatchSink
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import Column, FeedSegment, InvalidRow
 from ondatra_dagster.sync.record_publisher import PUBLISH_SECONDS
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 
@@ -123,3 +123,24 @@ class RunContext:
 def version_of_watermark(watermark: int) -> int | None:
     """The version that a watermark stands for, if any."""
     return None if watermark == NOTHING_ENQUEUED else watermark
+
+
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+_RANDOM_LETTERS = 6
+
+
+def create_run_id(now: datetime, *, after: str | None, random: chance.Random) -> str:
+    """An id that sorts behind `after`, the newest one: within one second too, and if the clock goes back."""
+    moment = now.astimezone(UTC)
+    if after is not None and moment.strftime(_TIME_FORMAT) <= after.partition("-")[0]:
+        moment = datetime.strptime(after.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
+    letters = "".join(random.choice(string.ascii_lowercase) for _ in range(_RANDOM_LETTERS))
+    return f"{moment.strftime(_TIME_FORMAT)}-{letters}"
+
+
+def parse_start_time(run_id: str) -> datetime | None:
+    """When a run began, as its id says; None of what isn't one."""
+    try:
+        return datetime.strptime(run_id.partition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation, UnitOutcome
-from ondatra_dagster.delivery.queue.dead_letters import FailureReason
-from ondatra_dagster.delivery.queue.dry_run_changes import NO_EXPECTED_CHANGES, ExpectedChanges, RowChangeCounts
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation, UnitOutcome
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import (
+    NO_EXPECTED_CHANGES,
+    ExpectedChanges,
+    RowChangeCounts,
+)
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import PastRun, RunMode
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.sync.run_history_store import PastRun, RunMode
 
 MAX_SAMPLES = 20
 MAX_STORED_REASONS = 5  # of each sort, in the history
@@ -164,9 +168,6 @@ class RunSummary:
         """Whether somebody looks back at the run: what it found of the API may be so no more."""
         return self.queue_read_at is not None
 
-    def counts_to_json(self) -> dict[str, Json]:
-        return self.grid.to_json()
-
     def to_json(self) -> dict[str, Json]:
         """What the history keeps, for a check that is run alone later."""
         return {
@@ -202,8 +203,9 @@ def _load_reasons(run: PastRun, name: str) -> tuple[FailureReason, ...]:
     return tuple(FailureReason(message, units, tuple(keys)) for message, units, keys in counts.get(name, ()))
 
 
-def load_grid(counts: Mapping[str, Mapping[str, int]]) -> CountGrid:
-    """The grid that to_json() wrote."""
+def load_grid(run: PastRun) -> CountGrid:
+    """The grid that to_json() wrote; for a dry run, the expected counts."""
+    counts: Mapping[str, Any] = run.counts.get("grid", {})  # type: ignore[assignment]
     grid = CountGrid(known_rows=frozenset(map(GridRow, counts)))
     for cell, row in counts.items():
         for operation, units in row.items():
@@ -211,20 +213,8 @@ def load_grid(counts: Mapping[str, Mapping[str, int]]) -> CountGrid:
     return grid
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentState:
-    """The state of a sync at a moment after its run: its queue, its dead letters and its table's invalid rows."""
-
-    read_at: datetime
-    queue: QueueStatus | None
-    reject_reasons: Sequence[FailureReason]
-    invalid_count: int
-    pending_samples: Sequence[PendingKey] = ()
-    removals: RemovalCount | None = None
-
-
-def summarize_past_run(run: PastRun, now: CurrentState, *, unit_noun: str) -> RunSummary:
-    """Return a past run as its checks see it now: with its own counts, and the sync's current state."""
+def summarize_past_run(run: PastRun) -> RunSummary:
+    """Return the summary of a run as the history has it: without the queue, and what else changes later."""
     counts: Mapping[str, Any] = run.counts
     return RunSummary(
         sync_id=run.sync_id,
@@ -234,20 +224,14 @@ def summarize_past_run(run: PastRun, now: CurrentState, *, unit_noun: str) -> Ru
         ended_at=run.ended_at or run.started_at,
         version_from=run.version_from,
         version_to=run.version_to,
-        grid=load_grid(counts.get("grid", {})),
-        queue=now.queue,
-        invalid_count=now.invalid_count,
-        unit_noun=unit_noun,
-        reject_reasons=tuple(now.reject_reasons),
+        grid=load_grid(run),
+        queue=None,
         warned_units=counts.get("warned", 0),
         warning_reasons=_load_reasons(run, "warning_reasons"),
         invalid_samples=load_invalid_samples(run),
         first_errors=run.first_errors,
         dead_units=counts.get("died", 0),
         is_outage=counts.get("is_outage", False),
-        removals=now.removals,
-        pending_samples=tuple(now.pending_samples),
-        queue_read_at=now.read_at,
     )
 
 

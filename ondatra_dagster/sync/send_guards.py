@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.removal_count import (
     RemovalCount,
@@ -11,8 +12,7 @@ from ondatra_dagster.delivery.queue.removal_count import (
     read_table_size,
     write_table_size,
 )
-from ondatra_dagster.delivery.rows_to_send import UnitKind
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_state_folder_private
 from ondatra_dagster.storage.sqlite_database import SqliteStore
@@ -40,7 +40,7 @@ def read_removals(store: SqliteStore, sync: Sync, *, rows: Callable[[], int | No
     if sync.limits.max_deletes is None:
         return None
     return count_removals(
-        store, choose_measure(sync), size=lambda: read_table_size(store) if _counts_groups(sync) else rows()
+        store, choose_measure(sync), size=lambda: read_table_size(store) if sync.model.kind.delivers_groups else rows()
     )
 
 
@@ -57,18 +57,14 @@ def unit_noun(sync: Sync) -> str:
     return "group" if sync.model.kind.delivers_groups else "row"
 
 
-def _counts_groups(sync: Sync) -> bool:
-    return sync.model.kind.delivers_groups
-
-
 def count_table_units(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int | None:
     """Return how many units the table has; groups are counted, which reads the table."""
-    return _read_table_size(queue, sync, source, feed) if _counts_groups(sync) else source.row_count
+    return _read_table_size(queue, sync, source, feed) if sync.model.kind.delivers_groups else source.row_count
 
 
 def _read_table_size(queue: Queue, sync: Sync, source: SourceState, feed: Feed) -> int:
     """How many keys, groups or rows the table has; groups nobody has counted, so they are read."""
-    if source.row_count is not None and not _counts_groups(sync):
+    if source.row_count is not None and not sync.model.kind.delivers_groups:
         return source.row_count
     size = read_table_size(queue.store)
     if size is None:

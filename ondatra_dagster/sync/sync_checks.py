@@ -8,14 +8,14 @@ import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 
-from ondatra_dagster.delivery.queue.dead_letters import FailureReason
+from ondatra_dagster.count_time_and_size_format import describe_invalid_rows, format_count, format_duration
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
 from ondatra_dagster.delivery.queue.pending_rows import PendingKey
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_summary import MAX_SAMPLES, GridRow, RunSummary
-from ondatra_dagster.text_format import describe_invalid_rows, format_count, format_duration
 
 HOUR_SECONDS = 3600.0
 DEFAULT_MAX_LAG_SECONDS = 24 * HOUR_SECONDS
@@ -190,11 +190,8 @@ def _describe_dead_units(run: RunSummary) -> str | None:
     )
 
 
-_RUN_PROBLEMS = (
-    _describe_outage,
-    _describe_no_delivery,
-    _describe_dead_units,
-)  # what a run finds when it sends something
+# what a run finds when it sends something
+_RUN_PROBLEMS = (_describe_outage, _describe_no_delivery, _describe_dead_units)
 
 
 def check_invalid_records(run: RunSummary, limits: SyncLimits) -> SyncCheckResult:

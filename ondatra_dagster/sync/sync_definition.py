@@ -6,19 +6,13 @@ from pathlib import Path
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.push.push_config import PushConfig
 from ondatra_dagster.delivery.queue.queue_database import Queue, pause_flag_path, queue_file_path, queue_lock_path
-from ondatra_dagster.delivery.queue_unit_format import (
-    UnitFormat,
-    is_named_by_key,
-    is_single_unit,
-    open_queue_for,
-    unit_kind_of,
-)
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.unit_shape_by_model_kind import UnitFormat, is_named_by_key, open_queue_for
 from ondatra_dagster.project.model import Model, ModelSink
-from ondatra_dagster.records.fact_tables import SyncEndpoints
 from ondatra_dagster.records.record_schema import RecordOperation
+from ondatra_dagster.records.source_and_destination_tables import SyncEndpoints
 from ondatra_dagster.sync.sync_checks import SyncLimits
 
 
@@ -49,8 +43,7 @@ class Sync:
 
     def open_queue(self) -> AbstractContextManager[Queue]:
         """The sync's queue, to be written; BusyError when another process does."""
-        size = self.push_config.push.batch_size
-        return open_queue_for(self.model.kind, self.queue_file, batch_size=size, lock=self.lock_file)
+        return open_queue_for(self.unit_format, self.queue_file, lock=self.lock_file)
 
     @property
     def unit_format(self) -> UnitFormat:
@@ -61,7 +54,7 @@ class Sync:
     @property
     def unit_shape(self) -> UnitKind:
         """What a unit of the queue is."""
-        return unit_kind_of(self.model.kind, batch_size=self.push_config.push.batch_size)
+        return self.unit_format.unit_kind
 
     @property
     def delivers_by_key(self) -> bool:
@@ -78,7 +71,7 @@ class Sync:
 
     @property
     def is_whole_table(self) -> bool:
-        return is_single_unit(self.model.kind, self.unit_shape)
+        return self.unit_format.is_whole_table
 
     @property
     def operation(self) -> RecordOperation:

@@ -1,22 +1,25 @@
 """A sync run from end to end: recover the queue, enqueue, check deletes, deliver, publish, summarize.
 
 Each step can be cut off at any moment; the next run continues from what is on disk. The counts are in
-run_counters, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
+run_counts_reasons_and_samples, the run's stored state is in run_bookkeeping, and sending is in delivery_step.
+
+A dry run does the steps that change nothing.
 """
 
 import contextlib
+import dataclasses
 import logging
 from datetime import UTC, datetime
 
 from ondatra_dagster import interruption
 from ondatra_dagster.delivery.queue.async_jobs import count_units_in_jobs
-from ondatra_dagster.delivery.queue.change_counts import UnitCounter, count_units
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitCounter, UnitOperation, count_units
 from ondatra_dagster.delivery.queue.claimed_batches import mark_due_pending
-from ondatra_dagster.delivery.queue.clock_correction import correct_times
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import RecordedOutcomes
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
-from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import read_expected_changes
+from ondatra_dagster.delivery.queue.queue_database import Queue, correct_times
 from ondatra_dagster.delivery.queue.queue_status import read_status
-from ondatra_dagster.delivery.queue.recovery_from_records import RecordedOutcomes
 from ondatra_dagster.delivery.queue.removal_count import RemovalCount
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.errors import BusyError, OndatraError, OtherStateFolderError
@@ -26,12 +29,19 @@ from ondatra_dagster.sync.enqueue_step import enqueue_table_changes
 from ondatra_dagster.sync.record_publisher import drop_recorded_invalid_rows, store_invalid_rows
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue
 from ondatra_dagster.sync.recovery.state_folder_conflict import StateFolderConflictCheck
-from ondatra_dagster.sync.run_bookkeeping import RunBookkeeper, choose_mode, close_crashed_runs, record_refusal
-from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, version_of_watermark
-from ondatra_dagster.sync.run_counters import RunCounters
-from ondatra_dagster.sync.run_history import RunResult
-from ondatra_dagster.sync.run_summary import MAX_SAMPLES, RunCause, RunSummary, describe_counts
-from ondatra_dagster.sync.send_guards import check_removals, unit_noun
+from ondatra_dagster.sync.run_bookkeeping import (
+    RunBookkeeper,
+    build_past_run,
+    choose_mode,
+    close_crashed_runs,
+    find_newest_known_run,
+    record_refusal,
+)
+from ondatra_dagster.sync.run_context import Ports, RunContext, RunOptions, create_run_id, version_of_watermark
+from ondatra_dagster.sync.run_counts_reasons_and_samples import RunCounters
+from ondatra_dagster.sync.run_history_store import RunResult
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, DryRunResult, GridRow, RunCause, RunSummary, describe_counts
+from ondatra_dagster.sync.send_guards import check_removals, count_table_units, unit_noun
 from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks
 from ondatra_dagster.sync.sync_definition import Sync
 
@@ -100,7 +110,7 @@ class SyncRun:
 
     def execute(self, recovered: RecordedOutcomes, conflict_check: StateFolderConflictCheck) -> RunSummary:
         if not self._has_work():
-            self._enqueue_table_changes(recovered)
+            enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
             self._check_removals()
             return self._build_summary(None, message=self._describe_hold() or "nothing is new, and nothing is due")
         bookkeeper = self._begin_run(conflict_check)
@@ -139,8 +149,8 @@ class SyncRun:
         """Do what a run does before it sends its first row; the queue stays as it is then."""
         self._enqueue_and_store_invalid(recovered, run_id)
         self._check_removals()
-        self._counters.add_planned(count_units(self._queue))
-        self._counters.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
+        self._counters.grid.add_counts(GridRow.PLANNED, count_units(self._queue))
+        self._counters.grid.count_unsent(count_units_in_jobs(self._queue, UnitCounter(self._queue)))
         return self._build_summary(run_id, message=self._ports.find_hold_reason() or "")
 
     def _has_work(self) -> bool:
@@ -156,18 +166,14 @@ class SyncRun:
         return (status.can_send and self._ports.may_send()) or (status.polls_due > 0 and self._ports.may_poll)
 
     def _enqueue_and_store_invalid(self, recovered: RecordedOutcomes, run_id: str) -> None:
-        self._enqueue_table_changes(recovered)
+        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
         now, upto = self._ports.clock(), self._source.invalid_version
         if upto > self._queue.invalid_watermark:
             found = self._ports.feed.invalid_rows(self._queue.invalid_watermark, upto)
             rows = drop_recorded_invalid_rows(self._queue, self._ports.record_store, self._sync.id, found)
             attempt = PushAttempt(run_id=run_id, started_at=now, ended_at=now, max_attempts=0)
-            self._counters.add_invalid(
-                store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
-            )
-
-    def _enqueue_table_changes(self, recovered: RecordedOutcomes) -> None:
-        enqueue_table_changes(self._queue, self._sync, self._ports, self._source, recovered)
+            stored = store_invalid_rows(self._queue, self._counters.sample_invalid_rows(rows), attempt, upto=upto)
+            self._counters.grid.add_counts(GridRow.INVALID, {UnitOperation.INSERT: stored})
 
     def _check_removals(self) -> None:
         self._removals = check_removals(
@@ -200,13 +206,51 @@ class SyncRun:
             removals=self._removals,
             pending_samples=tuple(read_oldest_pending(self._queue.store, limit=MAX_SAMPLES)),
             unit_noun=unit_noun(self._sync),
-            reject_reasons=self._counters.reject_reasons,
+            reject_reasons=self._counters.reject_messages.most_common(),
             warned_units=self._counters.warned_units,
-            warning_reasons=self._counters.warning_reasons,
+            warning_reasons=self._counters.warning_messages.most_common(),
             invalid_samples=self._counters.collect_invalid_samples(self._context),
-            failure_reasons=self._counters.failure_reasons,
+            failure_reasons=self._counters.failure_messages.most_common(),
             first_errors=self._counters.first_errors,
             dead_units=self._counters.dead_units,
             is_outage=is_outage,
             message=message,
         )
+
+
+def dry_run_sync(sync: Sync, ports: Ports, options: RunOptions) -> DryRunResult:
+    """Say what a run would send: run on a copy of the queue, up to the first row that would be sent.
+
+    The sync's queue has to be a copy, and the tracking store one that is left alone. What a run would refuse
+    to do is the forecast's refusal. Only a line in the history is left.
+    """
+    at = ports.now()
+    source = ports.read_source()
+    if source is None:
+        return DryRunResult(summary=summarize_missing_table(sync, at))
+    with sync.open_queue() as queue:
+        context = RunContext.create(sync, ports, options, queue, source)
+        run_id = create_run_id(context.started_at, after=find_newest_known_run(context), random=ports.random)
+        try:
+            recovered = recover_queue(queue, sync, ports, source, is_new_state=options.allows_new_state)
+            correct_times(queue, ports.clock())
+            mark_due_pending(queue, ports.clock())
+            context = context.with_current_watermarks()  # a lost queue is only now as far as its snapshot
+            summary = SyncRun(context).execute_dry(recovered, run_id)
+        except OndatraError as error:
+            nothing = RunSummary.without_run(sync.id, "", at=context.started_at)
+            empty = dataclasses.replace(nothing, run_id=run_id, ended_at=ports.now())
+            forecast = DryRunResult.from_refusal(empty, str(error))
+        else:
+            size = count_table_units(queue, sync, source, ports.feed)
+            found = read_expected_changes(queue, since=context.watermark, size=size, samples=MAX_SAMPLES)
+            forecast = DryRunResult(summary=summary, expected_changes=found, source_rows=source.row_count)
+        past = dataclasses.replace(
+            build_past_run(context, run_id),
+            ended_at=forecast.summary.ended_at,
+            counts=forecast.to_json(),
+            result=RunResult.DRY,
+            first_errors=(forecast.refusal,) if forecast.refusal else (),
+        )
+        ports.history.finish_run(past)
+    return forecast

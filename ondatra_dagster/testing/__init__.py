@@ -7,13 +7,13 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
-    "Answer": "call_handler",
-    "Fault": "api_faults",
+    "Answer": "fake_api_server",
+    "Fault": "fake_api_server",
     "PushCase": "conformance.push_test_input",
     "Request": "fake_api",
     "State": "fake_api",
-    "problems_of": "conformance.contract_rules",
-    "refusal": "call_handler",
+    "problems_of": "conformance.contract_rule_checks",
+    "refusal": "fake_api_server",
     "running_fake_api": "fake_api",
 }
 

@@ -12,16 +12,19 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.routing import Route
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.api_faults import Fault
-from ondatra_dagster.testing.call_handler import Answer, CallHandler, RecordedCall, path_segments, refusal
-from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
+from ondatra_dagster.testing.fake_api_server import (
+    LOOPBACK_HOST,
+    Answer,
+    LoopbackApi,
+    RecordedCall,
+    ScriptedFaults,
+    path_segments,
+    refusal,
+)
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 GENERATED_ID_PREFIX = "*"  # begins the name of a record that came without an id: in one that came with it, it is quoted
 State: TypeAlias = dict[str, Json]  # what the API holds: the path of a record → the record
 
@@ -41,29 +44,8 @@ class Request:
 AnswerFunction = Callable[[Request, State], Answer | None]
 
 
-@dataclasses.dataclass(slots=True)
-class ScriptedFaults:
-    """Faults by the place of a call among all that were made, by its path, or for all."""
-
-    call_count: int = 0
-    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
-    paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
-    always: Fault | None = None
-
-    def take_fault(self, _method: str, path: str) -> Fault | None:
-        self.call_count += 1
-        return self.at.get(self.call_count) or self.paths.get(path) or self.always
-
-    def clear(self) -> None:
-        """Let all go well from here on, and count anew."""
-        self.call_count = 0
-        self.at.clear()
-        self.paths.clear()
-        self.always = None
-
-
-class FakeApi:
-    """The running API, for the caller that started it."""
+class FakeApi(LoopbackApi):
+    """The running API, which takes any path."""
 
     def __init__(
         self,
@@ -77,13 +59,11 @@ class FakeApi:
         self.state: State = {}
         self.calls: list[RecordedCall] = []
         self.answers: dict[str, Answer] = {}
-        self.faults = ScriptedFaults()
+        self.faults: ScriptedFaults = ScriptedFaults()
         self._id_fields = id_fields
         self._uses_idempotency_keys = heeds_idempotency_keys
         self._numbers = itertools.count(1)
-        self._server = LoopbackServer(listener, self._build_app)
-        self.url = self._server.url
-        self.start, self.stop = self._server.start, self._server.stop
+        super().__init__(listener, paths=["/{path:path}"])
 
     def clear(self) -> None:
         """Forget everything: as good as a new one, and quicker."""
@@ -93,14 +73,10 @@ class FakeApi:
         self.faults.clear()
         self._numbers = itertools.count(1)
 
-    def store_call(self, call: RecordedCall, answer: Answer) -> None:
+    def _store_call(self, call: RecordedCall, answer: Answer) -> None:
         self.calls.append(call)
         if self._uses_idempotency_keys and call.idempotency_key and answer.status:
             self.answers[call.idempotency_key] = answer
-
-    def _build_app(self, disconnect: DisconnectFunction) -> Starlette:
-        taker = CallHandler(self.faults, self, self._answer, disconnect=disconnect)
-        return Starlette(routes=[Route("/{path:path}", taker.handle_call, methods=METHODS)])
 
     def _answer(self, http: HttpRequest, body: Json) -> Answer:
         parts = path_segments(http)

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, document, element
 from ondatra_dagster.ui.value_formatting import STAGE_NAMES
 
@@ -45,8 +45,8 @@ def render_page(page: Page, *, project: str, notice: str = "") -> Html:
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{page.title} · {project}"),
         element("link", rel="icon", href="data:,"),
-        element("link", rel="stylesheet", href=page_urls.STYLE_URL),
-        element("script", src=page_urls.SCRIPT_URL, defer=True),
+        element("link", rel="stylesheet", href=ui_urls.STYLE_URL),
+        element("script", src=ui_urls.SCRIPT_URL, defer=True),
         element("noscript", refresh) if page.refresh_seconds else None,
     )
     main = element(
@@ -61,7 +61,7 @@ def render_page(page: Page, *, project: str, notice: str = "") -> Html:
 
 
 def _page_header(page: Page, project: str) -> Content:
-    way = [Breadcrumb("Syncs", page_urls.HOME_URL), *page.breadcrumbs]
+    way = [Breadcrumb("Syncs", ui_urls.HOME_URL), *page.breadcrumbs]
     here = way[-1] if page.status == STATUS_OK else None
     steps = [
         element("li", element("a", crumb.title, href=crumb.link, aria_current="page" if crumb is here else None))
@@ -75,7 +75,7 @@ def _page_header(page: Page, project: str) -> Content:
                 "a",
                 element("b", "ondatra"),
                 element("span", project, class_="project"),
-                href=page_urls.HOME_URL,
+                href=ui_urls.HOME_URL,
                 class_="brand",
             ),
             element("nav", element("ol", steps), aria_label="Where you are"),
@@ -175,16 +175,16 @@ def stage_tabs(
 
 def sync_breadcrumbs(sync: Sync, *here: Breadcrumb, run: str | None = None) -> list[Breadcrumb]:
     """Return the breadcrumbs of a page of the sync, or of one of its runs."""
-    of_run = [Breadcrumb(run, page_urls.run_url(sync.id, run))] if run else []
-    return [Breadcrumb(sync.id, page_urls.sync_url(sync.id)), *of_run, *here]
+    of_run = [Breadcrumb(run, ui_urls.run_path(sync.id, run))] if run else []
+    return [Breadcrumb(sync.id, ui_urls.sync_path(sync.id)), *of_run, *here]
 
 
 def sync_links(sync: Sync, *, run: str | None = None) -> Html:
     """Return the links to the sync's records, reasons and queue, for all runs or for one."""
     told = [
-        ("View records", page_urls.records_url(sync.id, page_urls.RecordFilter(run=run)), "button main"),
-        ("Reasons", page_urls.reasons_url(sync.id, run=run), "button"),
-        ("Queue and dead letters", page_urls.queue_url(sync.id), "button"),
+        ("View records", ui_urls.records_url(sync.id, ui_urls.RecordFilter(run=run)), "button main"),
+        ("Reasons", ui_urls.reasons_url(sync.id, run=run), "button"),
+        ("Queue and dead letters", ui_urls.queue_url(sync.id), "button"),
     ]
     return element(
         "nav", [element("a", name, href=link, class_=look) for name, link, look in told], class_="ways",

@@ -4,15 +4,15 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from ondatra_dagster.app.ui_urls import RecordFilter
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage
 from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.ui.page_urls import RecordFilter
 
 # what the records of a kind have whose rows are updated one by one
 CHANGE_TYPES = {

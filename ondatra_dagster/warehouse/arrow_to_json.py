@@ -6,7 +6,6 @@ infinities null (orjson writes them so).
 
 import base64
 import datetime
-import decimal
 import logging
 import math
 import struct
@@ -157,10 +156,6 @@ def _zoned_text(value: datetime.datetime) -> str:
     return _time_text(value.replace(tzinfo=None)) + "Z"
 
 
-def _decimal_text(value: decimal.Decimal) -> str:
-    return format(value, "f")
-
-
 def _base64_text(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
@@ -179,7 +174,7 @@ def _shortest_float(value: float) -> float:
 
 CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Converter], ...] = (
     (pa.types.is_float32, _shortest_float),
-    (pa.types.is_decimal, _decimal_text),
+    (pa.types.is_decimal, lambda value: format(value, "f")),
     (pa.types.is_date, datetime.date.isoformat),
     (pa.types.is_binary, _base64_text),
     (pa.types.is_large_binary, _base64_text),

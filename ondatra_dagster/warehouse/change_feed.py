@@ -12,21 +12,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from ondatra_dagster import row_changes
 from ondatra_dagster.deltalog.log_reader import count_changed_bytes, read_table_size, read_table_state, split_feed_range
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit, find_oldest_readable_version
-from ondatra_dagster.deltalog.system_columns import (
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
+from ondatra_dagster.project.sql.output_and_system_columns import (
     CHANGE_TYPE_COLUMN,
     COMMIT_VERSION_COLUMN,
     FEED_COLUMNS,
     REASON_COLUMN,
     ROWID_COLUMN,
 )
-from ondatra_dagster.planning.table_lookup import invalid_table_path
 from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.warehouse.arrow_to_json import array_texts, json_columns, key_identifiers, object_texts
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.spark.tuning import tune_for_size
 
 TYPE_COLUMN, VERSION_COLUMN, PAGE_COLUMN = CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "__ondatra_page"
 PAGE_BYTES = 8_000_000  # of Parquet files: some hundred thousand rows, and ten times that in memory
@@ -76,9 +76,7 @@ class ChangeFeed:
         first = find_oldest_readable_version(table, state) if state else after
         if after < first <= upto:
             with explain_spark_errors(table):
-                yield from self._read_invalid_rows(
-                    _read_snapshot(self.warehouse, table, first), _estimate_bytes(table, first)
-                )
+                yield from self._read_invalid_rows(*_read_snapshot(self.warehouse, table, first))
         for start, end in split_feed_range(table, after=max(after, first), upto=upto):
             size = count_changed_bytes(table, after=start, upto=end)
             if size:
@@ -95,9 +93,7 @@ class ChangeFeed:
 
     def _snapshot_pages(self, version: int) -> Iterator[FeedPage]:
         with explain_spark_errors(self.table):
-            yield from self._feed_pages(
-                _read_snapshot(self.warehouse, self.table, version), _estimate_bytes(self.table, version)
-            )
+            yield from self._feed_pages(*_read_snapshot(self.warehouse, self.table, version))
 
     def _change_pages(self, after: int, upto: int) -> Iterator[FeedPage]:
         size = count_changed_bytes(self.table, after=after, upto=upto)
@@ -159,16 +155,13 @@ class ChangeFeed:
             numbered.unpersist()
 
 
-def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> DataFrame:
-    """The table as it was, each row as if it came in that version."""
+def _read_snapshot(warehouse: Warehouse, table: str, version: int) -> tuple[DataFrame, int]:
+    """Return the table as it was, each row as if it came in that version, and about how many bytes it had."""
     read = warehouse.session.read.format("delta").option("versionAsOf", find_last_equal_commit(table, version))
     insert = F.lit(ChangeType.INSERT.value)
-    return read.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
-
-
-def _estimate_bytes(table: str, version: int) -> int:
-    """How large the table was, about: of commits that have gone the log no longer says what they wrote."""
-    return max(count_changed_bytes(table, after=-1, upto=version), read_table_size(table) or 0)
+    rows = read.load(table).withColumns({TYPE_COLUMN: insert, VERSION_COLUMN: F.lit(version).cast("bigint")})
+    # of commits that have gone the log no longer says what they wrote
+    return rows, max(count_changed_bytes(table, after=-1, upto=version), read_table_size(table) or 0)
 
 
 def _model_columns(rows: DataFrame) -> list[str]:
@@ -209,11 +202,9 @@ def _to_changes(arrow: pa.Table, width: int, key_places: Sequence[int], *, by_ke
     rowids, versions, types = (arrow.column(width + place).to_pylist() for place in range(3))
     keys = key_identifiers([columns[place] for place in key_places])
     change_types = map(CHANGE_TYPES.__getitem__, types)
-    if by_key:
-        return list(map(RowChange, keys, rowids, change_types, versions, array_texts(columns)))
-    belongs_to = keys or itertools.repeat("")
-    parts = (map(str, rowids), rowids, change_types, versions, array_texts(columns), belongs_to)
-    return list(map(RowChange, *parts))
+    named = keys if by_key else map(str, rowids)
+    belongs_to = itertools.repeat("") if by_key or not keys else keys
+    return list(map(RowChange, named, rowids, change_types, versions, array_texts(columns), belongs_to))
 
 
 def _to_invalid_rows(arrow: pa.Table, names: Sequence[str], key_places: Sequence[int]) -> Iterator[InvalidRow]:

@@ -9,37 +9,36 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import MapType, StructType
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.deltalog.system_columns import PARTITION_COLUMN, REASON_COLUMN
 from ondatra_dagster.errors import ChecksFailedError, WarehouseError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
 from ondatra_dagster.project.model import Model, ModelInput
-from ondatra_dagster.project.row_check_result import count_warnings
-from ondatra_dagster.warehouse import invalid_rows_table
-from ondatra_dagster.warehouse.kinds.duplicate_keys import check_duplicate_keys
+from ondatra_dagster.project.sql.output_and_system_columns import PARTITION_COLUMN, REASON_COLUMN
+from ondatra_dagster.warehouse import invalid_key_rows_table
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, TargetTable, align_columns, open_target
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, CURRENT_ROWS, OWN_COLUMNS, WRITERS
+from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import check_duplicate_keys
 from ondatra_dagster.warehouse.kinds.write_interface import PreviousResults, WriteRequest
-from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
 from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import check_input_files
 from ondatra_dagster.warehouse.query_inputs.last_value import last_value_literal
 from ondatra_dagster.warehouse.query_inputs.malformed_rows import explain_malformed_rows
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query, pin_inputs
-from ondatra_dagster.warehouse.query_inputs.previous_results import (
+from ondatra_dagster.warehouse.query_inputs.query_over_previous_inputs import (
     PreviousResultsFromInputs,
     PreviousResultsFromTable,
     previous_input_versions,
 )
+from ondatra_dagster.warehouse.result_of_write_and_checks import InvalidRowSample, ModelWriteResult, count_warnings
 from ondatra_dagster.warehouse.row_checks import RowChecks
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.schema_evolution import check_columns, visible_fields
 from ondatra_dagster.warehouse.spark.error_messages import explain_model_errors
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estimate_model_bytes, tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.spark.tuning import estimate_model_bytes, tune_for_size
-from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, align_columns, open_target
 
 MAX_SAMPLES = 20
 MISFIT_REASON = "MISFIT"  # why an event was put aside
@@ -70,7 +69,7 @@ def evaluate_query(
         for source in model.inputs:
             if isinstance(source, ModelInput):
                 finish_interrupted_vacuum(warehouse, source.model)
-        views = pin_inputs(warehouse.session, warehouse.settings, model, versions)
+        views = pin_inputs(warehouse, model, versions)
         last = last_value_literal(warehouse, model, views, from_start=is_full)
         return build_query(warehouse.session, model, views, last_value=last)
 
@@ -82,9 +81,12 @@ def write_model(warehouse: Warehouse, write: ModelWrite) -> ModelWriteResult:
     """
     model, run_id = write.model, write.note.run_id
     explaining = explain_model_errors(model, explain_malformed_rows(warehouse, model))
-    with _unpersisting(write.frame), lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
+    at_end = contextlib.ExitStack()
+    at_end.callback(write.frame.unpersist)
+    with at_end, lock_table(warehouse.locks_folder, model.id, run_id=run_id), explaining:
         tune_for_size(warehouse.session, warehouse.settings, estimate_model_bytes(warehouse.settings, model))
-        if write.planned_version is not None and write.planned_version != _current_version(warehouse, model):
+        table = read_table_state(warehouse.table_path(model.id))
+        if write.planned_version not in (None, format_table_version(table) if table else ""):
             write = _reevaluate_query(warehouse, write)
         check_columns(write.frame.schema, own=model.kind.own_columns)
         _check_key(model, write.frame.schema)
@@ -144,44 +146,29 @@ def _write_by_kind(warehouse: Warehouse, write: ModelWrite, checks: RowChecks) -
     )
 
 
-def _current_version(warehouse: Warehouse, model: Model) -> str:
-    table = read_table_state(warehouse.table_path(model.id))
-    return format_table_version(table) if table else ""
-
-
 def _previous_results(warehouse: Warehouse, write: ModelWrite, target: TargetTable) -> PreviousResults:
     """Return what the query gave before, for the kind that asks for it."""
     model, note = write.model, write.note
     before = target.state.commit_metadata
+
+    def results_from_inputs() -> PreviousResultsFromInputs:
+        return PreviousResultsFromInputs(
+            warehouse=warehouse,
+            model=model,
+            current_versions=note.inputs,
+            previous_versions=previous_input_versions(model, target, note.inputs),
+            align_rows=lambda past: align_columns(past, target),
+        )
+
     if model.incremental is None:
-        return _results_from_inputs(warehouse, model, target, note)
+        return results_from_inputs()
     is_redefined = before is not None and before.definition != note.definition
     return PreviousResultsFromTable(
         target=target,
         current_rows=align_columns(write.frame, target),
         incremental_column=model.incremental.column,
-        results_from_inputs=_results_from_inputs(warehouse, model, target, note) if is_redefined else None,
+        results_from_inputs=results_from_inputs() if is_redefined else None,
     )
-
-
-def _results_from_inputs(
-    warehouse: Warehouse, model: Model, target: TargetTable, note: CommitMetadata
-) -> PreviousResultsFromInputs:
-    return PreviousResultsFromInputs(
-        warehouse=warehouse,
-        model=model,
-        current_versions=note.inputs,
-        previous_versions=previous_input_versions(warehouse.session, model, target, note.inputs),
-        align_rows=lambda past: align_columns(past, target),
-    )
-
-
-@contextlib.contextmanager
-def _unpersisting(frame: DataFrame) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        frame.unpersist()
 
 
 @contextlib.contextmanager
@@ -209,7 +196,7 @@ class _InvalidRowsWriter:
         self.counts = dict(counts)
         if counts:
             self.samples = _sample_invalid_rows(rows, self._target.key_columns)
-        invalid_rows_table.write_invalid_rows(self._target.session, self._target, rows, counts, self._note)
+        invalid_key_rows_table.write_invalid_rows(self._target, rows, counts, self._note)
 
 
 def _open_table(warehouse: Warehouse, write: ModelWrite) -> TargetTable:

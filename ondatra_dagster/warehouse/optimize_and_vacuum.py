@@ -6,7 +6,7 @@ put back. When a process ended in between, the next reader of the table's past p
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from ondatra_dagster.deltalog.log_reader import read_table_size, read_table_state
 from ondatra_dagster.deltalog.removable_history import (
@@ -17,13 +17,13 @@ from ondatra_dagster.deltalog.removable_history import (
     is_retention_lowered,
 )
 from ondatra_dagster.errors import BusyError
-from ondatra_dagster.planning.table_lookup import invalid_table_path
-from ondatra_dagster.warehouse.alter_table import TableAlterer
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
+from ondatra_dagster.warehouse.create_and_write_target_table import spark_conf, table_by_path
+from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import tune_for_size
 from ondatra_dagster.warehouse.spark.session import Warehouse
 from ondatra_dagster.warehouse.spark.table_locks import lock_table
-from ondatra_dagster.warehouse.spark.tuning import tune_for_size
-from ondatra_dagster.warehouse.target_table import table_by_path
 
 MAINTENANCE_RUN = "that maintains tables"
 MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"  # else what is large enough is written anew too
@@ -41,11 +41,9 @@ class SparkTableMaintenance:
         self._path = path
         self._lock_name = lock
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Keep others from writing it; BusyError at once says who does."""
-        with lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0):
-            yield
+        return lock_table(self._warehouse.locks_folder, self._lock_name, run_id=MAINTENANCE_RUN, wait_seconds=0)
 
     def restore_retention(self) -> None:
         """Put the retention back that a VACUUM lowers."""
@@ -58,7 +56,7 @@ class SparkTableMaintenance:
         tune_for_size(session, self._warehouse.settings, read_table_size(self._path) or 0)
         with (
             explain_spark_errors(self._path),
-            self._with_conf({MIN_FILE_SIZE: small_bytes, MAX_FILE_SIZE: TARGET_BYTES}),
+            spark_conf(session, {MIN_FILE_SIZE: str(small_bytes), MAX_FILE_SIZE: str(TARGET_BYTES)}),
         ):
             session.sql(f"optimize {table_by_path(self._path)}").collect()
 
@@ -71,7 +69,9 @@ class SparkTableMaintenance:
         reckoned_at = clock()
         keep_seconds = math.ceil(reckoned_at - since) + MARGIN_SECONDS
         with explain_spark_errors(self._path):
-            after = {FREED_UPTO_PROPERTY: str(self._freed_upto())}  # until it begins, nothing more has gone
+            state = read_table_state(self._path)
+            freed_upto = state.properties.get(FREED_UPTO_PROPERTY, str(NO_VERSION)) if state else str(NO_VERSION)
+            after = {FREED_UPTO_PROPERTY: freed_upto}  # until it begins, nothing more has gone
             self._set_properties(
                 {
                     **RETENTION_PROPERTIES,
@@ -88,23 +88,8 @@ class SparkTableMaintenance:
                 self._set_properties({**RETENTION_PROPERTIES, **after})
         return not is_late
 
-    def _freed_upto(self) -> int:
-        state = read_table_state(self._path)
-        return int(state.properties.get(FREED_UPTO_PROPERTY, NO_VERSION)) if state else NO_VERSION
-
     def _set_properties(self, properties: Mapping[str, str]) -> None:
         TableAlterer(self._warehouse.session, self._path).set_properties(properties)
-
-    @contextlib.contextmanager
-    def _with_conf(self, conf: dict[str, int]) -> Iterator[None]:
-        session = self._warehouse.session
-        for name, value in conf.items():
-            session.conf.set(name, str(value))
-        try:
-            yield
-        finally:
-            for name in conf:
-                session.conf.unset(name)
 
 
 def finish_interrupted_vacuum(warehouse: Warehouse, model_id: str) -> None:

@@ -13,8 +13,13 @@ from pyspark.sql.types import BooleanType, NullType
 
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.model import CheckType, Model, RowCheck
-from ondatra_dagster.project.row_check_result import MAX_SAMPLES, RowCheckResult, SampleRow, checks_failed_error
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.result_of_write_and_checks import (
+    MAX_SAMPLES,
+    RowCheckResult,
+    SampleRow,
+    checks_failed_error,
+)
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import spark_error_message
 
 QUERY_CHECKS = (CheckType.CONSTRAINT, CheckType.WARNING)

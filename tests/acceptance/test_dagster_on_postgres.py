@@ -20,7 +20,7 @@ from support.processes.postgres_server import running_postgres_server
 from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan, plan_run
-from ondatra_dagster.orchestration.dagster_instance import open_instance
+from ondatra_dagster.orchestration.in_process_run import open_instance
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api import DemoApi
 

@@ -4,9 +4,9 @@ Neither the repository nor this machine's caches are used; the jars come from a 
 """
 
 import re
-import shutil
 import socket
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,14 +35,14 @@ def jars() -> Iterator[MavenRepository]:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelEnvironment]:
+def environment() -> Iterator[WheelEnvironment]:
     """The first three of the README's commands, without an index."""
-    folder = tmp_path_factory.mktemp("wheel")
-    before = repository_status()
-    wheel = build_wheel(folder)
-    assert before == repository_status()  # nothing is left in the working tree
-    yield install_wheel(wheel, folder / "home")
-    shutil.rmtree(folder)  # a gigabyte
+    with tempfile.TemporaryDirectory(prefix="ondatra-wheel-") as name:  # a gigabyte of links, so not in memory
+        folder = Path(name)
+        before = repository_status()
+        wheel = build_wheel(folder)
+        assert before == repository_status()  # nothing is left in the working tree
+        yield install_wheel(wheel, folder / "home")
 
 
 @pytest.fixture(scope="module")

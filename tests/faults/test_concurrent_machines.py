@@ -12,7 +12,7 @@ from support.processes.forked_sync_runs import ROW_PUSH, read_delivered_values
 from support.processes.second_machine_sync import OTHER_STATE_EXIT_CODE, start_machine_run
 from support.syncs.keyed_feed_table import KeyedFeedTable
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 
 pytestmark = pytest.mark.faults

@@ -13,7 +13,7 @@ import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.cli.commands.run import execute_plan
-from ondatra_dagster.delivery.queue.dead_letters import retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import retry_waiting_now
 from ondatra_dagster.testing import Answer, Fault, Request, State, running_fake_api
 from ondatra_dagster.testing.fake_api import FakeApi
 

@@ -7,7 +7,7 @@ from support.processes.interruptible_command import TerminalCommand
 from support.processes.killable_command import KillableCommand, wait_for_exit
 from support.projects.shop_project import write_contacts, write_shop_files
 
-from ondatra_dagster.cli.command_process import INTERRUPTED_MESSAGE
+from ondatra_dagster.cli.exit_codes_signals_and_pipes import INTERRUPTED_MESSAGE
 from ondatra_dagster.testing.demo_api import DemoApi
 
 ENDLESS = (

@@ -14,8 +14,8 @@ from support.processes.forked_sync_runs import KILLED_STATUS, ForkedSyncRuns, re
 from support.processes.sync_kill_points import SYNC_KILL_POINTS
 from support.syncs.keyed_feed_table import KeyedFeedTable
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 

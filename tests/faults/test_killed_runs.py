@@ -15,7 +15,7 @@ from support.projects.shop_project import write_contacts, write_shop_files
 
 from ondatra_dagster.deltalog.active_files import read_table_snapshot
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.warehouse.table_reader import read_row_pages
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_row_pages
 
 pytestmark = pytest.mark.soak
 

@@ -14,8 +14,8 @@ from support.random_histories.random_seeds import new_random
 
 from ondatra_dagster.app.workspace import load_workspace
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_lookup import find_named_table, table_path
-from ondatra_dagster.warehouse.table_reader import read_table_rows
+from ondatra_dagster.planning.find_table_and_columns import find_named_table, table_path
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_table_rows
 
 pytestmark = pytest.mark.soak
 

@@ -14,7 +14,7 @@ from support.processes.forked_sync_runs import KILLED_STATUS, ForkedSyncRuns, re
 from support.random_histories.random_seeds import new_random
 from support.syncs.keyed_feed_table import KeyedFeedTable
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 
 pytestmark = pytest.mark.faults

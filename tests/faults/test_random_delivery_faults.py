@@ -23,9 +23,9 @@ from support.random_histories.random_seeds import new_seeds
 from support.syncs.keyed_feed_table import KeyedFeedTable, random_steps
 from support.syncs.kind_feed_table import KindFeedTable, random_kind_steps
 
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi, running_demo_api
 
 pytestmark = pytest.mark.faults

@@ -24,8 +24,8 @@ from support.projects.event_project import EventProject
 
 from ondatra_dagster.app.workspace import load_workspace
 from ondatra_dagster.collector.event_store import event_store_path, read_page_after
-from ondatra_dagster.planning.table_lookup import find_named_table
-from ondatra_dagster.warehouse.table_reader import read_table_rows
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_table_rows
 
 pytestmark = pytest.mark.soak
 

@@ -13,8 +13,8 @@ import pytest
 from support.apis.moto_s3_server import BUCKET, running_moto_s3
 from support.spark.spark_servers import SMALL_TABLE_CONF, running_connect_server, running_standalone_cluster
 
-from ondatra_dagster.project.settings.settings import Settings, read_settings
-from ondatra_dagster.warehouse.spark.jars import fetch_s3a_jars
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
+from ondatra_dagster.warehouse.spark.jar_download import S3A_FOLDER, S3A_JARS, fetch_jar_set
 
 pytestmark = pytest.mark.soak
 
@@ -71,7 +71,7 @@ def test_on_a_standalone_cluster(settings: Settings, tmp_path: Path) -> None:
 
 def test_with_tables_on_s3(settings: Settings) -> None:
     """Their logs and files are read there without Spark, too."""
-    fetch_s3a_jars(settings.jars, mirror=settings.maven_mirror)
+    fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror)
     with running_moto_s3() as access:
         said = run_tests(*TESTS, "test_table_reader_matches_spark.py", environment=access, WAREHOUSE=f"s3a://{BUCKET}")
     assert "passed" in said

@@ -7,7 +7,7 @@ from support.spark.model_tables import QUERY_KINDS, ModelTables, build_model, va
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.warehouse.alter_table import STALE_HASHES
+from ondatra_dagster.warehouse.schema_evolution import STALE_HASHES
 
 pytestmark = pytest.mark.spark
 

@@ -14,18 +14,18 @@ from support.spark.spark_project import SparkProject
 
 from ondatra_dagster.collector.event_store import EventRequest, event_store_path, open_locked_store, read_page_after
 from ondatra_dagster.collector.pending_events import ModelEvents
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.errors import ChecksFailedError
 from ondatra_dagster.event_batches import EventBatch
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, Transaction, open_target
 from ondatra_dagster.warehouse.kinds.events_from_collector import write_invalid_events
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.target_table import TableSpec, Transaction, open_target
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from ondatra_dagster.cli.main import run_verb
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Column
-from ondatra_dagster.warehouse.alter_table import TableAlterer
 from ondatra_dagster.warehouse.kinds.kind_registry import BACKFILL_VALUES, OWN_COLUMNS
+from ondatra_dagster.warehouse.schema_evolution import TableAlterer
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from support.spark.model_tables import QUERY_KINDS, ModelTables, build_model, va
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.model_kinds import KINDS
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,11 @@ from support.projects.random_queries import QueryGenerator
 
 from ondatra_dagster.project.inputs.input_resolution import InputNames
 from ondatra_dagster.project.model import ModelInput
+from ondatra_dagster.project.sql.column_name_resolution import Relation, input_relation
 from ondatra_dagster.project.sql.column_tracing import trace_columns
+from ondatra_dagster.project.sql.find_unresolved_columns import find_unresolved_columns
 from ondatra_dagster.project.sql.input_references import InputReferences, find_references, replace_names
 from ondatra_dagster.project.sql.query_parser import parse_query
-from ondatra_dagster.project.sql.relations import Relation, input_relation
-from ondatra_dagster.project.sql.unresolved_columns import find_unresolved_columns
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 pytestmark = pytest.mark.spark

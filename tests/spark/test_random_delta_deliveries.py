@@ -23,7 +23,7 @@ from support.random_histories.random_seeds import new_random
 from support.random_histories.random_sync_runs import WHOLE_TABLE, RandomSyncRuns, SinkCase
 from support.spark.model_tables import ModelTables, build_model
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedSegment, Layout, RowChange

@@ -8,11 +8,11 @@ from support.spark.model_tables import QUERY_KINDS, ModelTables, build_model, va
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import ChecksFailedError, ProjectError
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.model import CheckType, Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.sql.check_conditions import build_row_checks, read_condition
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 
 pytestmark = pytest.mark.spark
 

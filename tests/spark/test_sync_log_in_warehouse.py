@@ -10,11 +10,11 @@ from support.spark.spark_project import SparkProject
 
 from ondatra_dagster.cli.commands.maintain import run_maintenance
 from ondatra_dagster.deltalog.log_reader import read_table_state
-from ondatra_dagster.planning.table_lookup import find_named_table
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
+from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_table_rows
 from ondatra_dagster.warehouse.spark.session import Warehouse
-from ondatra_dagster.warehouse.sync_log_table import SyncLogTable
-from ondatra_dagster.warehouse.table_reader import read_table_rows
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,10 @@ import pytest
 from support.spark.model_tables import ModelTables, build_model, values_query
 
 from ondatra_dagster.deltalog.active_files import UnsupportedTableError, read_table_snapshot
-from ondatra_dagster.planning.table_lookup import NamedTable
+from ondatra_dagster.planning.find_table_and_columns import NamedTable
 from ondatra_dagster.project.settings.storage_access import StorageAddress, s3_access_of
 from ondatra_dagster.warehouse.arrow_to_json import json_columns, object_texts
-from ondatra_dagster.warehouse.table_reader import read_row_pages, read_table_rows
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_row_pages, read_table_rows
 
 pytestmark = pytest.mark.spark
 

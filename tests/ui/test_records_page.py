@@ -14,10 +14,10 @@ from support.projects.chromium_options import CHROMIUM, CHROMIUM_FLAGS
 from support.projects.shop_project import ShopProject, write_contacts
 from support.projects.shop_with_history import HOSTILE_EMAIL, create_shop_with_history, run_shop
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.ui.page_server import PageServer, open_listener
+from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
 pytestmark = pytest.mark.browser
 

@@ -26,7 +26,7 @@ WHAT_RUNNING_NEEDS = [
     "-m pip --quiet --disable-pip-version-check install --require-hashes --requirement requirements.txt",
     "-m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .",
     "-m ondatra_dagster.warehouse.spark.java_finder",
-    "-m ondatra_dagster.warehouse.spark.jars",
+    "-m ondatra_dagster.warehouse.spark.jar_download",
 ]
 
 
@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
     """The files that set-up reads, in a folder with a space in its name."""
     project = tmp_path / "my project"
     project.mkdir()
-    for name in ("setup.sh", "requirements.txt", "requirements-dev.txt", ".env.example"):
+    for name in ("setup.sh", "pyproject.toml", "requirements.txt", "requirements-dev.txt", ".env.example"):
         shutil.copy(ROOT / name, project / name)
     (tmp_path / "bin").mkdir()
     add_program(project, "python3", FAKE_PYTHON)
@@ -84,6 +84,14 @@ def test_other_pins_are_installed_into_the_same_environment(project: Path) -> No
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 
+def test_a_command_with_another_module_is_installed_again(project: Path) -> None:
+    """Else .venv/bin/ondatra imports a module that a pull has renamed."""
+    set_up(project)
+    with (project / "pyproject.toml").open("a") as file:
+        file.write("# another entry point\n")
+    assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
+
+
 def test_a_folder_that_was_moved_is_set_up_anew(project: Path) -> None:
     """The scripts of a virtual environment name the folder that it was made in."""
     set_up(project)
@@ -94,7 +102,7 @@ def test_a_folder_that_was_moved_is_set_up_anew(project: Path) -> None:
 def test_a_step_that_failed_is_tried_again(project: Path) -> None:
     """No stamp before the end: an interrupted download isn't taken for done."""
     with pytest.raises(SystemExit):
-        set_up(project, fails="warehouse.spark.jars")
+        set_up(project, fails="warehouse.spark.jar_download")
     assert WHAT_RUNNING_NEEDS[1:] == set_up(project)
 
 

@@ -1,1 +1,1 @@
-"""One module for each command of `ondatra`."""
+"""A module for each command of `ondatra`; two that belong together share one."""

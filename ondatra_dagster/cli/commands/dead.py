@@ -1,10 +1,29 @@
 """`ondatra dead`: what an API refused for good, or what was tried often enough."""
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
 import click
 
-from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.dead_letter_output import MAX_DEAD_LETTERS_SHOWN, report_no_dead_letters, show_dead_letters
-from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.app.workspace import QueueReadResult
+from ondatra_dagster.cli.current_project import open_sync
+from ondatra_dagster.cli.output import (
+    format_cell,
+    indent_lines,
+    print_json,
+    print_message,
+    replace_control_characters,
+    shorten_text,
+    terminal_width,
+)
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import DeadLetter
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
+from ondatra_dagster.sync.sync_definition import Sync
+
+MAX_ROWS_SHOWN = 10  # rows of a letter that people look at: a whole table may be one
+MAX_DEAD_LETTERS_SHOWN = 50  # of these that people look at: after one bad day there may be a million
 
 
 @click.command("dead")
@@ -15,10 +34,78 @@ from ondatra_dagster.cli.output import print_message
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """List the dead letters of SYNC: key, payload, error, attempts; 1 when its queue is lost."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     if not show_dead_letters(chosen, as_json=as_json, limit=limit):
         return report_no_dead_letters(workspace.try_read_queue(chosen.id))
     if not as_json:
         print_message(f"\nmend the rows at their source, or send them as they are: ondatra replay {sync}")
     return 0
+
+
+def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None) -> bool:
+    """Show the dead letters of a sync, to people only the oldest; return whether there are any."""
+    if as_json:
+        return _print_objects(list_dead_letters(sync, limit=limit, since=since))
+    most = limit or MAX_DEAD_LETTERS_SHOWN
+    # one more tells whether there are more
+    found = list(list_dead_letters(sync, limit=most + 1, since=since, most_rows=MAX_ROWS_SHOWN))
+    _print_texts(found[:most], sync)
+    if limit is None and len(found) > most:
+        print_message(f"(the oldest {most}; --limit shows more, --json all)")
+    return bool(found)
+
+
+def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no dead letters") -> int:
+    """Report that there are none, or why that is unknown; return the exit code."""
+    print_message(f"nobody knows of dead letters: {seen.loss_message}" if seen.loss_message else told)
+    return 1 if seen.loss_message else 0
+
+
+def _print_objects(letters: Iterable[DeadLetter]) -> bool:
+    """Write each as it is read: there may be a million. Return whether there are any."""
+    is_any = False
+    for letter in letters:
+        is_any = True
+        print_json(_dead_letter_object(letter))
+    return is_any
+
+
+def _print_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
+    """Print each with its key, error, attempts and rows to send, cut to the terminal's width."""
+    width = terminal_width()
+    cut = sum(_print_text(letter, sync, width) for letter in letters)
+    if cut:
+        print_message("(rows are cut off where the terminal ends; --json shows them whole)")
+
+
+def _dead_letter_object(letter: DeadLetter) -> dict[str, Json]:
+    return {
+        "key": letter.key,
+        "version": letter.version,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "refused": letter.is_rejected,
+        "died_at": letter.died_at.isoformat(),
+        "rows": letter.row_count,
+        "sends": [{"change_type": str(change), "row": row} for change, row in letter.rows_to_send],
+    }
+
+
+def _print_text(letter: DeadLetter, sync: Sync, width: int | None) -> bool:
+    """Print a dead letter; return whether its rows were cut off."""
+    tried = describe_refusal(letter) or f"after {format_count(letter.attempts, 'attempt')}"
+    key = format_cell(format_unit_name(letter, sync))
+    click.echo(
+        f"{key}  {format_local_time(letter.died_at)}, {tried}: {indent_lines(replace_control_characters(letter.error))}"
+    )
+    lines = [f"    {change}  {format_cell(row)}" for change, row in letter.rows_to_send]
+    shown = lines if width is None else [shorten_text(line, width) for line in lines]
+    for line in shown:
+        click.echo(line)
+    if letter.row_count > len(letter.rows_to_send):
+        left = format_count(letter.row_count - len(letter.rows_to_send), "row")
+        click.echo(f"    … and {left} more, {letter.row_count} in all; --json has them")
+    elif not letter.row_count:
+        told = "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+        click.echo(f"    {told}")
+    return shown != lines

@@ -28,10 +28,11 @@ def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click cal
     name = page.removeprefix("docs/").removesuffix(SUFFIX)
     if name not in pages:
         raise SelectionError(f"there is no page {page!r}; {suggest_correction(name, pages, plural='pages')}")
+    text = pages[name].read_text(encoding="utf-8")
     if as_json:
-        print_json({"page": name, "text": _read_page(pages[name])})
+        print_json({"page": name, "text": text})
     else:
-        click.echo_via_pager(_read_page(pages[name]).removesuffix("\n"))
+        click.echo_via_pager(text.removesuffix("\n"))
     return 0
 
 
@@ -43,7 +44,7 @@ def documentation_pages() -> dict[str, Traversable]:
 
 
 def _print_page_list(pages: Mapping[str, Traversable], *, as_json: bool) -> None:
-    titles = {name: _page_title(_read_page(file)) for name, file in pages.items()}
+    titles = {name: _page_title(file.read_text(encoding="utf-8")) for name, file in pages.items()}
     if as_json:
         for name, title in titles.items():
             print_json({"page": name, "title": title})
@@ -53,7 +54,3 @@ def _print_page_list(pages: Mapping[str, Traversable], *, as_json: bool) -> None
 
 def _page_title(text: str) -> str:
     return next(line.removeprefix("# ") for line in text.splitlines() if line.startswith("# "))
-
-
-def _read_page(file: Traversable) -> str:
-    return file.read_text(encoding="utf-8")

@@ -1,16 +1,15 @@
 """`ondatra doctor`: whether this machine and this project are as a run needs them."""
 
+import contextlib
 import sys
-from pathlib import Path
 
 import click
 
 from ondatra_dagster.cli.current_project import find_root
 from ondatra_dagster.cli.output import indent_lines, print_json, replace_control_characters
 from ondatra_dagster.cli.status_line import StatusLine
-from ondatra_dagster.doctor.check_context import read_check_context
-from ondatra_dagster.doctor.check_result import CheckLevel
-from ondatra_dagster.doctor.check_runner import CHECKS, NamedResult, run_checks
+from ondatra_dagster.doctor.check_context_and_result import CheckLevel, CheckResult, read_check_context
+from ondatra_dagster.doctor.check_runner import CHECKS, run_checks
 from ondatra_dagster.errors import SettingsError
 
 LEVEL_WIDTH = max(len(level) for level in CheckLevel)
@@ -26,26 +25,21 @@ def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click c
     Each line begins with ok, warning or failed. Spark is really started, which takes some 10 seconds and
     fetches its jars where they are missing. Ends with 1 when a check failed.
     """
-    machine = read_check_context(_find_root_or_none(), starts_spark=not leaves_spark)
+    root = None
+    with contextlib.suppress(SettingsError):
+        root = find_root()
+    machine = read_check_context(root, starts_spark=not leaves_spark)
     live = StatusLine(sys.stderr)
     has_failed = False
-    for named in run_checks(machine, on_begin=lambda name: live.show(lambda: f"… {name}")):
-        has_failed = has_failed or named.result.level is CheckLevel.FAILED
+    for name, result in run_checks(machine, on_begin=lambda begun: live.show(lambda: f"… {begun}")):
+        has_failed = has_failed or result.level is CheckLevel.FAILED
         with live:
-            _print_result(named, as_json=as_json)
+            _print_result(name, result, as_json=as_json)
     live.clear()
     return 1 if has_failed else 0
 
 
-def _find_root_or_none() -> Path | None:
-    try:
-        return find_root()
-    except SettingsError:
-        return None
-
-
-def _print_result(named: NamedResult, *, as_json: bool) -> None:
-    check, result = named
+def _print_result(check: str, result: CheckResult, *, as_json: bool) -> None:
     if as_json:
         print_json({"check": check, "level": result.level, "what": result.what, "remedy": result.remedy})
     else:

@@ -2,20 +2,18 @@
 
 import functools
 import logging
-from collections.abc import Callable
-from pathlib import Path
 
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app.project_cache import ProjectCache
 from ondatra_dagster.app.project_metrics import project_metrics_text
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.current_project import find_root
 from ondatra_dagster.cli.output import print_message
 from ondatra_dagster.collector.event_server import LOOPBACK, CollectorServer, open_listener, read_token
-from ondatra_dagster.log_formatter import EscapingFormatter
+from ondatra_dagster.log_line_escaping import EscapingFormatter
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import DEFAULT_COLLECTOR_PORT, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT, read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 SHUTDOWN_SECONDS = 60.0  # what was taken is committed and answered first
@@ -41,8 +39,12 @@ def command(port: int, host: str) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    # loads push functions late: an error in one stops no events
+    cache = functools.cache(lambda: ProjectCache(root))
     with open_listener(host, port, token=read_token(settings)) as listener:
-        server = CollectorServer(project, listener, more_metrics=_metrics_reader(root))
+        server = CollectorServer(
+            project, listener, more_metrics=lambda: project_metrics_text(cache().load_current_project()[0])
+        )
         names = ", ".join(model.name for model in server.collector.routes.models.values())
         told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
@@ -50,9 +52,3 @@ def command(port: int, host: str) -> int:
     interruption.clear_signal()  # it is how this command ends well
     print_message("ended; what was taken and isn't in a table yet waits for a run")
     return 0
-
-
-def _metrics_reader(root: Path) -> Callable[[], str]:
-    """Return a reader of the project's metrics. It loads push functions late: an error in one stops no events."""
-    reader = functools.cache(lambda: ProjectCache(root))
-    return lambda: project_metrics_text(reader().load_current_project()[0])

@@ -4,21 +4,13 @@ import click
 
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.output import (
-    ColumnShrink,
-    format_cell,
-    print_json,
-    print_message,
-    print_table,
-    shrink_columns,
-    terminal_width,
-)
-from ondatra_dagster.cli.sync_dry_run_output import format_changes
+from ondatra_dagster.cli.output import ColumnShrink, format_cell, print_json, print_message, print_shrunk_table
+from ondatra_dagster.cli.run_output import format_changes
+from ondatra_dagster.count_time_and_size_format import format_elapsed, format_local_time
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import PastRun
+from ondatra_dagster.sync.run_history_store import PastRun
 from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid
 from ondatra_dagster.sync.send_guards import unit_noun
-from ondatra_dagster.text_format import format_elapsed, format_local_time
 
 COUNT_COLUMNS = (GridRow.SUCCEEDED, GridRow.REJECTED, GridRow.FAILED, GridRow.INVALID)
 HISTORY_HEAD = (
@@ -44,15 +36,7 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
         for run in runs:
             print_json(_run_object(run))
     elif runs:
-        print_table(
-            HISTORY_HEAD,
-            shrink_columns(
-                HISTORY_HEAD,
-                (_table_row(run, _unit_noun(workspace, run)) for run in runs),
-                width=terminal_width(),
-                shrinks=HISTORY_SHRINKS,
-            ),
-        )
+        print_shrunk_table(HISTORY_HEAD, (_table_row(run, _unit_noun(workspace, run)) for run in runs), HISTORY_SHRINKS)
     else:
         print_message("no sync has run yet")
     return 0
@@ -65,9 +49,7 @@ def _unit_noun(workspace: Workspace, run: PastRun) -> str:
 
 
 def _table_row(run: PastRun, noun: str) -> tuple[str, ...]:
-    # as RunSummary.to_json() wrote it; a run that goes on has no counts yet
-    counts = run.counts.get("grid")
-    grid = load_grid(counts) if counts else None  # type: ignore[arg-type]
+    grid = load_grid(run) if run.counts.get("grid") else None  # a run that goes on has no counts yet
     return (
         *(run.run_id, run.sync_id, format_local_time(run.started_at)),
         format_elapsed((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "",

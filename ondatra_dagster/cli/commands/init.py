@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.text_format import ondatra_version
 
 DEFAULT_NAME = "ondatra-project"
 RESERVED_NAME = "ondatra"  # a project of that name couldn't require the package

@@ -9,7 +9,7 @@ from ondatra_dagster.cli.output import print_json, print_message
 from ondatra_dagster.project.column_lineage import ColumnLineage, LineageBranch, LineageResolver
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.sql.relations import ColumnOrigin
+from ondatra_dagster.project.sql.column_name_resolution import ColumnOrigin
 from ondatra_dagster.row_changes import Json
 
 UNKNOWN_NOTE = "  (not known: the query doesn't show it)"
@@ -63,18 +63,13 @@ def _origin_object(origin: ColumnOrigin) -> Json:
 
 def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
     """Yield a column, and indented below it the columns that it is made of."""
-    yield _branch_text(project, branch)
+    note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
+    yield f"{_input_name(project, branch.origin.input)}.{branch.origin.column}{note}"
     for place, above in enumerate(branch.upstream_branches, start=1):
         is_last = place == len(branch.upstream_branches)
         lines = _draw_tree(project, above)
         yield ("└─ " if is_last else "├─ ") + next(lines)
         yield from (("   " if is_last else "│  ") + line for line in lines)
-
-
-def _branch_text(project: Project, branch: LineageBranch) -> str:
-    name = _input_name(project, branch.origin.input)
-    note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
-    return f"{name}.{branch.origin.column}{note}"
 
 
 def _input_name(project: Project, read: Input) -> str:

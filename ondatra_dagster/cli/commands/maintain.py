@@ -3,7 +3,7 @@
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import indent_lines, print_json, print_message

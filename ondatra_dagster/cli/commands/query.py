@@ -5,12 +5,11 @@ import sys
 import click
 
 from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.output import format_cell, print_message, print_table
-from ondatra_dagster.cli.text_width import shorten_text
-from ondatra_dagster.planning.table_lookup import find_named_table
+from ondatra_dagster.cli.output import format_cell, print_message, print_table, shorten_text
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.text_format import format_count
-from ondatra_dagster.warehouse.table_reader import TableRows, read_table_rows
+from ondatra_dagster.warehouse.read_rows_of_named_table import TableRows, read_table_rows
 
 MAX_ROWS_SHOWN = 50  # rows that a person looks at
 MAX_VALUE_WIDTH = 40  # columns of a terminal that a value takes

@@ -7,24 +7,16 @@ from typing import Any
 
 import click
 
-from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.output import (
-    ColumnShrink,
-    format_cell,
-    print_json,
-    print_message,
-    print_table,
-    shrink_columns,
-    terminal_width,
-)
-from ondatra_dagster.records.record_chunks import RecordChunk, iterate_records
+from ondatra_dagster.cli.current_project import open_sync
+from ondatra_dagster.cli.output import ColumnShrink, format_cell, print_json, print_message, print_shrunk_table
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, format_json_lines, write_export
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord, explain_status
 from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, iterate_records
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_local_time
 
 MAX_RECORDS_SHOWN = 50  # records that a person looks at
 RECORDS_HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
@@ -56,8 +48,7 @@ RECORDS_SHRINKS = (
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a record on stdout.")
 def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> int:  # noqa: FBT001 - click's call
     """Show the records of SYNC, the newest first: what was sent or set aside, and what is still to go."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     search = _build_search(**filters)
     if download:
         _check_download_file(download)
@@ -109,8 +100,7 @@ def _print_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> No
     if not found:
         print_message(_no_records_message(sync, tracking, search))
         return
-    rows = shrink_columns(RECORDS_HEAD, map(_table_row, found[:most]), width=terminal_width(), shrinks=RECORDS_SHRINKS)
-    print_table(RECORDS_HEAD, rows)
+    print_shrunk_table(RECORDS_HEAD, map(_table_row, found[:most]), RECORDS_SHRINKS)
     if len(found) > most:
         print_message(f"(the newest {most}; --limit shows more, --download FILE writes all)")
     else:
@@ -130,6 +120,8 @@ def _no_records_message(sync: Sync, tracking: RecordStore, search: RecordQuery) 
 
 
 def _table_row(record: ResultRecord) -> Sequence[str]:
+    tried = f"tried {format_count(record.attempts, 'time')}" if record.attempts else ""
+    reason = ": ".join(filter(None, (tried, explain_status(record.status, record.status_message))))
     return (
         record.status,
         format_cell(record.identifier),
@@ -137,11 +129,6 @@ def _table_row(record: ResultRecord) -> Sequence[str]:
         f"again {format_local_time(record.next_try_at)}"
         if record.next_try_at
         else format_local_time(record.batch_ended_at),
-        format_cell(_format_reason(record)),
+        format_cell(reason),
         format_cell(record.payload),
     )
-
-
-def _format_reason(record: ResultRecord) -> str:
-    tried = f"tried {format_count(record.attempts, 'time')}" if record.attempts else ""
-    return ": ".join(filter(None, (tried, explain_status(record.status, record.status_message))))

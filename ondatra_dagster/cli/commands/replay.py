@@ -2,19 +2,18 @@
 
 import time
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import click
 
+from ondatra_dagster.cli.commands.dead import report_no_dead_letters, show_dead_letters
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
-from ondatra_dagster.cli.current_project import open_workspace
-from ondatra_dagster.cli.dead_letter_output import report_no_dead_letters, show_dead_letters
+from ondatra_dagster.cli.current_project import open_sync
 from ondatra_dagster.cli.output import print_message
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.queue_status import read_status
-from ondatra_dagster.sync.recovery.unit_format_check import refuse_other_format
+from ondatra_dagster.sync.recovery.unit_shape_check import refuse_other_format
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
 
 TIME_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
@@ -33,8 +32,7 @@ def command(
     as_json: bool,  # noqa: FBT001
 ) -> int:
     """Send the dead letters of SYNC with the newest values, and its waiting rows without waiting."""
-    workspace = open_workspace()
-    chosen = workspace.sync(sync)
+    workspace, chosen = open_sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
         if not show_dead_letters(chosen, as_json=as_json, limit=limit, since=died_since):
@@ -44,32 +42,21 @@ def command(
     if lost := workspace.try_read_queue(chosen.id).loss_message:
         print_message(f"nothing of {chosen.id} is sent again now; replay once more after the next run: {lost}")
     else:
-        print_message(_format_counts(chosen.id, _replay_rows(chosen, limit, died_since)))
+        print_message(_replay_rows(chosen, limit, died_since))
     options = RunCommandOptions(as_json=as_json, trigger="ondatra replay")
     return execute_plan(workspace, workspace.sync_plan(chosen), options)
 
 
-class _ReplayedCounts(NamedTuple):
-    """The counts of what is pending now, by what it was before."""
-
-    dead_letters: int
-    waiting: int
-    pending: int
-
-
-def _replay_rows(sync: Sync, limit: int | None, since: datetime | None) -> _ReplayedCounts:
-    if not sync.queue_file.exists():
-        return _ReplayedCounts(0, 0, 0)
-    with sync.open_queue() as queue:
-        refuse_other_format(queue, sync)
-        now = time.time()
-        pending = read_status(queue.store, now=now).pending_units
-        return _ReplayedCounts(
-            replay_dead_letters(queue, now=now, limit=limit, since=since), retry_waiting_now(queue), pending
-        )
-
-
-def _format_counts(sync_id: str, again: _ReplayedCounts) -> str:
-    letters, keys = (format_count(again.dead_letters, "dead letter"), format_count(again.waiting, "waiting key"))
-    pending = f", next to {format_count(again.pending, 'pending key')}" if again.pending else ""
-    return f"{letters} and {keys} of {sync_id} are retried{pending}"
+def _replay_rows(sync: Sync, limit: int | None, since: datetime | None) -> str:
+    """Let dead letters and waiting rows be sent now; return a sentence with how many they are."""
+    letters = waiting = pending = 0
+    if sync.queue_file.exists():
+        with sync.open_queue() as queue:
+            refuse_other_format(queue, sync)
+            now = time.time()
+            pending = read_status(queue.store, now=now).pending_units
+            letters = replay_dead_letters(queue, now=now, limit=limit, since=since)
+            waiting = retry_waiting_now(queue)
+    rows = f"{format_count(letters, 'dead letter')} and {format_count(waiting, 'waiting key')}"
+    beside = f", next to {format_count(pending, 'pending key')}" if pending else ""
+    return f"{rows} of {sync.id} are retried{beside}"

@@ -11,15 +11,15 @@ import click
 from ondatra_dagster import interruption
 from ondatra_dagster.app.alert_service import AlertService
 from ondatra_dagster.app.dry_run_service import open_dry_workspace
-from ondatra_dagster.app.run_service_factory import OpenRunService, open_run_service
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import print_json, print_message
-from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.cli.run_output import JsonProgress, TextProgress
+from ondatra_dagster.count_time_and_size_format import format_count, format_duration
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model_selection import select_models
 from ondatra_dagster.sync.send_guards import find_hold_reason, unit_noun
-from ondatra_dagster.text_format import format_count, format_duration
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def execute_plan(
         opened(workspace, progress, is_dry=options.is_dry) as engine,
     ):
         if plan.needs_tables:
-            engine.start_early(step.model for step in plan.models if step.will_run)
+            engine.tables.start_early(step.model for step in plan.models if step.will_run)
         from ondatra_dagster.orchestration.in_process_run import run_plan
 
         end = run_plan(

@@ -10,14 +10,14 @@ from ondatra_dagster.app.project_metrics import disk_usage, project_metrics_text
 from ondatra_dagster.app.workspace import Workspace
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import indent_lines, print_json, print_message, print_table, replace_control_characters
+from ondatra_dagster.count_time_and_size_format import format_count, format_duration, format_local_time, format_size
 from ondatra_dagster.operations.alert_store import ActiveAlert
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.planning.plan import ModelStep, SyncStep
-from ondatra_dagster.planning.table_lookup import table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.sync.run_history import PastRun
+from ondatra_dagster.sync.run_history_store import PastRun
 from ondatra_dagster.sync.send_guards import find_hold_reason
-from ondatra_dagster.text_format import format_count, format_duration, format_local_time, format_size
 
 # heading → which part of a line stands below it
 MODEL_COLUMNS = {
@@ -83,20 +83,20 @@ def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
 def _print_status(workspace: Workspace, lines: list[dict[str, Json]]) -> None:
     models = [line for line in lines if "sync" not in line]
     syncs = [line for line in lines if "sync" in line]
-    print_table(
-        list(MODEL_COLUMNS), ([_format_column(line, name) for name in MODEL_COLUMNS.values()] for line in models)
-    )
+    _print_lines(models, MODEL_COLUMNS)
     if syncs:
         click.echo()
-        print_table(
-            list(SYNC_COLUMNS), ([_format_column(line, name) for name in SYNC_COLUMNS.values()] for line in syncs)
-        )
+        _print_lines(syncs, SYNC_COLUMNS)
     totals = read_disk_totals(workspace)
     if totals:
         click.echo("\non disk: " + ", ".join(f"{name} {format_size(size)}" for name, size in totals.items()))
     for each in AlertService(workspace).read_active_alerts():
         since = format_local_time(datetime.fromisoformat(each.since))
         click.echo(f"alerting since {since}: {each.subject}: {indent_lines(replace_control_characters(each.sentence))}")
+
+
+def _print_lines(lines: Iterable[Mapping[str, Json]], columns: Mapping[str, str]) -> None:
+    print_table(list(columns), ([_format_column(line, name) for name in columns.values()] for line in lines))
 
 
 def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) -> dict[str, Json]:

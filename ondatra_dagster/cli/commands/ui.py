@@ -6,10 +6,10 @@ import threading
 import click
 
 from ondatra_dagster import interruption
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.current_project import find_root
 from ondatra_dagster.cli.output import print_message
-from ondatra_dagster.ui.page_server import PageServer, open_listener
+from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
 
 @click.command("ui")

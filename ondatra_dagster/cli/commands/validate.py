@@ -4,9 +4,9 @@ import click
 
 from ondatra_dagster.cli.current_project import open_workspace
 from ondatra_dagster.cli.output import indent_lines, print_json, print_message
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import InvalidSettingsError, Problem, ProjectError
 from ondatra_dagster.project.settings.environment_warnings import env_file_warnings
-from ondatra_dagster.text_format import format_count
 
 
 @click.command("validate")

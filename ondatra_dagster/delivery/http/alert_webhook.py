@@ -1,5 +1,6 @@
 """The webhook that alerts are sent to, through the API client that sinks use as well."""
 
+import contextlib
 from collections.abc import Callable
 
 import httpx
@@ -9,22 +10,16 @@ from ondatra_dagster.delivery.http.request_builder import HttpCall
 from ondatra_dagster.delivery.push.push_config import BearerAuth, PushConfig, Variable
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings.settings import VARIABLE_REFERENCE, AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import VARIABLE_REFERENCE, AlertSettings
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_LENGTH = 200  # letters of what the receiver says
 
 
-class AlertWebhook:
+class AlertWebhook(contextlib.AbstractContextManager["AlertWebhook"]):
     """A client of the webhook. It tries once; the caller sends the alert again at its next check."""
 
-    def __init__(
-        self,
-        settings: AlertSettings,
-        *,
-        secrets: Callable[[str], str | None],
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
+    def __init__(self, settings: AlertSettings, *, secrets: Callable[[str], str | None]) -> None:
         self._address = VARIABLE_REFERENCE.sub(lambda found: secrets(found[1]) or "", settings.webhook or "")
         auth = BearerAuth(Variable(settings.token_env)) if settings.token_env else None
         config = PushConfig(
@@ -38,7 +33,7 @@ class AlertWebhook:
             retry=0,
             env=settings.required_variables,
         )
-        self._api = ApiClient(config, secrets=secrets, transport=transport)
+        self._api = ApiClient(config, secrets=secrets)
 
     def send_alert(self, alert_id: str, body: str) -> str | None:
         """Send an alert, with its id as Idempotency-Key; return why the receiver refused it, None if it didn't."""
@@ -49,14 +44,8 @@ class AlertWebhook:
         said = self._api.redactor.redact(answer.text)[:MAX_ANSWER_LENGTH]
         return f"it answered {answer.status_code}: {said}" if answer.status_for_push else said
 
-    def close(self) -> None:
-        self._api.close()
-
-    def __enter__(self) -> "AlertWebhook":
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._api.close()
 
 
 def _origin_of(address: str) -> str:

@@ -1,34 +1,53 @@
 """The HTTP client of one API: it sends what push() asks for, retries where that helps, and never raises into it.
 
-A call's way: prepared (http_request), answered from the journal if it was before a crash, else sent, at most
+A call's way: prepared (request_builder), answered from the journal if it was before a crash, else sent, at most
 `retry` times more; its last answer is journalled and counted.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import random as chance
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, cast
 
 import httpx
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.http_response import HttpResponse
+from ondatra_dagster.delivery.http.connections_with_deadline import (
+    ConnectHook,
+    DeadlineTransport,
+    check_deadline,
+    limit_response_time,
+)
 from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, TokenRequest, TokenSource
 from ondatra_dagster.delivery.http.rate_limit import RateLimit
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.http.request_builder import HttpCall, PreparedRequest, RequestBuilder, RequestRefusedError
-from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE, is_retryable_status, request_retry_seconds
-from ondatra_dagster.delivery.http.request_transport import RequestSender
-from ondatra_dagster.delivery.push.push_config import OAuth2, PushConfig
-from ondatra_dagster.delivery.response_journal import CallKey, JournaledResponse, ResponseJournal
+from ondatra_dagster.delivery.http.request_retry_delays import request_retry_seconds
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import (
+    NO_RESPONSE,
+    HttpResponse,
+    UnreadableResponseError,
+    read_response_text,
+)
+from ondatra_dagster.delivery.push.push_config import MAX_API_CONNECTIONS, OAuth2, PushConfig
+from ondatra_dagster.delivery.response_journal import CallKey, ResponseJournal
 from ondatra_dagster.errors import SettingsError
 
 _UNAUTHORIZED = 401
+
+
 _IDEMPOTENCY_KEY_METHODS = frozenset({"POST", "PATCH"})
+
+
+_MAX_REASON_LENGTH = 1_000  # characters of a reason; it is cut when it is masked: a part of a secret can't be found
+
+
+_TIMEOUTS = ("connect", "read", "write", "pool")
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,8 +57,6 @@ class CallCounts:
     calls: int = 0
     unanswered_calls: int = 0  # without success, and at some try without an answer: may have been done all the same
     outage_calls: int = 0  # ended in no answer, 408, 429 or 5xx
-    requests: int = 0  # sent, tries included
-    replayed_calls: int = 0  # answered from the journal
     is_answered: bool = False  # at some try: an API may have stored that answer by its idempotency key
     last_status: int | None = None  # of the newest call; 0: no answer
 
@@ -52,7 +69,11 @@ class CallCounts:
         self.last_status = answer.status_code
         self.unanswered_calls += answer.is_uncertain
         if not answer.is_refused:
-            self.outage_calls += is_retryable_status(answer.status_code)
+            self.outage_calls += answer.is_retryable
+
+
+class SyncStoppedError(Exception):
+    """An error of a call whose sync was stopped meanwhile."""
 
 
 class RetryClock(NamedTuple):
@@ -63,7 +84,7 @@ class RetryClock(NamedTuple):
     random: Callable[[], float] = chance.random
 
 
-class ApiClient:
+class ApiClient(contextlib.AbstractContextManager["ApiClient"]):
     """The API of one sink, its connections kept open. Threads may share it, each by its own begin_calls()."""
 
     def __init__(
@@ -79,9 +100,14 @@ class ApiClient:
         self._secrets = values = _load_secrets(config, secrets)
         self.config = config
         self.redactor = Redactor(values.values())
-        self._builder = _new_builder(config, values)
+        try:
+            self.builder = RequestBuilder(config, lambda variable: values[variable.name])
+        except RequestRefusedError as error:
+            what = "look at API's headers and the variables they name"
+            raise SettingsError(f"{config.file}: {error}; {what}") from error
         self._rate_limit = rate_limit
-        self._sender = RequestSender(self.redactor, transport)
+        self._transport = transport or DeadlineTransport(connections=MAX_API_CONNECTIONS)
+        self._is_closed = False
         self._retry_clock = retry_clock
         self.token_source: TokenSource | None = None  # None: the credentials are as they are
         if isinstance(config.auth, OAuth2):
@@ -101,10 +127,9 @@ class ApiClient:
         return BatchCalls(self, journal)
 
     def close(self) -> None:
-        self._sender.close()
-
-    def __enter__(self) -> Self:
-        return self
+        """End all connections, also those on which another thread waits for an answer."""
+        self._is_closed = True
+        self._transport.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -113,32 +138,67 @@ class ApiClient:
         """The value of a variable that the config names."""
         return self._secrets[name]
 
-    def build_request(self, call: HttpCall) -> PreparedRequest:
-        return self._builder.build_request(call)
-
     def send_request(self, prepared: PreparedRequest) -> HttpResponse:
         """One try, in its turn; none after Ctrl-C."""
         interruption.raise_if_interrupted()
         if self._rate_limit is None or not prepared.is_to_base_url:
-            return self._sender.send_request(prepared)
+            return self._send_now(prepared)
         with self._rate_limit.wait_for_turn() as connecting:
-            return self._sender.send_request(prepared, connecting)
+            return self._send_now(prepared, connecting)
 
-    def refused_response(self, why: str) -> HttpResponse:
-        return self._sender.refused_response(why)
+    def _send_now(self, prepared: PreparedRequest, connecting: ConnectHook = contextlib.nullcontext) -> HttpResponse:
+        """Try once; SyncStoppedError when the sync was stopped: then there is no answer to go on from."""
+        if self._is_closed:
+            raise SyncStoppedError
+        request = httpx.Request(
+            prepared.method,
+            prepared.url,
+            headers=list(prepared.headers.items()),
+            content=prepared.content,
+            extensions={"timeout": dict.fromkeys(_TIMEOUTS, prepared.timeout_seconds)},
+        )
+        try:
+            with limit_response_time(prepared.timeout_seconds, connecting):
+                answer = self._exchange(request)
+        except (httpx.LocalProtocolError, UnicodeError) as error:
+            answer = self.unsent_response(error, is_refused=True)
+        except httpx.TransportError as error:
+            why = str(error) or type(error).__name__
+            answer = HttpResponse(NO_RESPONSE, self._mask_reason(f"no answer: {why} ({type(error).__name__})"))
+        if self._is_closed and answer.status_code == NO_RESPONSE:
+            raise SyncStoppedError
+        return answer
 
-    def no_token_response(self, why: NoTokenError) -> HttpResponse:
-        return self._sender.no_token_response(f"not sent: {why}")
+    def _exchange(self, request: httpx.Request) -> HttpResponse:
+        response = self._transport.handle_request(request)
+        headers = dict(response.headers.items())
+        try:
+            # not iter_raw(), which refuses the answers of a MockTransport: they are read already
+            chunks = cast("httpx.SyncByteStream", response.stream)
+            text = read_response_text(chunks, headers, check_time=check_deadline)
+            return HttpResponse(response.status_code, text, headers)
+        except UnreadableResponseError as error:
+            return HttpResponse(response.status_code, self._mask_reason(str(error)), headers, is_refused=True)
+        finally:
+            response.close()
+
+    def unsent_response(self, why: Exception, *, is_refused: bool) -> HttpResponse:
+        """The answer to what isn't sent: we refuse it, or there is no token, for which the rows aren't to blame."""
+        text = self._mask_reason(f"not sent: {why}")
+        return HttpResponse(NO_RESPONSE, text, is_refused=is_refused, is_unsent=not is_refused)
+
+    def _mask_reason(self, why: str) -> str:
+        return self.redactor.redact(why)[:_MAX_REASON_LENGTH]
 
     def _send_token_request(self, question: TokenRequest) -> HttpResponse:
         """What a token server answers, in the end."""
         try:
-            prepared = self._builder.build_form_request(*question)
+            prepared = self.builder.build_form_request(*question)
         except RequestRefusedError as error:
-            return self.refused_response(str(error))
+            return HttpResponse(NO_RESPONSE, self._mask_reason(str(error)), is_refused=True)
         for tries in itertools.count(1):
             answer = self.send_request(prepared)
-            if answer.is_refused or not is_retryable_status(answer.status_code) or tries > self.config.retry:
+            if answer.is_refused or not answer.is_retryable or tries > self.config.retry:
                 break
             self.wait_before_retry(answer, tries)
         return answer
@@ -170,15 +230,14 @@ class BatchCalls:
         """Return the final answer; whatever goes wrong is in it."""
         self.call_counts.calls += 1  # first: of one that is cut off nobody knows what became of it
         try:
-            prepared = self._api.build_request(call)
+            prepared = self._api.builder.build_request(call)
         except RequestRefusedError as error:
-            answer = self._api.refused_response(f"not sent: {error}")
+            answer = self._api.unsent_response(error, is_refused=True)
         else:
             call_key = self._journal.next_call_key(prepared.digest)
             if known := self._journal.find_response(call_key):
-                self.call_counts.replayed_calls += 1
                 self.call_counts.is_answered = True
-                answer = HttpResponse(*known)
+                answer = known
             else:
                 answer = self._send_with_retries(prepared, call_key)
                 self._record_response(call_key, answer)
@@ -191,10 +250,7 @@ class BatchCalls:
             self._journal.record_failure(call_key)
         elif answer.status_code != NO_RESPONSE:
             # just as push() gets it now: what is masked is another answer
-            kept = JournaledResponse(
-                answer.status_code, answer.text, dict(answer.headers), answer.is_refused, answer.is_uncertain
-            )
-            self._journal.record_response(call_key, kept)
+            self._journal.record_response(call_key, answer)
 
     def _send_with_retries(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
         uncertain = self._journal.is_rerun
@@ -202,16 +258,13 @@ class BatchCalls:
             answer = self._send_with_token(prepared, call_key)
             # no answer at all, or one that couldn't be taken, leaves open what became of the try
             uncertain = uncertain or (answer.status_for_push == NO_RESPONSE and not answer.is_unsent)
-            if not self._should_retry(answer) or tries > self._api.config.retry:
+            can_retry = answer.is_retryable and not (answer.is_refused or answer.is_unsent)
+            if not can_retry or tries > self._api.config.retry:
                 break
             if answer.status_code != NO_RESPONSE:
                 self._journal.record_failure(call_key)
             self._api.wait_before_retry(answer, tries)
         return dataclasses.replace(answer, is_uncertain=True) if uncertain and not answer.is_success else answer
-
-    @staticmethod
-    def _should_retry(answer: HttpResponse) -> bool:
-        return is_retryable_status(answer.status_code) and not (answer.is_refused or answer.is_unsent)
 
     def _send_with_token(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
         """One request; when its token is refused, one more with a new one."""
@@ -225,12 +278,11 @@ class BatchCalls:
                 return answer
             token = tokens.replace_token(token)
         except NoTokenError as error:
-            return self._api.no_token_response(error)
+            return self._api.unsent_response(error, is_refused=False)
         self._journal.record_failure(call_key)
         return self._send_once(_add_token(prepared, token), call_key)
 
     def _send_once(self, prepared: PreparedRequest, call_key: CallKey) -> HttpResponse:
-        self.call_counts.requests += 1
         if prepared.method in _IDEMPOTENCY_KEY_METHODS:
             key = self._journal.idempotency_key(call_key).encode()
             prepared = prepared.with_header(b"idempotency-key", key)
@@ -241,14 +293,6 @@ class BatchCalls:
 
 def _add_token(prepared: PreparedRequest, token: str) -> PreparedRequest:
     return prepared.with_header(b"authorization", f"Bearer {token}".encode())
-
-
-def _new_builder(config: PushConfig, values: Mapping[str, str]) -> RequestBuilder:
-    try:
-        return RequestBuilder(config, lambda variable: values[variable.name])
-    except RequestRefusedError as error:
-        what = "look at API's headers and the variables they name"
-        raise SettingsError(f"{config.file}: {error}; {what}") from error
 
 
 def _load_secrets(config: PushConfig, secrets: Callable[[str], str | None]) -> dict[str, str]:

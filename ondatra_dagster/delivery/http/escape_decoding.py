@@ -70,7 +70,7 @@ class DecodedText:
     def _offsets(self) -> "tuple[array[int], array[int]]":
         """The starts of copied texts and escapes, in turn, here and in the source."""
         places, origins = array("q", [0]), array("q", [0])
-        letters: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else _empty_text
+        letters: Callable[[re.Match[str]], str] = _decode_match if self._escapes is ESCAPE else lambda _: ""
         place = copied = 0
         for found in self._escapes.finditer(self._source.text if self._source else ""):
             place += found.start() - copied
@@ -86,10 +86,6 @@ class DecodedText:
 def decode_escapes(text: str) -> str:
     """Return the text with each escape decoded once."""
     return ESCAPE.sub(_decode_match, text)
-
-
-def _empty_text(_: re.Match[str]) -> str:
-    return ""
 
 
 def _decode_match(found: re.Match[str]) -> str:

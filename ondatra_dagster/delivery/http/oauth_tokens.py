@@ -15,12 +15,12 @@ from urllib.parse import quote_plus
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.http.http_response import HttpResponse
-from ondatra_dagster.delivery.http.request_retries import NO_RESPONSE, is_retryable_status
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import NO_RESPONSE, HttpResponse
 from ondatra_dagster.delivery.push.push_config import OAuth2, TextOrVariable, Variable
+from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.file_lock import open_lock
+from ondatra_dagster.storage.private_files import open_private_file
 
 EXPIRY_MARGIN_SHARE = 0.1  # of a token's life: it has to be good for as long as a request takes
 EXPIRY_MARGIN_SECONDS = 60.0
@@ -79,17 +79,13 @@ def build_token_request(auth: OAuth2, secret: Callable[[Variable], str], refresh
     client_id = said(auth.client_id)
     client_secret = secret(auth.client_secret) if auth.client_secret else None
     if auth.client_auth == "basic" and client_secret:
-        return TokenRequest(auth.token_url, form, {"authorization": _basic_credentials(client_id, client_secret)})
+        # each is quoted as in a form, so that a colon in the id stays one of the id
+        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+        return TokenRequest(auth.token_url, form, {"authorization": f"Basic {base64.b64encode(pair).decode()}"})
     form["client_id"] = client_id
     if client_secret:
         form["client_secret"] = client_secret
     return TokenRequest(auth.token_url, form, {})
-
-
-def _basic_credentials(client_id: str, client_secret: str) -> str:
-    # each is quoted as in a form, so that a colon in the id stays one of the id
-    pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
 def parse_token_response(answer: HttpResponse, *, now: float) -> OAuthTokens:
@@ -111,7 +107,7 @@ def _token_refusal(answer: HttpResponse) -> NoTokenError:
     said = _parse_object(answer.text)
     reason = ", ".join(str(said[name]) for name in ("error", "error_description") if said.get(name))
     why = f"it answered {answer.status_code}" + (f": {reason}" if reason else "")
-    return NoTokenError(why, is_passing=is_retryable_status(answer.status_code))
+    return NoTokenError(why, is_passing=answer.is_retryable)
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
@@ -169,11 +165,10 @@ class TokenFile:
         new = self._path.with_suffix(".new")
         with explain_file_errors(self._path):
             new.unlink(missing_ok=True)
-            file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as opened:
+            with open_private_file(new, "xb") as opened:
                 opened.write(orjson.dumps(tokens._asdict()))
                 opened.flush()
-                os.fsync(file)
+                os.fsync(opened.fileno())
             new.replace(self._path)
 
 
@@ -200,14 +195,9 @@ class TokenSource:
         self._clock = clock
         self._lock = threading.Lock()
         self._tokens: OAuthTokens | None = None
-        self._configured_refresh_token = self._refresh_token = (
-            secret(auth.refresh_token) if auth.refresh_token else None
-        )
-        self._file = (
-            TokenFile(folder, auth.token_url, self._configured_refresh_token)
-            if folder and self._configured_refresh_token
-            else None
-        )
+        refresh_token = secret(auth.refresh_token) if auth.refresh_token else None
+        self._configured_refresh_token = self._refresh_token = refresh_token
+        self._file = TokenFile(folder, auth.token_url, refresh_token) if folder and refresh_token else None
         self._failure = ""
         self._paused_since = self._paused_until = 0.0
 
@@ -265,13 +255,10 @@ class TokenSource:
         """Pause the requests for a while; after a refusal for the rest of the run."""
         why = f"no token from {self._auth.token_url}: {error}"
         if not error.is_temporary:
-            why += f"; look at {', '.join(self._variable_names())}"
+            credentials = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)
+            why += f"; look at {', '.join(each.name for each in credentials if isinstance(each, Variable))}"
         self._tokens = None
         self._failure = why
         self._paused_since = self._clock()
         self._paused_until = self._paused_since + FAILURE_PAUSE_SECONDS if error.is_temporary else float("inf")
         return NoTokenError(why)
-
-    def _variable_names(self) -> list[str]:
-        said = (self._auth.client_id, self._auth.client_secret, self._auth.refresh_token)
-        return [value.name for value in said if isinstance(value, Variable)]

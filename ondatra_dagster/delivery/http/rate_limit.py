@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from ondatra_dagster import interruption
-from ondatra_dagster.delivery.http.request_transport import ConnectHook
+from ondatra_dagster.delivery.http.connections_with_deadline import ConnectHook
 from ondatra_dagster.delivery.push.api_dict_parser import parse_api_text
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.storage.file_errors import explain_file_errors
@@ -94,8 +94,9 @@ class RateLimit:
         self._clock = clock
         self._sleep = sleep
         self._thread_lock = threading.Lock()
-        with explain_file_errors(_lock_path(path)):
-            self._lock_file = open_lock(_lock_path(path))
+        lock = path.with_suffix(".lock")
+        with explain_file_errors(lock):
+            self._lock_file = open_lock(lock)
         with self._locked():
             self._store: SqliteStore = open_database(path, RATES_SCHEMA, used_by_threads=True)
             # send times that a power cut takes along are no loss
@@ -190,18 +191,9 @@ def read_limits(base_url: str, lib: Path) -> Iterator[RateLimitConfig]:
         if "rate_limit" not in text:  # most have none, and reading one costs a millisecond
             continue
         config, _ = parse_api_text(text, file.name)
-        if (
-            config
-            and config.rate_limit
-            and config.base_url
-            and _normalize_url(config.base_url) == _normalize_url(base_url)
-        ):
+        if config and config.rate_limit and _normalize_url(config.base_url or "") == _normalize_url(base_url):
             yield config.rate_limit
 
 
 def _normalize_url(base_url: str) -> str:
     return base_url.rstrip("/").lower()
-
-
-def _lock_path(path: Path) -> Path:
-    return path.with_suffix(".lock")

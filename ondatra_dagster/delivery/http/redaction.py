@@ -1,20 +1,186 @@
 """The masking of secrets: every text on its way to a log, a message, a record or a page goes through here.
 
 By value, not by name: a secret is found wherever it is, quoted up to four times, with lines broken or joined,
-in base64, in hex, and with its end cut off. The page on reliability lists what isn't found.
+in base64, in hex, and with its end cut off. The page on reliability lists what isn't found. Texts are searched
+with their escapes decoded (escape_decoding), so that no spelling of a secret has any.
 """
 
+import base64
+import contextlib
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
 
-from ondatra_dagster.delivery.http.escape_decoding import DecodedText
-from ondatra_dagster.delivery.http.secret_encodings import (
-    MAX_QUOTING_DEPTH,
-    MIN_PREFIX_LENGTH,
-    SecretEncoding,
-    find_secrets,
-    list_encodings,
+from ondatra_dagster.delivery.http.escape_decoding import BLANKS, DecodedText, decode_escapes
+
+MIN_SECRET_LENGTH = 4  # a shorter value isn't a secret, and masking it would make every message unreadable
+MIN_PREFIX_LENGTH = 8  # of a secret that is cut off, and of what is searched without its blanks
+MAX_QUOTING_DEPTH = 4  # how often a text may be quoted
+# texts of a JSON secret that name things and give access to nothing: error messages need them
+PUBLIC_FIELDS = frozenset(
+    {
+        *("type", "project_id", "quota_project_id", "client_email", "universe_domain", "region", "location"),
+        *("auth_uri", "token_uri", "redirect_uris", "auth_provider_x509_cert_url", "client_x509_cert_url"),
+    }
 )
+_SECRET_FIELD = re.compile(r"(?i)pass|pwd|secret|token|key|credential|auth")
+_PLAIN_NAME = re.compile(r"(?=.{1,15}$)[A-Za-z][a-z]*(?:[_.-][a-z]+)*")  # "production", "service_account"
+_SCHEME = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)+//|[A-Za-z][A-Za-z0-9-]*[ \t]+")
+_PEM_HEAD = re.compile(r"-----BEGIN [A-Z0-9 ]*-----\s*")
+_JSON_OPENING = re.compile(r'\s*[\[{][\s\[{]*(?:"[^"\\]*"(?:\s*:\s*"?)?)?')
+_EDGE_BLANKS = "+ "
+_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?![A-Za-z])")
+_AUTHORIZATION = re.compile(r"(?i)(?:Bearer|Basic|Token|ApiKey|Api-Key|Key) +(?=\S{8})")
+
+
+class SecretEncoding(NamedTuple):
+    """A text that gives a secret away."""
+
+    text: str
+    search_prefix: str  # its shortest beginning that does
+    word_length: int = 0  # the length of the ordinary word that it begins with: alone, that gives nothing away
+    blanks_before: int = 0  # plus signs and spaces that the secret has before this text
+    blanks_after: int = 0
+
+
+def find_secrets(value: str) -> Iterator[str]:
+    """Yield the value, and the secrets within: a JSON document's texts, a header's without its scheme."""
+    for secret in {value, value.strip(), value.strip().rstrip("=")}:
+        if len(secret) >= MIN_SECRET_LENGTH:
+            yield secret
+    if scheme := _AUTHORIZATION.match(value.strip()):
+        yield value.strip()[scheme.end() :]
+    for text in _json_texts(value):
+        yield from {text, text.strip()}
+
+
+def list_encodings(secret: str) -> Iterator[SecretEncoding]:
+    """Yield the spellings of a secret, without blanks where it is long enough."""
+    public = secret[: _public_length(secret)]
+    for text, beginning in _plain_forms(secret, public):
+        yield _plain_encoding(text, beginning)
+    for text, beginning in _encoded_forms(secret, public):
+        octets, least = text.encode(errors="replace"), _prefix_length(len(beginning.encode(errors="replace")))
+        yield from _base64_forms(octets, least)
+        for digits in (octets.hex(), octets.hex().upper()):
+            yield SecretEncoding(digits, digits[: 2 * least])
+
+
+def _prefix_length(public: int) -> int:
+    return max(MIN_PREFIX_LENGTH, public + 1)
+
+
+def _plain_encoding(text: str, public: str) -> SecretEncoding:
+    word = _WORD.match(text)
+    spelling = _blankless_encoding(text, _prefix_length(len(public)), word.end() if word else 0)
+    if len(spelling.text) >= MIN_PREFIX_LENGTH:
+        return spelling
+    return SecretEncoding(text.replace("+", " "), text.replace("+", " "))
+
+
+def _blankless_encoding(text: str, least: int, word: int = 0) -> SecretEncoding:
+    """Return the text without its blanks."""
+    before = len(text) - len(text.lstrip(_EDGE_BLANKS))
+    after = len(text) - len(text.rstrip(_EDGE_BLANKS))
+    squeezed = BLANKS.sub("", text)
+    seed = squeezed[: max(MIN_PREFIX_LENGTH, len(BLANKS.sub("", text[:least])))]
+    return SecretEncoding(squeezed, seed, word, before, after)
+
+
+def _plain_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
+    """Yield the secret and what it is once decoded: an address decodes a secret's own escapes, too."""
+    yield secret, public
+    for quoted in ("'", '"'):
+        if quoted in secret:  # in CSV, SQL and YAML
+            yield secret.replace(quoted, 2 * quoted), public.replace(quoted, 2 * quoted)
+    if not secret.isascii():  # UTF-8 that was read as Latin-1
+        yield _decode_as_latin_1(secret), _decode_as_latin_1(public)
+    for _ in range(MAX_QUOTING_DEPTH):
+        before, secret, public = secret, decode_escapes(secret), decode_escapes(public)
+        if secret == before or len(secret) < MIN_PREFIX_LENGTH:
+            return
+        yield secret, public
+
+
+def _decode_as_latin_1(text: str) -> str:
+    return text.encode(errors="replace").decode("latin-1")
+
+
+def _encoded_forms(secret: str, public: str) -> Iterator[tuple[str, str]]:
+    """Yield what may be in base64 or hex: the secret, also in JSON or quoted."""
+    forms = {secret: public}
+    encoders: tuple[Callable[[str], str], ...] = (
+        lambda text: json.dumps(text)[1:-1],
+        _encode_utf8_json,
+        lambda text: quote(text, safe="", errors="replace"),
+        lambda text: quote_plus(text, errors="replace"),
+    )
+    for encode in encoders:
+        forms.setdefault(encode(secret), encode(public))
+    yield from forms.items()
+
+
+def _encode_utf8_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _base64_forms(secret: bytes, least: int) -> Iterator[SecretEncoding]:
+    """Yield how the secret looks inside of the base64 of something longer, at each of its three offsets.
+
+    Basic credentials are such: the base64 of user:password. The characters at its ends, which stand for its
+    neighbours too, are left out.
+    """
+    for offset in range(3):
+        padded = bytes(offset) + secret
+        start = (offset * 8 + 5) // 6
+        given_away = ((offset + least) * 8 + 5) // 6 - start
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            form = encode(padded).decode()[start : len(padded) * 8 // 6]
+            if len(form) > MIN_SECRET_LENGTH:  # a shorter one may be part of any text
+                yield _blankless_encoding(form, given_away)
+
+
+def _public_length(secret: str) -> int:
+    """Return how much of the beginning is the same in other secrets: a scheme, a PEM head, a JSON opening."""
+    if opening := _JSON_OPENING.match(secret):
+        first = next(_json_texts(secret), None)
+        place = secret.find(_encode_utf8_json(first)[:MIN_PREFIX_LENGTH]) if first else -1
+        if first is None or place < 0:
+            return opening.end()
+        return place + _public_length(first)
+    found = _PEM_HEAD.match(secret) or _SCHEME.match(secret)
+    return found.end() if found else 0
+
+
+def _json_texts(value: str) -> Iterator[str]:
+    """Yield the texts of a JSON document that are secrets."""
+    if not value.lstrip().startswith(("{", "[")):
+        return
+    with contextlib.suppress(ValueError, RecursionError):
+        yield from _secret_texts(json.loads(value), field="")
+
+
+def _secret_texts(value: object, field: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _secret_texts(each, name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _secret_texts(each, field)
+    elif isinstance(value, str) and _is_secret(value, field):
+        yield value
+        yield from _json_texts(value)
+
+
+def _is_secret(text: str, field: str) -> bool:
+    if field in PUBLIC_FIELDS:
+        return False
+    if _SECRET_FIELD.search(field):
+        return len(text) >= MIN_SECRET_LENGTH
+    return len(text) >= MIN_PREFIX_LENGTH and not _PLAIN_NAME.fullmatch(text)
+
 
 MASK = "***"
 # after what is left of a secret: an escape that is cut off, too, and then the text's end, dots or a quote
@@ -50,11 +216,9 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return the text with each secret masked."""
-        return (
-            _mask_spans(text, sorted(self._secret_spans(text)))
-            if self._long_encodings or self._short_encodings
-            else text
-        )
+        if not (self._long_encodings or self._short_encodings):
+            return text
+        return _mask_spans(text, sorted(self._secret_spans(text)))
 
     def _secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where in the text secrets are; the spans may overlap."""

@@ -5,7 +5,7 @@ request_builder and oauth_tokens use what it reads.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,7 +45,7 @@ from ondatra_dagster.delivery.push.push_config import (
 )
 from ondatra_dagster.errors import Problem
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.setting_readers import OAUTH_VARIABLE_PREFIX
+from ondatra_dagster.project.settings.read_raw_setting_entries import OAUTH_VARIABLE_PREFIX
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -74,17 +74,18 @@ def _read_text_or_variable(node: ast.expr, problems: ProblemList) -> TextOrVaria
     return _read_variable(node, problems) if isinstance(node, ast.Dict) else read_text(node, problems)
 
 
-def read_headers(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
-    return tuple(
-        (_read_header_name(key, problems), _read_text_or_variable(value, problems))
-        for key, value in read_items(node, '"headers"')
-    )
+def _pairs_reader(read_name: LiteralReader, where: str) -> LiteralReader:
+    def read(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
+        items = read_items(node, where)
+        return tuple((read_name(key, problems), _read_text_or_variable(value, problems)) for key, value in items)
+
+    return read
 
 
 def read_auth(node: ast.expr, problems: ProblemList) -> Auth | None:
     """One of the ways; None after a problem that is noted already."""
     before = len(problems)
-    given = read_fields(node, problems, _AUTH_READERS, '"auth"')
+    given = read_fields(node, problems, AUTH_READERS, '"auth"')
     if len(problems) > before:
         return None
     way = _AUTH_BY_KEYS.get(frozenset(given))
@@ -118,16 +119,9 @@ def _read_scope(node: ast.expr, problems: ProblemList) -> str:
     return read_text(node, problems)
 
 
-def _read_params(node: ast.expr, problems: ProblemList) -> tuple[tuple[str, TextOrVariable], ...]:
-    return tuple(
-        (read_text(key, problems), _read_text_or_variable(value, problems))
-        for key, value in read_items(node, '"params"')
-    )
-
-
 def _read_oauth2(node: ast.expr, problems: ProblemList) -> OAuth2 | None:
     before = len(problems)
-    given = read_fields(node, problems, _OAUTH2_READERS, '"oauth2"')
+    given = read_fields(node, problems, OAUTH2_READERS, '"oauth2"')
     if len(problems) > before:
         return None
     for name in ("token_url", "client_id"):
@@ -139,16 +133,16 @@ def _read_oauth2(node: ast.expr, problems: ProblemList) -> OAuth2 | None:
     return OAuth2(**given)
 
 
-_OAUTH2_READERS: Mapping[str, LiteralReader] = {
+OAUTH2_READERS: Mapping[str, LiteralReader] = {
     "token_url": _read_token_url,
     "client_id": _read_text_or_variable,
     "client_secret": _read_variable,
     "refresh_token": _read_variable,
     "scope": _read_scope,
     "client_auth": choice_reader(CLIENT_AUTHS, "places for the client's credentials"),
-    "params": _read_params,
+    "params": _pairs_reader(read_text, '"params"'),
 }
-_AUTH_READERS: Mapping[str, LiteralReader] = {
+AUTH_READERS: Mapping[str, LiteralReader] = {
     "env": read_variable_name,
     "header": _read_header_name,
     "param": read_text,
@@ -165,8 +159,6 @@ _AUTH_BY_KEYS: Mapping[frozenset[str], Callable[[Mapping[str, Any]], Auth]] = {
     frozenset({"oauth2"}): lambda given: given["oauth2"],
     frozenset({"provider"}): lambda given: BearerAuth(given["provider"]),
 }
-AUTH_KEYS = tuple(_AUTH_READERS)
-OAUTH2_KEYS = tuple(_OAUTH2_READERS)
 
 
 # what the engine hands to a file's functions by itself; the names in "args" stand beside them
@@ -186,7 +178,7 @@ def read_api(tree: ast.Module, file: str) -> tuple[PushConfig | None, Sequence[P
     given: dict[str, Any] = {}
     try:
         if (node := _find_api_value(tree)) is not None:
-            given = _rename_fields(read_fields(node, problems, _API_READERS, "API"))
+            given = _rename_fields(read_fields(node, problems, API_READERS, "API"))
             _check_token_url(node, given)
     except InvalidLiteralError as wrong:
         problems.add_literal(wrong)
@@ -218,19 +210,11 @@ def parse_api_text(source: str, file: str) -> tuple[PushConfig | None, Sequence[
 def _find_api_value(tree: ast.Module) -> ast.expr | None:
     found: ast.expr | None = None
     for statement in tree.body:
-        for name, value in _assignments(statement):
-            if name == "API":
-                found = value
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if statement.value and any(isinstance(each, ast.Name) and each.id == "API" for each in targets):
+                found = statement.value
     return found
-
-
-def _assignments(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, statement.value
-    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-        yield statement.target.id, statement.value
 
 
 def _read_base_url(node: ast.expr, problems: ProblemList) -> str:
@@ -271,7 +255,7 @@ def _read_args(node: ast.expr, problems: ProblemList) -> tuple[str, ...]:
 
 
 def _read_push(node: ast.expr, problems: ProblemList) -> PushSettings:
-    settings = PushSettings(**_rename_fields(read_fields(node, problems, _PUSH_READERS, '"push"')))
+    settings = PushSettings(**_rename_fields(read_fields(node, problems, PUSH_READERS, '"push"')))
     if settings.on_batch_error == "bisect" and settings.batch_mode != "atomic":
         what = f'"on_batch_error": "bisect" is for batches that fail as a whole, and "{settings.batch_mode}"'
         remedy = 'write "batch_mode": "atomic", or leave "on_batch_error" out'
@@ -296,7 +280,7 @@ _RATE_LIMIT_READERS: Mapping[str, LiteralReader] = {
     "requests": number_reader(least=1, whole=True),
     "per": read_duration,
 }
-_PUSH_READERS: Mapping[str, LiteralReader] = {
+PUSH_READERS: Mapping[str, LiteralReader] = {
     "batch_size": number_reader(least=WHOLE_TABLE_SIZE, whole=True),
     "batch_mode": choice_reader(BATCH_MODES, "batch modes"),
     "max_concurrent": number_reader(least=1, most=MAX_API_CONNECTIONS, whole=True),
@@ -309,10 +293,10 @@ _PUSH_READERS: Mapping[str, LiteralReader] = {
     "decimals": choice_reader(DECIMAL_FORMATS, "ways to write decimals"),
     "time_limit": read_duration,
 }
-_API_READERS: Mapping[str, LiteralReader] = {
+API_READERS: Mapping[str, LiteralReader] = {
     "base_url": _read_base_url,
     "auth": read_auth,
-    "headers": read_headers,
+    "headers": _pairs_reader(_read_header_name, '"headers"'),
     "timeout": number_reader(least=0.001),
     "retry": number_reader(least=0, whole=True),
     "backoff": number_reader(least=0),
@@ -323,5 +307,3 @@ _API_READERS: Mapping[str, LiteralReader] = {
     "object": read_text,
     "push": _read_push,
 }
-API_KEYS = tuple(_API_READERS)
-PUSH_KEYS = tuple(_PUSH_READERS)

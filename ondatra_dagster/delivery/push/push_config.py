@@ -4,7 +4,7 @@ It has no secrets: it names variables, and the API client looks them up.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TypeAlias
 
 BATCH_MODES = ("sync", "atomic", "async")
@@ -112,18 +112,13 @@ class PushConfig:
     @property
     def variables(self) -> tuple[str, ...]:
         """Return every variable that has to be set for the sink to run, each once."""
-        values = (*_texts_of(self.auth), *(value for _, value in self.headers))
-        named = [value.name for value in values if isinstance(value, Variable)]
-        return tuple(dict.fromkeys((*named, *self.env)))
+        auth = [getattr(self.auth, field.name) for field in dataclasses.fields(self.auth)] if self.auth else []
+        return tuple(dict.fromkeys((*_variable_names(auth), *_variable_names(self.headers), *self.env)))
 
 
-def _texts_of(auth: Auth | None) -> Sequence[TextOrVariable | None]:
-    match auth:
-        case BearerAuth(token) | HeaderAuth(token, _) | ParamAuth(token, _):
-            return [token]
-        case BasicAuth(user, password):
-            return [user, password]
-        case OAuth2():
-            params = [value for _, value in auth.params]
-            return [auth.client_id, auth.client_secret, auth.refresh_token, *params]
-    return []
+def _variable_names(value: object) -> Iterator[str]:
+    if isinstance(value, Variable):
+        yield value.name
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _variable_names(each)

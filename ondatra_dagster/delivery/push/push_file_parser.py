@@ -31,7 +31,9 @@ def parse_push_file(path: Path, file: str) -> tuple[PushFile | None, Sequence[Pr
     except SyntaxError as error:
         return None, [_new_problem(file, error.lineno or 1, f"can't be read: {error.msg}", "mend the line")]
     config, problems = read_api(tree, file)
-    functions = _functions_of(tree)
+    functions = {  # of two of one name the last
+        each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in FUNCTION_PARAMETERS
+    }
     problems = [*problems, *_find_missing_functions(functions, config, file)]
     if config is None:
         return None, problems
@@ -70,13 +72,6 @@ def unreadable_file_problem(file: str, error: OSError | UnicodeDecodeError) -> P
         return _new_problem(file, 1, f"the file can't be read: {error.strerror}", "make it readable")
     line = error.object.count(b"\n", 0, error.start) + 1
     return _new_problem(file, line, "the file is not UTF-8", "save it as UTF-8")
-
-
-def _functions_of(tree: ast.Module) -> Mapping[str, ast.FunctionDef]:
-    """The functions that are called by us; of two of one name the last."""
-    return {
-        each.name: each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name in FUNCTION_PARAMETERS
-    }
 
 
 def _find_missing_functions(

@@ -1,4 +1,7 @@
-"""The interface between the delivery and the user's push functions: the batch they get and the result of a call."""
+"""The interface between the delivery and the user's push functions: the batch they get, and what they return.
+
+push_return_values.py parses what push() and poll() return.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,7 +12,6 @@ import orjson
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, group_by_key
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import ResultKey, RowOutcome
-from ondatra_dagster.delivery.rows_to_send import StoredRow
 from ondatra_dagster.row_changes import Column, Layout
 
 
@@ -30,20 +32,15 @@ class PushBatch:
         newest = max([row.row.layout_id for unit in batch.units for row in unit.sent_rows], default=max(layouts))
         return cls._from_units(batch.units, batch.number, layouts[newest], layouts)
 
-    @property
-    def is_one_key(self) -> bool:
-        """Return whether it can't be split in half."""
-        return len(group_by_key(self.units)) <= 1
-
     def split_in_half(self) -> tuple[Self, Self]:
         """Return its keys in two parts, in their order."""
         keys = group_by_key(self.units)
         parts = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        first, second = ([unit for units in part for unit in units] for part in parts)
-        return (
-            self._from_units(first, self.number, self.layout, self.layouts),
-            self._from_units(second, self.number, self.layout, self.layouts),
+        first, second = (
+            self._from_units([unit for units in part for unit in units], self.number, self.layout, self.layouts)
+            for part in parts
         )
+        return first, second
 
     @classmethod
     def _from_units(
@@ -55,16 +52,12 @@ class PushBatch:
                 rowid, number_of_layout, payload = row
                 keys.append(f"{rowid}:{change_type}")
                 if layouts[number_of_layout] is not layout:
-                    payload = _convert_payload(row, layouts, layout)
+                    content = layouts[number_of_layout].parse_row(payload)
+                    payload = orjson.dumps([content.get(name) for name in layout.names]).decode()
                 rows.append(f'{payload[:-1]},{rowid},"{change_type}"]')
         names = orjson.dumps([*layout.names, "__ondatra_rowid", "__ondatra_change_type"]).decode()
         text = f'{{"columns":{names},"rows":[{",".join(rows)}]}}'
         return cls(number=number, layout=layout, rows_json=text, result_keys=keys, units=units, layouts=layouts)
-
-
-def _convert_payload(row: StoredRow, layouts: Mapping[int, Layout], layout: Layout) -> str:
-    content = layouts[row.layout_id].parse_row(row.payload)
-    return orjson.dumps([content.get(name) for name in layout.names]).decode()
 
 
 class PushResult(NamedTuple):

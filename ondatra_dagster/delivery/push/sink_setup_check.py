@@ -67,7 +67,8 @@ def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
     found = []
     if len(wanted) != len(given):
         what = f"@sink gives {config.name} {len(given)} arguments, but it takes {len(wanted)}"
-        found.append((what, f"write @sink: {config.name}{_format_arguments(wanted)}"))
+        names = ", ".join(f"'{name}'" for name in wanted)
+        found.append((what, f"write @sink: {config.name}({names})" if names else f"write @sink: {config.name}"))
     kinds = config.push.supported_kinds
     if kinds and model.kind.name not in kinds:
         what = f"{config.name} doesn't take models of kind {model.kind.name}"
@@ -77,7 +78,3 @@ def check_sink_line(config: PushConfig, model: Model) -> Sequence[Problem]:
         what = f'{config.name} takes whole contents ("batch_size": 0), which only {mirrors} have'
         found.append((what, f"give {config.file} a batch_size, or the model another kind"))
     return [Problem(file=model.file, line=model.sink.line, description=what, remedy=remedy) for what, remedy in found]
-
-
-def _format_arguments(names: Sequence[str]) -> str:
-    return "({})".format(", ".join(f"'{name}'" for name in names)) if names else ""

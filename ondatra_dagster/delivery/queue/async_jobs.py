@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import orjson
 
-from ondatra_dagster.delivery.queue.change_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_ON_API, CountedUnit, Counts, UnitCounter
 from ondatra_dagster.delivery.queue.claimed_batches import (
     Batch,
     BatchUnit,
@@ -20,7 +21,6 @@ from ondatra_dagster.delivery.queue.claimed_batches import (
 )
 from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, Queue, parse_unit_ids
 from ondatra_dagster.delivery.queue.removal_count import read_content_size
-from ondatra_dagster.delivery.rows_to_send import UnitKind, dump_maybe_sent, state_if_unknown
 
 STORE_JOB = "update batch set job = ?, submitted_at = ?, next_poll_at = ?, masked_job = ?, set_at = ? where id = ?"
 POSTPONE_POLL = "update batch set next_poll_at = ?, set_at = ? where id = ?"
@@ -66,7 +66,7 @@ def dump_jobs(queue: Queue) -> Mapping[int, str]:
             {
                 "seed": batch.batch_key,
                 "number": batch.number,
-                "job": batch.job.safe_reference,
+                "job": batch.job.masked_reference or batch.job.reference,
                 "submitted_at": batch.job.submitted_at,
                 "next_poll_at": batch.job.next_poll_at,
                 "set_at": batch.job.set_at,
@@ -121,7 +121,7 @@ def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
     """
     for batch in load_batches(queue):
         out = [unit for unit in batch.units if batch.job and unit.key in keys]
-        queue.store.execute_many(RELEASE_FROM_JOB, [(_dump_maybe_sent(queue, unit), unit.id) for unit in out])
+        queue.store.execute_many(RELEASE_FROM_JOB, [(dump_if_outcome_unknown(queue, unit), unit.id) for unit in out])
         left = [unit for unit in batch.units if unit not in out]
         if not left:
             delete_batch(queue, batch)
@@ -129,5 +129,6 @@ def remove_units_from_jobs(queue: Queue, keys: Collection[str]) -> None:
             queue.store.execute(UPDATE_BATCH_UNITS, ("\n".join(dump_batch_lines(left)), len(left), batch.id))
 
 
-def _dump_maybe_sent(queue: Queue, unit: BatchUnit) -> str | None:
-    return dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+def dump_if_outcome_unknown(queue: Queue, unit: BatchUnit) -> str | None:
+    """Return the rows that the API may have of a unit that was handed to push, as text."""
+    return unit.key_state.if_unknown(unit.sent_rows, queue.unit_kind).dump_maybe_sent()

@@ -3,24 +3,28 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time
-from ondatra_dagster.delivery.queue.queue_database import KEY_GENERATION, Queue
-from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
-from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, ResultKey
-from ondatra_dagster.delivery.rows_to_send import (
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
     KeyState,
     RowSet,
     SentRow,
     StoredRow,
     UnitKind,
     find_rows_to_send,
-    load_maybe_sent,
     load_row_set,
 )
+from ondatra_dagster.delivery.queue.damage_checksums import (
+    BATCH_COLUMNS,
+    UNIT_COLUMNS,
+    check_row_digest,
+    check_unit_digest,
+)
+from ondatra_dagster.delivery.queue.queue_database import KEY_GENERATION, Queue
+from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, ResultKey
+from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqlRow
 
@@ -84,7 +88,7 @@ RESET_PUSH_STARTS = "update batch set begun = ? where id = ?"
 WRITE_CRASH = "update batch set crashes = ?, answered = ?, begun = ? where id = ?"
 RELEASE_UNITS = "update unit set state = 'pending' where id in (select value from json_each(?))"
 DELETE_BATCH = "delete from batch where id = ?"
-_DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
+DESIRED_CHANGE_TYPES = frozenset({ChangeType.INSERT, ChangeType.UPDATE_POSTIMAGE})
 
 
 class BatchUnit(NamedTuple):
@@ -108,22 +112,17 @@ class BatchUnit(NamedTuple):
     @property
     def desired(self) -> RowSet:
         """As it was sent, also when a newer one waits beside."""
-        return tuple([row for change_type, row in self.sent_rows if change_type in _DESIRED_CHANGE_TYPES])
-
-    @property
-    def has_acknowledged_rows(self) -> bool:
-        """Whether the API had something of it, as far as is known."""
-        return bool(self.acknowledged) or not self.has_desired_rows
+        return tuple([row for change_type, row in self.sent_rows if change_type in DESIRED_CHANGE_TYPES])
 
     @property
     def has_desired_rows(self) -> bool:
         """Whether the API is to have something of it; what is to come is sent last."""
-        return bool(self.sent_rows) and self.sent_rows[-1].change_type in _DESIRED_CHANGE_TYPES
+        return bool(self.sent_rows) and self.sent_rows[-1].change_type in DESIRED_CHANGE_TYPES
 
     @property
     def key_state(self) -> KeyState:
         """What was known of it when it was sent."""
-        return KeyState(load_row_set(self.acknowledged), self.desired, load_maybe_sent(self.maybe_sent))
+        return KeyState.load(self.acknowledged, "", self.maybe_sent)._replace(desired=self.desired)
 
 
 class Job(NamedTuple):
@@ -140,11 +139,6 @@ class Job(NamedTuple):
         set_at = self.submitted_at if self.set_at is None else self.set_at
         return corrected_time(self.next_poll_at, set_at=set_at, now=now)
 
-    @property
-    def safe_reference(self) -> str:
-        """The reference as it may leave the queue's file."""
-        return self.masked_reference or self.reference
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -160,10 +154,6 @@ class Batch:
     answered_calls: int = 0  # how many calls had an answer at the last of these
     job: Job | None = None  # it was handed over whole, and its end is waited for
 
-    def rows(self) -> Iterator[SentRow]:
-        for unit in self.units:
-            yield from unit.sent_rows
-
     @property
     def result_keys(self) -> list[ResultKey]:
         """Under which the outcomes of its rows are."""
@@ -173,12 +163,6 @@ class Batch:
     def must_run_alone(self) -> bool:
         """Whether nothing else may be on its way beside it: should the process end, it is to blame."""
         return self.crash_count > 0 or self.is_split
-
-    def __len__(self) -> int:
-        return sum(len(unit.sent_rows) for unit in self.units)
-
-    def __bool__(self) -> bool:
-        return True  # also without rows: the content of an empty table goes out, too
 
 
 def mark_due_pending(queue: Queue, now: float) -> int:
@@ -242,8 +226,14 @@ def _build_unit(queue: Queue, row: SqlRow) -> BatchUnit:
     unit, key, version, acknowledged, maybe_sent, desired, belongs_to, is_context, rows, place, digest, renewals = row
     values = (key, belongs_to, is_context, version, acknowledged, maybe_sent, desired, rows, place, renewals)
     check_unit_digest(queue.store, unit, values, digest)
-    sent = _rows_to_send(queue, acknowledged, maybe_sent, desired)
-    together = _inseparable_key(queue, belongs_to)
+    return _new_unit(queue, unit, version, _rows_to_send(queue, acknowledged, maybe_sent, desired), values)
+
+
+def _new_unit(queue: Queue, unit: int, version: int, sent: Sequence[SentRow], values: Sequence[Any]) -> BatchUnit:
+    """Return a unit with the rows that were handed out; `values` are those of UNIT_COLUMNS."""
+    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
+    # a partition's rows, which belong to one, too, may go in different batches
+    together = belongs_to if queue.unit_kind is UnitKind.VERSION else None
     return BatchUnit(unit, key, version, acknowledged, maybe_sent, sent, together, bool(is_context), belongs_to)
 
 
@@ -252,11 +242,6 @@ def _rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desir
         return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
     # what to_send says, too, but sooner: nearly all are of this kind
     return [SentRow(ChangeType.INSERT, row) for row in load_row_set(desired)]
-
-
-def _inseparable_key(queue: Queue, belongs_to: str) -> str | None:
-    # a partition's rows, which belong to one, too, may go in different batches
-    return belongs_to if queue.unit_kind is UnitKind.VERSION else None
 
 
 def store_batch(queue: Queue, units: Sequence[BatchUnit], *, number: int, seed: str, is_part: bool = False) -> Batch:
@@ -330,9 +315,7 @@ def _load_units(queue: Queue, text: str) -> list[BatchUnit]:
 def _load_unit(queue: Queue, unit: int, version: int, rows: Sequence[SentRow], known: SqlRow) -> BatchUnit:
     _, digest, *values = known
     check_unit_digest(queue.store, unit, values, digest)
-    key, belongs_to, is_context, _, acknowledged, maybe_sent, *_ = values
-    together = _inseparable_key(queue, belongs_to)
-    return BatchUnit(unit, key, version, acknowledged, maybe_sent, rows, together, bool(is_context), belongs_to)
+    return _new_unit(queue, unit, version, rows, values)
 
 
 def release_batch(queue: Queue, batch: Batch) -> None:

@@ -1,5 +1,7 @@
 """The enqueueing of the change feed: rows become visible and the watermark moves in one transaction.
 
+A resync enqueues all rows of a table, and deletes of keys that the table no longer has.
+
 The rows are written before that in small transactions, under a version above the watermark, which no claim
 selects. So a million rows need no large transaction, and a crash leaves nothing visible.
 """
@@ -11,16 +13,16 @@ from typing import NamedTuple, TypeAlias
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import KeyState, UnitKind
 from ondatra_dagster.delivery.gc_tuning import raise_gc_threshold
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue.row_digests import (
+from ondatra_dagster.delivery.queue.damage_checksums import (
     UNIT_COLUMNS,
     check_row_digest,
     check_unit_digest,
     row_digest,
     unit_digest,
 )
-from ondatra_dagster.delivery.rows_to_send import KeyState, UnitKind, count_unit_rows
+from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
 from ondatra_dagster.storage.sqlite_database import SqlValue
 
@@ -67,11 +69,12 @@ where id = ?
 DELETE_UNIT = "delete from unit where id = ?"
 
 
-# A delete stays owed until the API takes it: what waits or died goes once more before newer rows come.
-REQUEUE_DELETES = """
+REQUEUE_UNITS = """
 update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
-where phase = 0 and state in ('waiting', 'dead')
+where state in ('waiting', 'dead') and {}
 """
+# A delete stays owed until the API takes it: what waits or died goes once more before newer rows come.
+REQUEUE_DELETES = REQUEUE_UNITS.format("phase = 0")
 
 
 # Beside inserts that take their place, deletes only tell push what is no more.
@@ -83,11 +86,7 @@ update unit set is_context = 1 where phase = 0 and version > :watermark and belo
 
 
 # A new version of a key takes along what is left of those before it.
-REQUEUE_OLDER_VERSIONS = """
-update unit set state = 'pending', attempts = 0, outages = 0, due_at = null, message = null, died_at = null
-where state in ('waiting', 'dead')
-    and belongs_to in (select belongs_to from unit where version > :watermark)
-"""
+REQUEUE_OLDER_VERSIONS = REQUEUE_UNITS.format("belongs_to in (select belongs_to from unit where version > :watermark)")
 
 
 class CoalescedChange(NamedTuple):
@@ -221,7 +220,7 @@ def build_maybe_sent_unit(queue: Queue, each: CoalescedChange, now: float) -> Ne
 
 def count_stored_rows_to_send(queue: Queue, acknowledged: str, maybe_sent: str | None, desired: str) -> int:
     """How many rows of a batch these images come to; 0: nothing has to go out."""
-    return count_unit_rows(KeyState.load(acknowledged, desired, maybe_sent), queue.unit_kind, queue.layouts)
+    return KeyState.load(acknowledged, desired, maybe_sent).count_rows(queue.unit_kind, queue.layouts)
 
 
 def send_phase(queue: Queue, desired: str) -> int:
@@ -284,3 +283,57 @@ def _coalesce_many(key: str, rows: list[RowChange], layout: int) -> CoalescedCha
 
 def _dump_rows(changes: list[RowChange], layout: int) -> str:
     return "\n".join([f"{change.rowid} {layout} {change.payload}" for change in changes])
+
+
+# a dead letter goes again, too; what is frozen goes first in any case
+REQUEUE_KEYS = REQUEUE_UNITS.format("key in (select value from json_each(?))")
+REQUEUE_ALL_DELETES = REQUEUE_UNITS.format("desired = ''")
+
+
+def enqueue_all_rows(queue: Queue, segment: FeedSegment, *, now: float, only_adds: bool) -> int:
+    """Let every row of a snapshot go once more; how many keys that are.
+
+    The queue knows what the API has: rows with a unit go as that says, all others as updates, or as inserts
+    in a kind that has none. Cut off, it has let some of them go, which harms nobody.
+    """
+    of = _build_insert if only_adds else build_maybe_sent_unit
+    return _add_units(queue, segment, lambda each: of(queue, each, now), renews=True)
+
+
+def enqueue_deletes(queue: Queue, segment: FeedSegment, *, now: float) -> int:
+    """Let the deletes of a segment go, of keys that the queue doesn't know; how many these are."""
+    added = _add_units(queue, segment, lambda each: _build_delete(queue, each, now), renews=False)
+    with queue.store.write_transaction():
+        owed = queue.store.execute(REQUEUE_ALL_DELETES)
+    return added + owed
+
+
+def _add_units(queue: Queue, segment: FeedSegment, of: Callable[[CoalescedChange], NewUnit], *, renews: bool) -> int:
+    keys = 0
+    for chunk in split_into_chunks(coalesce_segment(queue, segment), CHUNK_KEYS):
+        with queue.store.write_transaction():
+            known = keys_with_units(queue, [each.key for each in chunk])
+            new = [of(each) for each in chunk if each.key not in known]
+            add_units(queue, new)
+            if renews:
+                queue.store.execute(REQUEUE_KEYS, (orjson.dumps(sorted(known)).decode(),))
+            keys += len(chunk) if renews else len(new)
+    return keys
+
+
+def _build_insert(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
+    return (each.key, each.belongs_to, each.version, "", None, each.desired, 1, send_phase(queue, each.desired), now)
+
+
+def _build_delete(queue: Queue, each: CoalescedChange, now: float) -> NewUnit:
+    rows = count_stored_rows_to_send(queue, each.acknowledged, None, "")
+    return (each.key, each.belongs_to, each.version, each.acknowledged, None, "", rows, send_phase(queue, ""), now)
+
+
+DELETE_UNITS_AND_WATERMARK = (
+    "delete from unit",
+    "delete from staged",
+    "delete from batch",
+    # without these two the queue says nothing: cut off, a resync is one that never began
+    "delete from meta where name in ('table_id', 'watermark', 'removals_upto', 'size')",
+)

@@ -7,13 +7,24 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
+    KeyState,
+    SentRow,
+    StoredRow,
+    UnitKind,
+    find_rows_to_send,
+)
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_DESIRED, IS_ON_API, UnitOperation, operation_of
 from ondatra_dagster.delivery.queue.claimed_batches import parse_batch_rows
+from ondatra_dagster.delivery.queue.damage_checksums import (
+    BATCH_COLUMNS,
+    UNIT_COLUMNS,
+    check_row_digest,
+    check_unit_digest,
+)
 from ondatra_dagster.delivery.queue.queue_database import UNIT_IDENTIFIER, read_layouts
-from ondatra_dagster.delivery.queue.row_digests import BATCH_COLUMNS, UNIT_COLUMNS, check_row_digest, check_unit_digest
 from ondatra_dagster.delivery.queue.unpublished_records import unrecorded_change_types
-from ondatra_dagster.delivery.rows_to_send import KeyState, SentRow, StoredRow, UnitKind, find_rows_to_send
-from ondatra_dagster.row_changes import ChangeType, Layout
+from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 STAGE_PENDING = "pending"  # not tried yet, or on its way
@@ -98,20 +109,12 @@ class PendingRowReader:
             "length": 0 if self.is_whole_table else len(prefix),
         }
         for row in self.store.iterate_rows(READ_UNCLAIMED_UNITS, wanted):
-            told, (state, due_at, unit, digest, *values) = (
-                row[: len(_PendingUnit._fields)],
-                row[len(_PendingUnit._fields) :],
-            )
+            shown = len(_PendingUnit._fields)
+            state, due_at, unit, digest, *values = row[shown:]
             check_unit_digest(self.store, unit, values, digest)
             _, _, _, _, acknowledged, maybe_sent, desired, *_ = values
-            yield from self._pending_rows(
-                state, _PendingUnit(*told), self._rows_to_send(acknowledged, maybe_sent, desired, layouts), due_at
-            )
-
-    def _rows_to_send(
-        self, acknowledged: str, maybe_sent: str | None, desired: str, layouts: dict[int, Layout]
-    ) -> Sequence[SentRow]:
-        return find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), self.unit_kind, layouts)
+            sent = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), self.unit_kind, layouts)
+            yield from self._pending_rows(state, _PendingUnit(*row[:shown]), sent, due_at)
 
     def _pending_rows(
         self, stage: str, unit: _PendingUnit, sent: Sequence[SentRow], next_try_at: float | None

@@ -1,4 +1,4 @@
-"""The queue file of one sync: its schema, its metadata, and its opening.
+"""The queue file of one sync: its schema, its metadata, its opening, and the correction of its times.
 
 One process writes it and holds its lock. The operating system releases the lock when the process ends, so what
 it had claimed is free at once. The other modules of this package read and write the tables; queue_status also
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import orjson
 
-from ondatra_dagster.delivery.queue.row_digests import check_table_digests, install_digest_triggers
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.damage_checksums import check_table_digests, install_digest_triggers
 from ondatra_dagster.errors import BusyError, StateError
+from ondatra_dagster.future_time_correction import is_from_future, is_from_future_sql
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database
+from ondatra_dagster.storage.sqlite_database import SqliteSchema, SqliteStore, open_database, open_existing_database
 
+NOTHING_ENQUEUED = -1  # a watermark: no version's changes
 DAMAGE_ADVICE = (
     "move it away: the next run makes it again from the frontier and the records, and sends nothing that is"
     " recorded there again; only how long rows have waited, or been dead, is forgotten"
@@ -37,7 +37,7 @@ SCHEMA = SqliteSchema(
             create table meta (name text primary key, value) without rowid;
             -- the newest has the highest number: columns that come back are numbered anew
             create table layout (id integer primary key, columns text not null);
-            -- acknowledged, maybe_sent and desired are sets of rows, see delivery/rows_to_send.py
+            -- acknowledged, maybe_sent and desired are sets of rows, see delivery/acknowledged_to_desired_diff.py
             -- a version above the watermark is not visible yet
             create table unit (
                 id integer primary key,
@@ -61,7 +61,7 @@ SCHEMA = SqliteSchema(
                 message text,
                 died_at real,
                 refused_at integer,  -- the try at which a dead one was refused, null when it ran out of tries
-                digest integer not null  -- see row_digests.py
+                digest integer not null  -- see damage_checksums.py
             );
             create index unit_next on unit (state, phase, outages, id);
             -- the newest desired rows of keys that already have a unit, until their version becomes visible
@@ -176,10 +176,6 @@ class Queue:
         self.store.execute_many(DELETE_META, [(name,) for name in names])
 
     @property
-    def id(self) -> str:
-        return str(self.read_meta("queue_id"))
-
-    @property
     def watermark(self) -> int:
         """The newest version whose changes are all enqueued or delivered."""
         return int(self.read_meta("watermark") or NOTHING_ENQUEUED)
@@ -284,3 +280,33 @@ def queue_file_path(state: Path, sync_id: str) -> Path:
 def queue_lock_path(queue: Path) -> Path:
     """Return the path of a queue's lock; it is in another folder, so that both aren't lost at once."""
     return queue.parent.parent / "locks" / queue.parent.name / f"{queue.stem}.lock"
+
+
+POLL_SET_AT = "coalesce(set_at, submitted_at)"
+READ_LATEST_TIMES = (
+    "select max(since), max(died_at), max(iif(state = 'waiting', set_at, null)) from unit",
+    f"select max(submitted_at), max({POLL_SET_AT}) from batch",
+)
+CORRECT_TIMES = (
+    f"update unit set due_at = :now, set_at = :now where state = 'waiting' and {is_from_future_sql('set_at')}",
+    f"update unit set since = :now where {is_from_future_sql('since')}",
+    f"update unit set died_at = :now where {is_from_future_sql('died_at')}",
+    f"update batch set next_poll_at = :now, set_at = :now where {is_from_future_sql(POLL_SET_AT)}",
+    f"update batch set submitted_at = :now where {is_from_future_sql('submitted_at')}",
+)
+
+
+def correct_times(queue: Queue, now: float) -> float | None:
+    """Let times of a clock that was ahead be now; return the latest of them, None when there are none.
+
+    It is called at the start of a run. Afterwards waits and ages continue from the present clock. Times of
+    settled rows stay: they are in the records.
+    """
+    times = [time for query in READ_LATEST_TIMES for time in queue.store.fetch_rows(query)[0] if time is not None]
+    latest = max(times, default=now)
+    if not is_from_future(latest, now):
+        return None
+    with queue.store.write_transaction():
+        for statement in CORRECT_TIMES:
+            queue.store.execute(statement, {"now": now})
+    return latest

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ondatra_dagster.clock_jumps import corrected_time_sql, is_from_future, is_from_future_sql
-from ondatra_dagster.delivery.queue.change_counts import IS_DESIRED, IS_ON_API
-from ondatra_dagster.delivery.queue.clock_correction import POLL_SET_AT
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import IS_DESIRED, IS_ON_API
+from ondatra_dagster.delivery.queue.damage_checksums import UNIT_STATES
 from ondatra_dagster.delivery.queue.queue_database import (
     FORGOTTEN_FLAG,
+    NOTHING_ENQUEUED,
     PENDING_FINALIZE,
+    POLL_SET_AT,
     ROW_COUNT,
     Queue,
     open_for_reading,
@@ -19,9 +21,7 @@ from ondatra_dagster.delivery.queue.queue_database import (
     pause_flag_path,
     read_unit_kind,
 )
-from ondatra_dagster.delivery.queue.row_digests import UNIT_STATES
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.future_time_correction import corrected_time_sql, is_from_future, is_from_future_sql
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 READ_ALL_META = "select name, value from meta"
@@ -84,7 +84,7 @@ COUNT_OPEN_RUNS = "select count(*) from run"
 class QueueStatus:
     """The number of units in each state, and other facts; times are seconds since 1970."""
 
-    table_id: str | None
+    table_id: str | None  # None: it belongs to no table, so it is as good as none
     base_url: str | None
     watermark: int
     invalid_watermark: int
@@ -104,11 +104,6 @@ class QueueStatus:
     has_open_run: bool = False  # a run ended without publishing all its records
     is_paused: bool = False  # somebody holds the sync
     is_forgotten: bool = False  # somebody let all that it knew go, and no run has begun it anew
-
-    @property
-    def has_table(self) -> bool:
-        """Whether it belongs to a table: else it is as good as none."""
-        return self.table_id is not None
 
     @property
     def depth(self) -> int:
@@ -158,6 +153,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
     replaced = 0 if is_mirror else _count_replaced(store)
     alive = [counts[state] for state in ("pending", "claimed", "waiting") if state in counts]
 
+    next_times = (next_poll_at, counts["waiting"][2] if "waiting" in counts else None)
     waits_set_at = (poll_set_at, counts["waiting"][4] if "waiting" in counts else None)
 
     def count(*states: str) -> int:
@@ -178,7 +174,7 @@ def _read_status(store: SqliteStore, *, now: float) -> QueueStatus:
         open_jobs=int(jobs),
         units_in_jobs=int(in_jobs),
         polls_due=int(polls_due or 0),
-        next_due_at=_earliest_time(counts["waiting"][2] if "waiting" in counts else None, next_poll_at),
+        next_due_at=min((time for time in next_times if time is not None), default=None),
         is_clock_behind=any(set_at is not None and is_from_future(set_at, now) for set_at in waits_set_at),
         is_finalize_pending=bool(meta.get(PENDING_FINALIZE)),
         has_open_run=bool(store.fetch_rows(COUNT_OPEN_RUNS)[0][0]),
@@ -209,10 +205,6 @@ def _count_mirror_rows_in_jobs(store: SqliteStore) -> int:
     units = [unit for (rows,) in store.fetch_rows(READ_JOB_ROWS) for unit in parse_unit_ids(str(rows))]
     statement = SUM_JOB_WEIGHT.format(weight=MIRROR_WEIGHT)
     return int(store.fetch_rows(statement, (orjson.dumps(units).decode(),))[0][0])
-
-
-def _earliest_time(*times: float | None) -> float | None:
-    return min((time for time in times if time is not None), default=None)
 
 
 # what an enqueue that was cut off left isn't there yet

@@ -7,8 +7,13 @@ were allowed once aren't counted again, however often they have to be tried.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, ROWS_ON_API, UNIT_IDENTIFIER, Queue
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
+from ondatra_dagster.delivery.queue.queue_database import (
+    NOTHING_ENQUEUED,
+    ROW_COUNT,
+    ROWS_ON_API,
+    UNIT_IDENTIFIER,
+    Queue,
+)
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
 REMOVALS_ALLOWED_UPTO = "removals_upto"  # in the queue's meta: the version up to which removals may go

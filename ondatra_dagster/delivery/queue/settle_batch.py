@@ -6,7 +6,18 @@ from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.change_counts import (
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
+    KeyState,
+    RowSet,
+    SendResult,
+    SentRow,
+    UnitKind,
+    dump_row_set,
+    load_row_set,
+    state_after,
+)
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import (
     NO_COUNTS,
     CountedUnit,
     Counts,
@@ -16,7 +27,7 @@ from ondatra_dagster.delivery.queue.change_counts import (
     add_counts,
 )
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, BatchUnit, delete_batch
-from ondatra_dagster.delivery.queue.enqueue_changes import send_phase
+from ondatra_dagster.delivery.queue.enqueue_changes import DELETE_UNIT, send_phase
 from ondatra_dagster.delivery.queue.queue_database import Queue
 from ondatra_dagster.delivery.queue.removal_count import read_content_size, write_content_sizes
 from ondatra_dagster.delivery.queue.unpublished_records import (
@@ -29,28 +40,13 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     store_settled_rows,
     unrecorded_change_types,
 )
-from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME as DELIVERED_OUTCOME
-from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict
-from ondatra_dagster.delivery.row_retry_delay import row_retry_seconds
-from ondatra_dagster.delivery.rows_to_send import (
-    KeyState,
-    RowSet,
-    SendResult,
-    SentRow,
-    UnitKind,
-    count_unit_rows,
-    dump_maybe_sent,
-    dump_row_set,
-    load_row_set,
-    state_after,
-    state_if_delivered,
-)
+from ondatra_dagster.delivery.row_outcome import DELIVERED_OUTCOME, NO_ROW_KEY, RowOutcome, Verdict
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
 from ondatra_dagster.row_changes import ChangeType
 
 # the units are gone, unless a newer change waits beside the batch
 DELETE_DELIVERED = "delete from unit where version = ? and id in (select value from json_each(?))"
 READ_CURRENT_UNIT = "select version, desired, attempts, outages from unit where id = ?"
-DELETE_UNIT = "delete from unit where id = ?"
 UPDATE_UNIT = """
 update unit set acknowledged = :acknowledged, maybe_sent = :maybe_sent, rows = :rows, phase = :phase, state = :state,
     attempts = :attempts, outages = :outages, key_renewals = key_renewals + :is_answered, due_at = :due_at,
@@ -74,9 +70,9 @@ class UnitMessage(NamedTuple):
 class SettledBatch:
     """The outcomes of a batch's units, which the run's grid adds up."""
 
-    succeeded_counts: Counts = dataclasses.field(default_factory=Counts)
-    rejected_counts: Counts = dataclasses.field(default_factory=Counts)
-    failed_counts: Counts = dataclasses.field(default_factory=Counts)
+    counts: Mapping[UnitOutcome, Counts] = dataclasses.field(
+        default_factory=lambda: {end: Counts() for end in UnitOutcome}
+    )
     errors: set[str] = dataclasses.field(default_factory=set)  # why units failed
     failures: list[UnitMessage] = dataclasses.field(default_factory=list)  # units that will be tried again
     record_count: int = 0  # that were kept
@@ -85,14 +81,6 @@ class SettledBatch:
     rejections: list[UnitMessage] = dataclasses.field(default_factory=list)
     warnings: list[UnitMessage] = dataclasses.field(default_factory=list)  # delivered, and push warned of them
 
-    def counts(self, end: UnitOutcome) -> Counts:
-        """How many of its units ended so."""
-        return {
-            UnitOutcome.SUCCEEDED: self.succeeded_counts,
-            UnitOutcome.REJECTED: self.rejected_counts,
-            UnitOutcome.FAILED: self.failed_counts,
-        }[end]
-
 
 Outcomes = Mapping[str, RowOutcome]  # by result key
 
@@ -100,7 +88,7 @@ Outcomes = Mapping[str, RowOutcome]  # by result key
 def settle_batch(
     queue: Queue,
     batch: Batch,
-    outcomes: Outcomes,
+    result: PushResult,
     attempt: PushAttempt,
     *,
     wait: Callable[[int], float] = row_retry_seconds,
@@ -110,15 +98,16 @@ def settle_batch(
 
     `counter` is the run's; without one the batch is counted as if it were all that the run sends.
     """
-    settled_as = _worst_for_all(outcomes) if queue.unit_kind is UnitKind.MIRROR else outcomes
-    settlement = _Settlement(queue, settled_as, attempt, wait, counter or UnitCounter(queue))
+    if queue.unit_kind is UnitKind.MIRROR:
+        result = result._replace(outcomes=_worst_for_all(result.outcomes))
+    settlement = _Settlement(queue, result, attempt, wait, counter or UnitCounter(queue))
     with queue.store.write_transaction():
         delivered = settlement.settle_delivered_units(batch)
         for unit in batch.units:
             if unit.id not in delivered:
                 settlement.settle_unit(unit)
         settlement.store_records()
-        add_counts(queue, attempt.run_id, {end: settlement.result.counts(end) for end in UnitOutcome})
+        add_counts(queue, attempt.run_id, settlement.result.counts)
         delete_batch(queue, batch)
     return settlement.result
 
@@ -144,13 +133,14 @@ class _Settlement:
     """The settlement of one batch."""
 
     def __init__(
-        self, queue: Queue, outcomes: Outcomes, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
+        self, queue: Queue, pushed: PushResult, attempt: PushAttempt, wait: Callable[[int], float], counter: UnitCounter
     ) -> None:
         self.result = SettledBatch()
         self._counter = counter
-        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in outcomes.values())
+        self._has_warnings = any(outcome.verdict is Verdict.WARN for outcome in pushed.outcomes.values())
         self._queue = queue
-        self._outcomes = outcomes
+        self._pushed = pushed
+        self._outcomes = pushed.outcomes
         self._attempt = attempt
         self._wait_seconds = wait
         self._update_records: list[SettledRow] = []
@@ -170,9 +160,8 @@ class _Settlement:
         for unit in units:
             if has_newer:
                 # some have a newer change: they go on from what the API has now
-                self._continue_with_newer_change(
-                    unit, state_if_delivered(unit.key_state, self._queue.unit_kind), UnitOutcome.SUCCEEDED
-                )
+                known = unit.key_state.if_delivered(self._queue.unit_kind)
+                self._continue_with_newer_change(unit, known, UnitOutcome.SUCCEEDED)
             else:
                 self._count_unit(unit, UnitOutcome.SUCCEEDED)
             self._add_records(unit)
@@ -214,7 +203,7 @@ class _Settlement:
         if outcome.is_delivered:
             return SendResult.DELIVERED
         # a call has got no answer, or push said nothing of a row that it may well have sent
-        if self._attempt.unanswered_calls or (self._attempt.calls and not outcome.is_from_push):
+        if self._pushed.unanswered_calls or (self._pushed.calls and not outcome.is_from_push):
             return SendResult.UNANSWERED
         return SendResult.REFUSED if outcome.verdict is Verdict.REJECT else SendResult.FAILED
 
@@ -225,7 +214,7 @@ class _Settlement:
         self.result.errors.add(message)
         if version != unit.version:
             self._continue_with_newer_change(unit, known, UnitOutcome.FAILED)
-        elif self._attempt.is_outage:
+        elif self._pushed.is_outage:
             self._count_unit(unit, UnitOutcome.FAILED)
             self._update_unit(
                 unit, known, _UnitStatus("waiting", attempts, outages + 1, message, wait=self._wait_seconds(1))
@@ -285,7 +274,7 @@ class _Settlement:
     ) -> Counts:
         """Count the unit, which has ended, and keep what was said of it."""
         counts = self._counter.count(self._counted_unit(unit, desired), end)
-        self.result.counts(end).update(counts)
+        self.result.counts[end].update(counts)
         if units := counts.total():
             if end is UnitOutcome.REJECTED:
                 message = self._message(unit, Verdict.ERROR if gave_up_after else Verdict.REJECT)
@@ -302,7 +291,7 @@ class _Settlement:
         return unit.key if unit.belongs_to is None else unit.belongs_to
 
     def _weight(self, key_state: KeyState) -> int:
-        return count_unit_rows(key_state, self._queue.unit_kind, self._queue.layouts)
+        return key_state.count_rows(self._queue.unit_kind, self._queue.layouts)
 
     def _read_current_unit(self, unit: BatchUnit) -> tuple[int, str, int, int]:
         version, desired, attempts, outages = self._queue.store.fetch_rows(READ_CURRENT_UNIT, (unit.id,))[0]
@@ -314,20 +303,16 @@ class _Settlement:
         self._queue.store.execute(
             UPDATE_UNIT,
             {
+                **status._asdict(),
                 "id": unit.id,
                 "acknowledged": dump_row_set(known.acknowledged),
-                "maybe_sent": dump_maybe_sent(known),
+                "maybe_sent": known.dump_maybe_sent(),
                 "rows": self._weight(key_state),
                 "phase": send_phase(self._queue, dump_row_set(desired)),
-                "state": status.state,
-                "attempts": status.attempts,
-                "outages": status.outages,
-                "is_answered": self._attempt.is_answered,
+                "is_answered": self._pushed.is_answered,
                 "due_at": None if status.wait is None else self._attempt.ended_at + status.wait,
                 "set_at": None if status.wait is None else self._attempt.ended_at,
-                "message": status.message,
                 "died_at": self._attempt.ended_at if status.state == "dead" else None,
-                "refused_at": status.refused_at,
             },
         )
 

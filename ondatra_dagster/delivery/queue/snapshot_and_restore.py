@@ -1,15 +1,19 @@
 """The snapshot that a queue leaves outside its file, and the restore of a lost queue from it.
 
-recovery_from_records applies the records of later runs.
+outcomes_recorded_after_snapshot applies the records of later runs.
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.async_jobs import dump_jobs, restore_jobs
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import KeyState, find_rows_to_send
+from ondatra_dagster.delivery.queue.async_jobs import dump_if_outcome_unknown, dump_jobs, restore_jobs
 from ondatra_dagster.delivery.queue.claimed_batches import load_batches
+from ondatra_dagster.delivery.queue.damage_checksums import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
 from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, count_stored_rows_to_send, send_phase
 from ondatra_dagster.delivery.queue.queue_database import (
     INVALID_RECORDED_IN_RUNS,
@@ -24,16 +28,45 @@ from ondatra_dagster.delivery.queue.removal_count import (
     read_content_sizes,
     write_content_sizes,
 )
-from ondatra_dagster.delivery.queue.row_digests import UNIT_COLUMNS, UNIT_STATES, check_unit_digest, unit_digest
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
-from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, UNIT_FORMAT
-from ondatra_dagster.delivery.rows_to_send import (
-    KeyState,
-    count_unit_rows,
-    dump_maybe_sent,
-    find_rows_to_send,
-    state_if_unknown,
-)
+from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE, UNIT_FORMAT
+
+
+class SnapshotUnit(NamedTuple):
+    """One delivery key that is pending, waiting, frozen, dead or in an open job."""
+
+    key: str
+    version: int  # of its newest change
+    state: str
+    acknowledged: str | None  # what the API last acknowledged, as the queue spells it
+    maybe_sent: str | None  # what went out without an answer
+    desired: str
+    attempts: int
+    due_at: float | None
+    message: str | None
+    job_ref: str | None
+    belongs_to: str = ""  # of a row by its rowid: the key's value, the partition's
+    is_context: int = 0
+    key_renewals: int = 0
+    set_at: float | None = None  # the moment at which due_at was set
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSnapshot:
+    """Where one sync run ended, and every key that isn't settled; the tracking store keeps it."""
+
+    sync_id: str
+    run_id: str
+    table_id: str
+    watermark: int  # the table's version up to which changes were enqueued, or NOTHING_ENQUEUED
+    invalid_watermark: int
+    base_url: str
+    written_at: datetime
+    units: Iterable[SnapshotUnit]
+    state_id: str = ""  # of the state folder that left it; the tracking store fills it in
+    known_since: str = ""  # the run after which the records are about what this base_url's API holds
+    layouts: Mapping[int, str]  # layout id → JSON text of its columns: what base and target texts refer to
+    queue_metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what else the queue's file says
+
 
 # what of a queue's meta goes into its snapshot as it is
 SNAPSHOTS_WITHOUT_RUN = "left_beside_runs"  # how many snapshots so far, as by a resync: a run's id names none
@@ -118,7 +151,7 @@ def _maybe_sent_by_crashed_runs(queue: Queue) -> Mapping[int, str | None]:
     Those are the rows that were handed to push. The newest desired rows wait next to them.
     """
     return {
-        unit.id: dump_maybe_sent(state_if_unknown(unit.key_state, unit.sent_rows, queue.unit_kind))
+        unit.id: dump_if_outcome_unknown(queue, unit)
         for batch in load_batches(queue)
         if not batch.job
         for unit in batch.units
@@ -202,18 +235,8 @@ def _unit_values(
     died_at = now if state == "dead" else None
     rows, place = count_stored_rows_to_send(queue, acknowledged, maybe_sent, desired), send_phase(queue, desired)
     values = (unit.key, unit.belongs_to, unit.is_context, unit.version, acknowledged, maybe_sent, desired, rows, place)
-    return (
-        *values,
-        state,
-        now,
-        unit.attempts,
-        unit.due_at,
-        unit.set_at,
-        unit.message,
-        died_at,
-        unit.key_renewals,
-        unit_digest((*values, unit.key_renewals)),
-    )
+    tries = (state, now, unit.attempts, unit.due_at, unit.set_at, unit.message, died_at)
+    return (*values, *tries, unit.key_renewals, unit_digest((*values, unit.key_renewals)))
 
 
 def mark_all_maybe_sent(queue: Queue) -> None:
@@ -233,5 +256,5 @@ def _maybe_sent_values(
     queue: Queue, unit: int, acknowledged: str, maybe_sent: str | None, desired: str
 ) -> tuple[str | int | None, ...]:
     known = KeyState.load(acknowledged, desired, maybe_sent)
-    known = state_if_unknown(known, find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
-    return dump_maybe_sent(known), count_unit_rows(known, queue.unit_kind, queue.layouts), unit
+    known = known.if_unknown(find_rows_to_send(known, queue.unit_kind, queue.layouts), queue.unit_kind)
+    return known.dump_maybe_sent(), known.count_rows(queue.unit_kind, queue.layouts), unit

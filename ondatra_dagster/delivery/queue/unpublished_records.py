@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ondatra_dagster.delivery.queue.change_counts import delete_counts
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import delete_counts
+from ondatra_dagster.delivery.queue.damage_checksums import DAMAGED_DIGEST, SETTLED_COLUMNS, check_row_digest
 from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue.row_digests import DAMAGED_DIGEST, SETTLED_COLUMNS, check_row_digest
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.storage.sqlite_database import SqliteStore
 
@@ -47,10 +47,6 @@ class PushAttempt:
     started_at: float
     ended_at: float
     max_attempts: int
-    calls: int = 0  # that the batch made
-    unanswered_calls: int = 0  # of which at some try nobody answered
-    is_outage: bool = False  # all of them ended without an answer, or with 408, 429 or 5xx
-    is_answered: bool = True  # an API that stores answers by idempotency key may have stored one
 
 
 def store_settled_rows(queue: Queue, kind: str, rows: list[SettledRow], attempt: PushAttempt) -> None:
@@ -77,7 +73,7 @@ def parse_settled_rows(text: bytes) -> Iterator[SettledRow]:
 
 FILE_ROWS = 50_000  # a file is closed when it has this many
 RECORD_TYPES = orjson.dumps([RECORDS_DELETED, RECORDS_INVALID, RECORDS_UPDATED]).decode()
-SNAPSHOT_RUN = "leaves_frontier"  # in the meta
+SNAPSHOT_RUN = "leaves_frontier"  # in the meta: the run that is about to leave, or left, the newest snapshot
 READ_RUNS = "select run_id, about from run order by run_id"
 ADD_RUN = "insert into run (run_id, about) values (?, ?)"
 READ_FILES = "select files from run where run_id = ?"
@@ -141,16 +137,6 @@ def end_run(queue: Queue, run_id: str) -> None:
     with queue.store.write_transaction():
         queue.store.execute(DELETE_RUN, (run_id,))
         delete_counts(queue, run_id)
-
-
-def write_snapshot_run(queue: Queue, run_id: str) -> None:
-    """The run is about to leave its snapshot, which says all that the queue says now."""
-    queue.write_meta(SNAPSHOT_RUN, run_id)
-
-
-def read_snapshot_run(queue: Queue) -> str | None:
-    """The run that noted this last, as far as the queue knows."""
-    return queue.read_meta(SNAPSHOT_RUN)
 
 
 def count_started_files(queue: Queue, run_id: str) -> dict[str, int]:
@@ -258,18 +244,11 @@ _PREIMAGES = frozenset({ChangeType.UPDATE_PREIMAGE})
 _PREIMAGES_AND_DELETES = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.DELETE})
 
 
-def context_change_types(shape: UnitKind, *, has_desired_rows: bool) -> frozenset[ChangeType]:
-    """The changes of a unit that are its context."""
-    return _PREIMAGES_AND_DELETES if shape is UnitKind.GROUP and has_desired_rows else _PREIMAGES
-
-
 def unrecorded_change_types(
     shape: UnitKind, *, replaces_rows: bool, is_context: bool, has_desired_rows: Callable[[], bool]
 ) -> frozenset[ChangeType]:
-    """The same, and the deletes that stand beside the inserts that take their rows' places."""
-    if is_context or (replaces_rows and has_desired_rows()):
-        return _PREIMAGES_AND_DELETES
+    """The changes of a unit that are its context: deletes stand beside inserts that take their rows' places."""
     # a unit's desired rows are parsed only where they are needed, which is seldom
-    return (
-        _PREIMAGES if shape is not UnitKind.GROUP else context_change_types(shape, has_desired_rows=has_desired_rows())
-    )
+    if is_context or ((replaces_rows or shape is UnitKind.GROUP) and has_desired_rows()):
+        return _PREIMAGES_AND_DELETES
+    return _PREIMAGES

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.project.inputs.file_options import (
+from ondatra_dagster.project.inputs.file_patterns import find_matching_paths
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import (
     CORRUPT_COLUMN_OPTION,
     FILE_FORMATS,
     MODE_OPTION,
@@ -13,9 +14,8 @@ from ondatra_dagster.project.inputs.file_options import (
     read_parse_mode,
     suggest_option,
 )
-from ondatra_dagster.project.inputs.file_patterns import find_matching_paths
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress, local_path, scheme_of
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 

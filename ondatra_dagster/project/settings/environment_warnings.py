@@ -1,6 +1,6 @@
 """The warnings about the environment: misspelt ONDATRA_ variables, and a .env that others can read.
 
-One that looks like a setting but for a letter is refused by settings.py; these are reported as warnings.
+The settings refuse a name that differs from a setting by a letter; the others are reported here as warnings.
 """
 
 import itertools
@@ -8,11 +8,11 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ondatra_dagster.count_time_and_size_format import docs_command
 from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.settings.setting_names_and_parsers import SETTINGS_BY_VARIABLE, VARIABLE_PREFIX
-from ondatra_dagster.project.settings.setting_readers import EVENTS_TOKEN_VARIABLE, OAUTH_VARIABLE_PREFIX
 from ondatra_dagster.project.spelling_suggestions import find_nearest
-from ondatra_dagster.text_format import docs_command
 
 TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests
 KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
@@ -24,17 +24,14 @@ SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
     """Return a warning for each variable that neither ondatra nor a file of the project knows."""
-    unknown = sorted(name for name in names if name.startswith(VARIABLE_PREFIX) and not _is_known(name))
+    ours = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
+    unknown = sorted(name for name in ours if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX)))
     if not unknown:
         return
     text = _read_project_text(root)
     for name in unknown:
         if name not in text:
             yield Problem(file=name, line=0, description="no setting has this variable", remedy=_variable_remedy(name))
-
-
-def _is_known(name: str) -> bool:
-    return name in KNOWN_VARIABLES or name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX))
 
 
 def _read_project_text(root: Path) -> str:

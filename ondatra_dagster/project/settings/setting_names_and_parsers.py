@@ -3,10 +3,11 @@
 A value that can't be used raises SettingValueError with the remedy.
 """
 
+import contextlib
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -34,11 +35,7 @@ def read_text(value: object) -> str:
 
 def read_sink_mode(value: object) -> str:
     """on, dry or off."""
-    if value not in SINK_MODES:
-        raise SettingValueError(
-            f"sinks can't be {value!r}; {suggest_correction(str(value), SINK_MODES, plural='choices')}"
-        )
-    return str(value)
+    return _read_choice(value, "sinks", SINK_MODES)
 
 
 def read_switch(value: object) -> str:
@@ -52,63 +49,51 @@ def read_switch(value: object) -> str:
 def read_repository(value: object) -> str:
     """A Maven repository's address. It may hold a password, so that no message shows it."""
     text = read_text(value).strip()
-    try:
-        if is_repository_address(text):
+    with contextlib.suppress(ValueError):  # of an address that can't be taken apart
+        parts = urlsplit(text)
+        if (parts.scheme in ("https", "http") and parts.hostname) or parts.scheme == "file":
             return text
-    except ValueError:  # of an address that can't be taken apart
-        pass
     raise SettingValueError("maven_mirror is no repository's address; write it as https://host/path")
 
 
 def read_unknown_fields(value: object) -> str:
     """keep or refuse."""
-    if value not in UNKNOWN_FIELD_MODES:
-        known = suggest_correction(str(value), UNKNOWN_FIELD_MODES, plural="choices")
-        raise SettingValueError(f"events.unknown_fields can't be {value!r}; {known}")
-    return str(value)
+    return _read_choice(value, "events.unknown_fields", UNKNOWN_FIELD_MODES)
 
 
 def read_count(value: object) -> str:
     """A whole number, 1 or more."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
+    text = _number_text(value)
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise SettingValueError(f"{value!r} is not a number of 1 or more; write one, without a unit")
     return text
 
 
 def read_origins(value: object) -> str:
     """Addresses of pages as browsers spell them, in a list, or in one text with spaces or commas between."""
-    origins = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
-    for origin in origins:
-        is_known = isinstance(origin, str) and re.fullmatch(r"\*|https?://[^/\s,]+", origin)
-        if not is_known:
-            how = "write https://shop.example.com, without a path, or *"
-            raise SettingValueError(f"{origin!r} is no origin of a page; {how}")
-    return " ".join(origins)
+    origin = re.compile(r"\*|https?://[^/\s,]+")
+    return _read_list(value, origin, "is no origin of a page; write https://shop.example.com, without a path, or *")
 
 
 def read_hosts(value: object) -> str:
     """Names or addresses of hosts, in a list, or in one text with spaces or commas between."""
-    hosts = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
-    for host in hosts:
-        if not isinstance(host, str) or not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host, re.ASCII):
-            how = "write events.example.com or [fd00::1], without http:// and without a port"
-            raise SettingValueError(f"{host!r} is no name of a host; {how}")
-    return " ".join(hosts)
+    host = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+    how = "write events.example.com or [fd00::1], without http:// and without a port"
+    return _read_list(value, host, f"is no name of a host; {how}")
 
 
 def read_folder_name(value: object) -> str:
     """A name that becomes a folder of the tracking store; a number is one too."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
+    text = _number_text(value)
+    if not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
         raise SettingValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
     return text
 
 
 def read_days(value: object) -> str:
     """A number of days, or forever."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not (text == FOREVER_VALUE or (text.isdecimal() and int(text) > 0)):
+    text = _number_text(value)
+    if not (text == FOREVER_VALUE or (text.isdecimal() and int(text) > 0)):
         raise SettingValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER_VALUE!r}")
     return text
 
@@ -125,8 +110,8 @@ def read_cron_time(value: object) -> str:
 
 def read_port(value: object) -> str:
     """The number of a port."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not (text.isdecimal() and 0 < int(text) < 65_536):
+    text = _number_text(value)
+    if not (text.isdecimal() and 0 < int(text) < 65_536):
         raise SettingValueError(f"{value!r} is not a port; write a number from 1 to 65535")
     return text
 
@@ -175,9 +160,32 @@ def read_hours(value: object) -> str:
     return text
 
 
+def _number_text(value: object) -> str:
+    """Return the text of a whole number, which may be written with or without quotes; "" for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
+def _read_choice(value: object, setting: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        known = suggest_correction(str(value), choices, plural="choices")
+        raise SettingValueError(f"{setting} can't be {value!r}; {known}")
+    return str(value)
+
+
+def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
+    """Return the texts of a list, or between spaces or commas, with a space between them."""
+    items = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
+    for item in items:
+        if not isinstance(item, str) or not pattern.fullmatch(item):
+            raise SettingValueError(f"{item!r} {problem}")
+    return " ".join(items)
+
+
 def read_conf(value: object) -> dict[str, str]:
     """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
-    return dict(_flatten_table(_read_table(value)))
+    return {name: _conf_text(name, each) for name, each in flatten_table(_read_table(value))}
 
 
 def read_sources(value: object) -> dict[str, str]:
@@ -202,16 +210,21 @@ def _read_table(value: object) -> Mapping[str, object]:
     return value
 
 
-def _flatten_table(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten_table(
+    table: Mapping[str, object], *, whole: Container[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Tables in `whole` stay."""
     for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flatten_table(value, f"{prefix}{name}.")
-        elif isinstance(value, bool):
-            yield prefix + name, str(value).lower()
-        elif isinstance(value, str | int | float):
-            yield prefix + name, str(value)
+        if isinstance(value, Mapping) and prefix + name not in whole:
+            yield from flatten_table(value, whole=whole, prefix=f"{prefix}{name}.")
         else:
-            raise SettingValueError(f"{prefix}{name} can't be {value!r}; write a text, a number, true or false")
+            yield prefix + name, value
+
+
+def _conf_text(name: str, value: object) -> str:
+    if not isinstance(value, bool | str | int | float):
+        raise SettingValueError(f"{name} can't be {value!r}; write a text, a number, true or false")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SettingParser: TypeAlias = Callable[[object], str | dict[str, str]]
@@ -253,12 +266,6 @@ VARIABLE_PREFIX = "ONDATRA_"
 TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
 SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
 HTTP_PERMISSION = "on"
-
-
-def is_repository_address(address: str) -> bool:
-    """Return whether jars can be fetched from such an address: https, http or a folder of this machine."""
-    parts = urlsplit(address)
-    return (parts.scheme in ("https", "http") and bool(parts.hostname)) or parts.scheme == "file"
 
 
 def needs_http_permission(chosen: Mapping[str, object]) -> bool:

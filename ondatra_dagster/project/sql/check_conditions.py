@@ -7,13 +7,13 @@ warehouse/row_checks.py evaluates the conditions.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from ondatra_dagster.project.header_value_parsers import HeaderValueError
-from ondatra_dagster.project.model import CheckType, RowCheck
+from ondatra_dagster.project.model import CheckCondition, CheckType, RowCheck
 from ondatra_dagster.project.sql.dialect_translation import apply_edits, tokens_for_parser, translate_dialect
 from ondatra_dagster.project.sql.query_properties import NONDETERMINISTIC_WORDS
 from ondatra_dagster.project.sql.tokenizer import PARSER_DIALECT, PARSER_ERRORS, QueryError, tokenize_statement
@@ -29,16 +29,6 @@ DIGEST_LENGTH = 6
 COMPARISONS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "=": "eq", "==": "eq", "<>": "ne", "!=": "ne"}
 ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "over", "%": "mod"}
 OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # as names say them
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CheckCondition:
-    """A Spark SQL boolean over the columns of one row."""
-
-    text: str  # the user's own, without a comment behind it
-    sql: str  # the same in Spark's words
-    words: tuple[str, ...]  # what it says, without white space
-    columns: tuple[str, ...]  # that it names, each once
 
 
 def read_condition(value: str) -> CheckCondition:
@@ -57,7 +47,7 @@ def read_condition(value: str) -> CheckCondition:
     for problem in dialect.problems:
         raise HeaderValueError(problem.description, problem.remedy)
     return CheckCondition(
-        text=statement[said[0].start : said[-1].end + 1],
+        condition=statement[said[0].start : said[-1].end + 1],
         sql=apply_edits(statement[: said[-1].end + 1], dialect.edits)[len(SELECT_PREFIX) :],
         words=tuple(statement[token.start : token.end + 1] for token in said),
         columns=tuple(dict.fromkeys(_named_columns(tree))),
@@ -68,15 +58,8 @@ def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -
     """A model's checks: each a word, a condition and a line; their names tell them apart."""
     names = [_check_name(word, condition) for word, condition, _ in written]
     for (word, condition, line), name in zip(written, names, strict=True):
-        yield RowCheck(
-            check_type=word,
-            name=name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}",
-            condition=condition.text,
-            sql=condition.sql,
-            words=condition.words,
-            columns=condition.columns,
-            line=line,
-        )
+        unique = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
+        yield RowCheck(check_type=word, name=unique, line=line, **dataclasses.asdict(condition))
 
 
 def _has_other_clauses(tree: exp.Select) -> bool:
@@ -109,15 +92,11 @@ def _named_columns(tree: exp.Expr) -> Iterator[str]:
 
 def _check_name(word: CheckType, condition: CheckCondition) -> str:
     """constraint_amount_ge_0: Dagster takes letters, digits and _ for a check's name."""
-    said = "_".join(_plain_words(OPERATORS.get(part, part) for part in condition.words)).casefold()
+    said = " ".join(OPERATORS.get(part, part) for part in condition.words)
+    said = "_".join(re.findall(r"[A-Za-z0-9]+", said)).casefold()
     if not said or len(said) > MAX_NAME_LENGTH:
         said = "_".join(filter(None, (said[:MAX_NAME_LENGTH].rstrip("_"), _condition_digest(condition))))
     return f"{word}_{said}"
-
-
-def _plain_words(parts: Iterable[str]) -> Iterator[str]:
-    for part in parts:
-        yield from filter(None, re.split(r"[^A-Za-z0-9]+", part))
 
 
 def _condition_digest(condition: CheckCondition) -> str:

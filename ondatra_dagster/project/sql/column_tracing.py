@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from ondatra_dagster.project.sql.output_columns import find_certain_names
-from ondatra_dagster.project.sql.relations import (
+from ondatra_dagster.project.sql.column_name_resolution import (
     NO_SOURCES,
     UNKNOWN_SOURCES,
     ColumnScope,
@@ -21,11 +20,11 @@ from ondatra_dagster.project.sql.relations import (
     opaque_relation,
     unknown_sources,
 )
+from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
 
 JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
-JSON_FUNCTION_MARK = (
-    "ondatra "  # before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
-)
+# before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
+JSON_FUNCTION_MARK = "ondatra "
 # what gives one of its arguments as it is
 PASS_THROUGH_FUNCTIONS = (exp.Max, exp.Min, exp.First, exp.Last, exp.AnyValue, exp.Filter, exp.Window, exp.Paren)
 MAX_RECURSION_ROUNDS = 10  # of a recursive query, until nothing new flows
@@ -44,26 +43,22 @@ def is_json_function(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).startswith(JSON_FUNCTION_MARK)
 
 
-class JsonValueCheck:
-    """Tells of each value in a query whether it is a JSON builder's text."""
+def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
+    """Return a function that tells of each value in a query whether it is a JSON builder's text."""
+    tracer = ColumnTracer(lambda _: opaque_relation())
+    tracer.trace_query(tree, {}, None)
 
-    def __init__(self, tree: exp.Expr) -> None:
-        flow = ColumnTracer(lambda _: opaque_relation(), keeps_scopes=True)
-        flow.trace_query(tree, {}, None)
-        self._tracer = flow
+    def is_json(node: exp.Expr) -> bool:
+        return tracer.is_json_value(node, *tracer.scopes.get(id(node.parent_select), (ColumnScope(), {})))
 
-    def __call__(self, node: exp.Expr) -> bool:
-        select = node.parent_select
-        scope, ctes = self._tracer.scopes.get(id(select), (ColumnScope(), {}))
-        return self._tracer.is_json_value(node, scope, ctes)
+    return is_json
 
 
 class ColumnTracer:
-    """One reading of a query; it keeps what the columns of each SELECT can mean, when that is asked for."""
+    """One reading of a query; it keeps what the columns of each SELECT can mean."""
 
-    def __init__(self, relation_of: InputRelationLookup, *, keeps_scopes: bool = False) -> None:
+    def __init__(self, relation_of: InputRelationLookup) -> None:
         self._relation_of = relation_of
-        self._keeps_scopes = keeps_scopes
         self.scopes: dict[int, tuple[ColumnScope, CteRelations]] = {}  # by id() of the SELECT
         self.outputs: dict[int, Relation] = {}  # by the same
 
@@ -137,8 +132,7 @@ class ColumnTracer:
 
     def _trace_select(self, node: exp.Select, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
         scope = ColumnScope(outer=outer)
-        if self._keeps_scopes:
-            self.scopes[id(node)] = scope, ctes
+        self.scopes[id(node)] = scope, ctes
         if node.args.get("from_"):
             self.add_source(node.args["from_"].this, scope, ctes)
         for join in node.args.get("joins") or ():
@@ -146,8 +140,7 @@ class ColumnTracer:
         for lateral in node.args.get("laterals") or ():
             self.add_source(lateral, scope, ctes)
         given = opaque_relation() if node.args.get("kind") else self._trace_projections(node, scope, ctes)
-        if self._keeps_scopes:
-            self.outputs[id(node)] = given
+        self.outputs[id(node)] = given
         return given
 
     def _trace_projections(self, node: exp.Select, scope: ColumnScope, ctes: CteRelations) -> Relation:
@@ -167,9 +160,8 @@ class ColumnTracer:
 
     def _trace_projection(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
         if node.is_star:
-            return self._apply_star_except(
-                node if isinstance(node, exp.Star) else node.this, self._expand_star(node, scope)
-            )
+            star = node if isinstance(node, exp.Star) else node.this
+            return self._apply_star_except(star, self._expand_star(node, scope))
         made = self._value_sources(node, scope, ctes)
         names: list[str | None] = [name.name for name in find_certain_names(node)]
         return Relation(columns=tuple(OutputColumn(name, made) for name in names or [None]))
@@ -187,9 +179,7 @@ class ColumnTracer:
         sources = scope.sources_named(tuple(part.casefold() for part in parts))
         if len(sources) == 1:
             return sources[0].relation
-        return (
-            opaque_relation(scope.resolve_column(parts)) if not sources else opaque_relation()
-        )  # the fields of a struct
+        return opaque_relation() if sources else opaque_relation(scope.resolve_column(parts))  # a struct's fields
 
     def add_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> None:
         """Let the columns of something in FROM be seen."""
@@ -250,7 +240,7 @@ class ColumnTracer:
         return ValueSources(origins=made.origins, is_known=made.is_known, is_json=is_json)
 
     def _part_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
-        for part in node.walk(prune=_is_query_or_column):
+        for part in node.walk(prune=lambda part: isinstance(part, exp.Query | exp.Column)):
             if isinstance(part, exp.Query):
                 given = self.trace_query(part, ctes, scope)
                 yield from (column.sources for column in given.columns)
@@ -269,11 +259,8 @@ class ColumnTracer:
         if isinstance(star.parent, exp.Count):
             return NO_SOURCES
         given = self._expand_star(star, scope)
-        return (
-            merge_sources([column.sources for column in given.columns])
-            if given.unknown_columns is None
-            else UNKNOWN_SOURCES
-        )
+        is_open = given.unknown_columns is not None
+        return UNKNOWN_SOURCES if is_open else merge_sources([column.sources for column in given.columns])
 
     def _window_sources(self, window: exp.Window, scope: ColumnScope, ctes: CteRelations) -> Iterator[ValueSources]:
         select = window.parent_select
@@ -298,11 +285,6 @@ class ColumnTracer:
         return is_json_function(node) or (
             bool(branches) and all(self.is_json_value(branch, scope, ctes) for branch in branches)
         )
-
-
-def _is_query_or_column(node: exp.Expr) -> bool:
-    """Whether a part of an expression is looked up as one."""
-    return isinstance(node, exp.Query | exp.Column)
 
 
 def _choice_branches(node: exp.Expr) -> list[exp.Expr]:

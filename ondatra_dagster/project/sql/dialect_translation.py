@@ -14,11 +14,11 @@ from ondatra_dagster.project.model import TextEdit
 from ondatra_dagster.project.sql.column_tracing import (
     JSON_FUNCTION_MARK,
     JSON_FUNCTIONS,
-    JsonValueCheck,
     is_json_function,
+    json_value_check,
 )
 from ondatra_dagster.project.sql.json_function_translation import JsonCall, translate_json_call
-from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
+from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at, replace_token
 
 SPARK_TYPES = {
     **dict.fromkeys(("varchar", "char", "bpchar", "nvarchar", "text", "uuid", "json"), "STRING"),
@@ -50,17 +50,13 @@ def tokens_for_parser(tokens: Sequence[Token]) -> list[Token]:
     """
     types = {place for head in find_type_starts(tokens) for place in find_named_types(tokens, head, SPARK_TYPES)}
     return [
-        _replace_token(token, TokenType.VAR, JSON_FUNCTION_MARK + token.text)
+        replace_token(token, TokenType.VAR, JSON_FUNCTION_MARK + token.text)
         if _is_json_function_call(tokens, place)
-        else _replace_token(token, TokenType.TEXT, token.text)
+        else replace_token(token, TokenType.TEXT, token.text)
         if place in types and token.token_type is TokenType.VAR
         else token
         for place, token in enumerate(tokens)
     ]
-
-
-def _replace_token(token: Token, type_: TokenType, text: str) -> Token:
-    return Token(type_, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def translate_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> DialectTranslation:
@@ -101,7 +97,7 @@ def _find_json_calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Itera
     if not places:
         return
     nodes = {node.meta.get("start"): node for node in tree.find_all(exp.Anonymous) if is_json_function(node)}
-    is_json = JsonValueCheck(tree)
+    is_json = json_value_check(tree)
     for place in places:
         node = nodes.get(tokens[place].start)
         if node is not None:

@@ -55,7 +55,7 @@ def _read_column(definition: exp.Expr) -> EventColumn:
         if isinstance(kind, exp.NotNullColumnConstraint):
             is_required = not kind.args.get("allow_null")
     written = definition.args["kind"].sql(dialect="databricks")
-    of = read_event_type(written, definition.name, line)
+    of = _convert_type(exp.DataType.build(written, dialect=PARSER_DIALECT), definition.name, line)
     return EventColumn(name=definition.name, type=written, event_type=of, is_required=is_required, line=line)
 
 
@@ -69,18 +69,11 @@ PLAIN_TYPES = {
     SqlType.FLOAT: "float",
     SqlType.DOUBLE: "double",
     SqlType.DECIMAL: "decimal",
-    SqlType.TEXT: "string",
-    SqlType.CHAR: "string",
-    SqlType.VARCHAR: "string",
-    SqlType.NCHAR: "string",
-    SqlType.NVARCHAR: "string",
+    **dict.fromkeys((SqlType.TEXT, SqlType.CHAR, SqlType.VARCHAR, SqlType.NCHAR, SqlType.NVARCHAR), "string"),
     SqlType.DATE: "date",
-    SqlType.TIMESTAMP: "timestamp",
-    SqlType.TIMESTAMPTZ: "timestamp",
-    SqlType.TIMESTAMPLTZ: "timestamp",
+    **dict.fromkeys((SqlType.TIMESTAMP, SqlType.TIMESTAMPTZ, SqlType.TIMESTAMPLTZ), "timestamp"),
     SqlType.TIMESTAMPNTZ: "timestamp_ntz",
-    SqlType.BINARY: "binary",
-    SqlType.VARBINARY: "binary",
+    **dict.fromkeys((SqlType.BINARY, SqlType.VARBINARY), "binary"),
 }
 NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "struct"}
 MAP_KEY_TYPES = frozenset(  # what the text of a JSON key can stand for
@@ -89,11 +82,6 @@ MAP_KEY_TYPES = frozenset(  # what the text of a JSON key can stand for
 DEFAULT_DECIMAL = (10, 0)  # where no digits are given, as Spark has it
 MAX_DECIMAL_DIGITS = 38
 TYPE_REMEDY = "the collector takes texts, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
-
-
-def read_event_type(written: str, name: str, line: int) -> EventType:
-    """The type that a column's definition spells; raises QueryError for one that an event can't have."""
-    return _convert_type(exp.DataType.build(written, dialect=PARSER_DIALECT), name, line)
 
 
 def _convert_type(of: exp.DataType, name: str, line: int) -> EventType:

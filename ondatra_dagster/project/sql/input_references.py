@@ -13,21 +13,15 @@ from sqlglot import exp
 
 from ondatra_dagster.project.inputs.input_resolution import InputNames, UnknownInputError
 from ondatra_dagster.project.model import FileInput, Input, Model, Reference, TextEdit
+from ondatra_dagster.project.sql.dialect_translation import apply_edits
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
-
-
-class UnreadableInput(NamedTuple):
-    """A name in the query that can't be read."""
-
-    line: int  # within the query
-    description: str
-    remedy: str
+from ondatra_dagster.project.sql.tokenizer import QueryError
 
 
 class InputReferences(NamedTuple):
     references: tuple[Reference, ...]  # in the order of the text
     lines: tuple[tuple[Input, int], ...]  # each input once, with the line that names it first
-    unreadable_inputs: tuple[UnreadableInput, ...]
+    unreadable_inputs: tuple[QueryError, ...]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -53,7 +47,7 @@ class _InputUse(NamedTuple):
 def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
     """Every input of the query and each place where it stands."""
     uses: list[_InputUse] = []
-    missing: list[UnreadableInput] = []
+    missing: list[QueryError] = []
     nodes = list(query.tree.walk())
     for node in nodes:
         if isinstance(node, exp.Table):
@@ -94,12 +88,7 @@ def replace_names(
 ) -> str:
     """The query with each input's name replaced by that of its view, and with the edits of its dialect."""
     named = [TextEdit(each.start, each.end, _replacement_text(sql, each, views)) for each in references]
-    pieces: list[str] = []
-    position = 0
-    for edit in sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)):
-        pieces += [sql[position : edit.start], edit.text]
-        position = edit.end
-    return "".join((*pieces, sql[position:]))
+    return apply_edits(sql, sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)))
 
 
 def quote_name(name: str) -> str:
@@ -116,25 +105,25 @@ def _replacement_text(sql: str, reference: Reference, views: Mapping[str, str]) 
 
 
 def _classify_table(
-    table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], missing: list[UnreadableInput]
+    table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], missing: list[QueryError]
 ) -> None:
     """Find what a table in the tree is: an input, a CTE, a function, or something that nothing makes."""
     parts = tuple(part for part in table.parts if isinstance(part, exp.Identifier))
     if len(parts) < len(table.parts):  # a table function: range(10)
         if table.this.name.casefold() == "identifier":
             line = table.this.meta.get("line", 1)
-            missing.append(UnreadableInput(line, "IDENTIFIER() hides what is read", "write the table's name as it is"))
+            missing.append(QueryError(line, "IDENTIFIER() hides what is read", "write the table's name as it is"))
         return
     if len(parts) == 1 and _is_cte(table, parts[0].name):
         return
     line = parts[0].meta["line"]
     if table.args.get("version") or table.args.get("when"):
-        missing.append(UnreadableInput(line, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"))
+        missing.append(QueryError(line, "an input is read as it is now", "remove VERSION or TIMESTAMP AS OF"))
     options = query.clauses.options.get(parts[-1].meta["end"] + 1)
     try:
         found = names.find_input([part.name for part in parts], options.values if options else ())
     except UnknownInputError as unknown:
-        missing.append(UnreadableInput(line, unknown.description, unknown.remedy))
+        missing.append(QueryError(line, unknown.description, unknown.remedy))
         return
     uses.append(_InputUse(table, parts, found))
 

@@ -28,6 +28,7 @@ NESTING_DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
     **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
 }
+WINDOW_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 NON_VALUE_NODES = (
     *(exp.Star, exp.Distinct, exp.Order, exp.Limit, exp.Kwarg, exp.Alias, exp.PropertyEQ),
     *(exp.IgnoreNulls, exp.RespectNulls, exp.Select),
@@ -61,11 +62,6 @@ class JsonCall:
         token = self.tokens[place]
         lines = self.sql.count("\n", token.start, token.end + 1)
         return TextEdit(token.start, token.end + 1, text + "\n" * lines)
-
-    def insert_after(self, place: int, text: str) -> TextEdit:
-        """Words behind a token."""
-        end = self.tokens[place].end + 1
-        return TextEdit(end, end, text)
 
     def call_error(self, what: str, remedy: str) -> QueryError:
         return QueryError(self.tokens[self.name_index].line, f"{self.name}() {what}", remedy)
@@ -186,7 +182,8 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
     yield call.replace_token(call.closing_index, "))")
     sort = f", {_comparison_lambda(order, is_json=is_json)}" if order else ""
     last = ", ',', 'null'), ']')" if is_json else f", {TO_JSON_OPTIONS})"
-    yield call.insert_after(_find_call_end(call), f"{sort}).v{last}")
+    end = call.tokens[_find_call_end(call)].end + 1
+    yield TextEdit(end, end, f"{sort}).v{last}")
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
@@ -261,14 +258,9 @@ def _find_call_end(call: JsonCall) -> int:
         node = node.parent
         if is_word_at(call.tokens, end + 2, "("):
             end = find_parenthesis(call.tokens, end + 2)[1]
-        elif _is_window_name(call.tokens[end + 2 : end + 3]):
+        elif any(token.token_type in WINDOW_NAMES for token in call.tokens[end + 2 : end + 3]):
             end += 2
     return end
-
-
-def _is_window_name(tokens: Sequence[Token]) -> bool:
-    """Return whether that is the name of a window; without a token, the query has ended."""
-    return any(token.token_type in (TokenType.VAR, TokenType.IDENTIFIER) for token in tokens)
 
 
 def _refuse_odd_values(

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
-from ondatra_dagster.project.sql import last_value_template
+from ondatra_dagster.project.sql import find_last_value_placeholders
 from ondatra_dagster.project.sql.dialect_translation import (
     DialectTranslation,
     find_bare_decimals,
@@ -46,9 +46,8 @@ def parse_query(text: str) -> ParsedQuery:
 
     `text` begins with the query's first word.
     """
-    tokens = tokenize_statement(
-        last_value_template.replace_with_literals(text)
-    )  # of the same length: offsets are those of `text`
+    # of the same length: offsets are those of `text`
+    tokens = tokenize_statement(find_last_value_placeholders.replace_with_literals(text))
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
     tree = _parse_tree(tokens_for_parser(list(remove_unparsable_clauses(tokens, clauses))), sql)
@@ -61,7 +60,7 @@ def parse_query(text: str) -> ParsedQuery:
         is_deterministic=is_deterministic(tokens),
         dialect=translate_dialect(tokens, tree, sql),
         bare_decimals=tuple(find_bare_decimals(tokens)),
-        last_values=tuple(last_value_template.find_last_values(tokens, sql)),
+        last_values=tuple(find_last_value_placeholders.find_last_values(tokens, sql)),
     )
 
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ondatra_dagster.project.sql.column_tracing import JSON_FUNCTION_MARK
-from ondatra_dagster.project.sql.last_value_template import is_last_value
+from ondatra_dagster.project.sql.find_last_value_placeholders import is_last_value
 from ondatra_dagster.project.sql.tokenizer import find_parenthesis, is_word_at
 
 # all that makes a row's result depend on other rows, or on where it stands

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
+from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at, replace_token
 
 TOKENS_BEFORE_QUERY = frozenset(
     {TokenType.L_PAREN, TokenType.R_PAREN, TokenType.ALL, TokenType.DISTINCT}
@@ -57,7 +57,7 @@ def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) ->
         if token.end < options_end:
             continue
         is_table_query = following is not None and following.start in clauses.table_queries
-        yield _from_token(token) if is_table_query else token
+        yield replace_token(token, TokenType.FROM, token.text) if is_table_query else token
 
 
 def _find_recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
@@ -67,10 +67,6 @@ def _find_recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
             words = (token.text.casefold() for token in tokens[place : place + 3])
             if tuple(words) == ("max", "recursion", "level"):
                 yield place
-
-
-def _from_token(token: Token) -> Token:
-    return Token(TokenType.FROM, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def _is_table_query_start(tokens: Sequence[Token], place: int) -> bool:

@@ -12,7 +12,7 @@ PARSER_DIALECT = Databricks()  # a superset of Spark's
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it warns of is refused here with a sentence
 
 # what sqlglot's parser raises beside its own errors, over words that stand where nobody expects them
-PARSER_ERRORS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+PARSER_ERRORS = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 TOKENS_NEEDING_MORE = frozenset({TokenType.COMMA, TokenType.SELECT})
 TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
 
@@ -106,3 +106,7 @@ def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Toke
 def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:
     """Whether that word stands at `place`."""
     return 0 <= place < len(tokens) and tokens[place].text.casefold() == word
+
+
+def replace_token(token: Token, type_: TokenType, text: str) -> Token:
+    return Token(type_, text, token.line, token.col, token.start, token.end, token.comments)

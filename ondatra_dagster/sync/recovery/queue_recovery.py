@@ -3,12 +3,18 @@
 from collections.abc import Hashable, Iterable
 from datetime import UTC
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.finalize_call import add_finalize_counts, renew_pending_finalize
-from ondatra_dagster.delivery.queue.queue_database import Queue
-from ondatra_dagster.delivery.queue.recovery_from_records import KeyOutcome, RecordedOutcomes, recorded_content_sizes
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import (
+    KeyOutcome,
+    RecordedOutcomes,
+    recorded_content_sizes,
+)
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
 from ondatra_dagster.delivery.queue.removal_count import read_content_sizes, write_content_sizes
 from ondatra_dagster.delivery.queue.snapshot_and_restore import (
     SNAPSHOTS_WITHOUT_RUN,
+    QueueSnapshot,
     count_snapshots_without_run,
     is_restoring,
     make_snapshot,
@@ -16,23 +22,21 @@ from ondatra_dagster.delivery.queue.snapshot_and_restore import (
     restore_snapshot,
 )
 from ondatra_dagster.delivery.queue.unpublished_records import (
+    SNAPSHOT_RUN,
     STATUS_SUCCEEDED,
     count_started_files,
     open_runs,
-    read_snapshot_run,
 )
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED, QueueSnapshot
-from ondatra_dagster.delivery.queue_unit_format import KEY_NAMES_SINCE, write_unit_format
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE, write_unit_format
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.records.record_schema import DeliveredRecord
 from ondatra_dagster.row_changes import ChangeType
-from ondatra_dagster.sync.feed_adapters import WHOLE_TABLE_KEY
 from ondatra_dagster.sync.record_publisher import note_runs_with_invalid_records
 from ondatra_dagster.sync.recovery.state_folder_conflict import find_newest_run
-from ondatra_dagster.sync.recovery.unit_format_check import refuse_snapshot_of_other_format, update_unit_format
+from ondatra_dagster.sync.recovery.unit_shape_check import refuse_snapshot_of_other_format, update_unit_format
 from ondatra_dagster.sync.run_context import Ports, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import WHOLE_TABLE_KEY
 
 # sorts before every run: what a sync leaves before its first run has sent anything
 RUN_ID_BEFORE_ALL_RUNS = "00000000T000000Z-aaaaaa"
@@ -92,7 +96,7 @@ def _is_stale(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot | 
 
 def _has_unknown_records(queue: Queue, sync: Sync, ports: Ports, snapshot: QueueSnapshot, run_id: str) -> bool:
     """Whether a run that to the queue hasn't ended has left what the queue doesn't know of."""
-    if snapshot.run_id == run_id and read_snapshot_run(queue) != run_id:
+    if snapshot.run_id == run_id and queue.read_meta(SNAPSHOT_RUN) != run_id:
         return True
     begun = count_started_files(queue, run_id)
     there = ports.record_store.list_record_files(sync.id, run_id)

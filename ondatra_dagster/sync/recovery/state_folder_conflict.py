@@ -5,12 +5,11 @@ place of the previous run's, and rewrites it while it goes on. So a new run sees
 at work sees that another one has begun.
 """
 
+from ondatra_dagster.count_time_and_size_format import format_duration
 from ondatra_dagster.errors import OtherStateFolderError
-from ondatra_dagster.records.run_metadata_and_heartbeat import RunHeartbeat
-from ondatra_dagster.sync.run_context import Ports
-from ondatra_dagster.sync.run_id import parse_start_time
+from ondatra_dagster.records.metadata_and_heartbeat_format import RunHeartbeat
+from ondatra_dagster.sync.run_context import Ports, parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_duration
 
 HEARTBEAT_POLL_SECONDS = 1.0
 
@@ -37,21 +36,21 @@ class StateFolderConflictCheck:
             return
         watched = self._wait_for_end(mark)
         if self._known_heartbeat is None or mark.run_id != self._known_heartbeat.run_id:
-            raise self._build_error(mark.state_id, mark.run_id)
+            raise self._build_error(mark)
         self._known_heartbeat = watched
 
     def begin_run(self, run_id: str) -> None:
         """Leave the mark of this run, unless another state folder has left one meanwhile."""
         mark = self._read_heartbeat()
         if mark and mark != self._known_heartbeat and not self._is_own(mark):
-            raise self._build_error(mark.state_id, mark.run_id)
+            raise self._build_error(mark)
         self._run_id = run_id
         self._write_heartbeat()
 
     def check_during_run(self) -> None:
         """Raise OtherStateFolderError when another state folder has begun a run since; else renew the mark."""
         if mark := self.find_newer_run():
-            raise self._build_error(mark.state_id, mark.run_id)
+            raise self._build_error(mark)
         self._write_heartbeat()
 
     def find_newer_run(self) -> RunHeartbeat | None:
@@ -98,12 +97,12 @@ class StateFolderConflictCheck:
             if mark is None or mark.has_ended:
                 break
             if mark != first:
-                raise self._build_error(mark.state_id, mark.run_id)
+                raise self._build_error(mark)
         return mark
 
-    def _build_error(self, state_id: str, run_id: str) -> OtherStateFolderError:
+    def _build_error(self, mark: RunHeartbeat) -> OtherStateFolderError:
         return OtherStateFolderError(
-            f"{self._sync.id} is delivered from another state folder too (id {state_id}, run {run_id}), so"
+            f"{self._sync.id} is delivered from another state folder too (id {mark.state_id}, run {mark.run_id}), so"
             f" nothing more is sent from this one (id {self._own_state_id}). Let only one of them run this sync;"
             " the next run goes on from what the other one leaves in the tracking store"
         )

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import orjson
 
-from ondatra_dagster.delivery.queue_unit_format import is_named_by_key
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.unit_shape_by_model_kind import is_named_by_key
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Json, Layout, RowChange, format_key
 from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
 

@@ -8,7 +8,6 @@
 `python -m ondatra_dagster.testing.demo_api` serves it by hand, or while another command runs.
 """
 
-from ondatra_dagster.testing.demo_api.demo_app import DEMO_KEY
-from ondatra_dagster.testing.demo_api.demo_server import DemoApi, running_demo_api
+from ondatra_dagster.testing.demo_api.demo_server import DEMO_KEY, DemoApi, running_demo_api
 
 __all__ = ["DEMO_KEY", "DemoApi", "running_demo_api"]

@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 import orjson
 
-from ondatra_dagster.testing.call_handler import RecordedCall
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi, running_demo_api
-from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST
+from ondatra_dagster.testing.fake_api_server import LOOPBACK_HOST, RecordedCall
 
 SHOWN_CALLS = 12
 
@@ -82,7 +82,7 @@ def run_command(command: tuple[str, ...]) -> int:
 def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
     """Say what arrived: each call when they are few, otherwise those that failed."""
     click.echo(
-        f"\nThe demo API got {_format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
+        f"\nThe demo API got {format_count(len(calls), 'call')}:" if calls else "\nThe demo API got no call.", err=True
     )
     failed = [call for call in calls if not 200 <= call.status < 300]
     shown = calls if len(calls) <= SHOWN_CALLS else failed[:SHOWN_CALLS]
@@ -91,8 +91,8 @@ def print_report(api: DemoApi, calls: tuple[RecordedCall, ...]) -> None:
         click.echo(line.rstrip(), err=True)
     if len(shown) < len(calls):
         click.echo(f"  {'and ' if shown else ''}{len(calls) - len(shown)} more", err=True)
-    crm = f"{_format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
-    erp = f"{_format_count(len(api.invoices()), 'invoice')} and {_format_count(len(api.prices()), 'price')}"
+    crm = f"{format_count(len(api.contacts()), 'contact')} with {len(api.timeline())} timeline entries"
+    erp = f"{format_count(len(api.invoices()), 'invoice')} and {format_count(len(api.prices()), 'price')}"
     click.echo(f"The CRM holds {crm}; the ERP holds {erp}.", err=True)
 
 
@@ -106,10 +106,6 @@ def is_own_demo_api(port: int, state: Path | None) -> bool:
         held = orjson.loads(connection.getresponse().read())
         return isinstance(held, dict) and held.get("state_file") == str(state.absolute())
     return False
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.call_handler import Answer, refusal
+from ondatra_dagster.testing.fake_api_server import Answer, refusal
 
 Record: TypeAlias = dict[str, Json]
 
@@ -40,11 +40,6 @@ def find_price_fault(price: Mapping[str, Json]) -> str | None:
     except ValueError:
         is_price = False
     return None if is_price else f"{price.get('product_id')} has no price above 0"
-
-
-def accept_any_record(_record: Mapping[str, Json]) -> str | None:
-    """Whatever it is, it is taken."""
-    return None
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -195,7 +190,7 @@ class CrmAndErp:
     def __init__(self) -> None:
         self.contacts = RecordCollection(noun="contact", id_field="customer_id", find_fault=find_contact_fault)
         self.invoices = RecordCollection(noun="invoice", id_field="invoice_id", find_fault=find_invoice_fault)
-        self.timeline = RecordCollection(noun="timeline entry", id_field="entry_id", find_fault=accept_any_record)
+        self.timeline = RecordCollection(noun="timeline entry", id_field="entry_id", find_fault=lambda _: None)
         self.prices = RecordCollection(noun="price", id_field="product_id", find_fault=find_price_fault)
         self.bulk = BulkEndpoints(self.contacts)
         self.imports = BulkEndpoints(self.timeline)

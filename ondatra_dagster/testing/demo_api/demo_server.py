@@ -1,33 +1,57 @@
-"""The demo API's server on a loopback port, in a thread of the process that starts it."""
+"""The demo API's HTTP application and its server on a loopback port, in a thread of the process that starts it.
+
+The application has the routes, the bearer token, idempotency keys and requested faults. The answer to an allowed
+call is in `crm_and_erp`.
+"""
 
 import contextlib
+import hmac
+import html
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
+import orjson
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
-from ondatra_dagster.testing.api_faults import Fault
-from ondatra_dagster.testing.call_handler import RecordedCall
+from ondatra_dagster.row_changes import Json
 from ondatra_dagster.testing.demo_api.crm_and_erp import Record
-from ondatra_dagster.testing.demo_api.demo_app import DEMO_KEY, DemoApp
 from ondatra_dagster.testing.demo_api.persisted_state import DemoState
-from ondatra_dagster.testing.loopback_server import LOOPBACK_HOST, DisconnectFunction, LoopbackServer
+from ondatra_dagster.testing.fake_api_server import (
+    LOOPBACK_HOST,
+    Answer,
+    Fault,
+    FaultQueue,
+    LoopbackApi,
+    RecordedCall,
+    json_response,
+    path_segments,
+    refusal,
+)
+
+DEMO_KEY = "shop-demo-key-0001"  # opens nothing but this pretend API
 
 
-class DemoApi:
-    """The running API, for the caller that started it."""
+class DemoApi(LoopbackApi):
+    """The running demo API: its pages for people, and its answers to calls, over one state."""
 
-    def __init__(self, listener: socket.socket, *, state: DemoState, key: str) -> None:
-        self.key = key
+    def __init__(self, listener: socket.socket, *, state: DemoState) -> None:
+        self.faults: FaultQueue = FaultQueue()
         self._state = state
-        self._server = LoopbackServer(listener, self._build_app)
-        self.url = self._server.url
-
-    def _build_app(self, disconnect: DisconnectFunction) -> Starlette:
-        self._app = DemoApp(self._state, key=self.key, disconnect=disconnect)
-        return self._app.asgi
+        self.answers = state.answers
+        pages = [
+            Route("/", self._show_page),
+            Route("/state", self._show_state),
+            Route("/calls", self._show_calls),
+            Route("/faults", self._show_faults),
+            Route("/faults", self._add_fault, methods=["POST"]),
+            Route("/faults", self._clear_faults, methods=["DELETE"]),
+        ]
+        super().__init__(listener, pages=pages, paths=["/crm/{path:path}", "/erp/{path:path}"])
 
     @property
     def calls(self) -> tuple[RecordedCall, ...]:
@@ -60,30 +84,115 @@ class DemoApi:
 
     def fail(self, **fault: Any) -> None:
         """Ask for a fault, by the fields of Fault: fail(status=503, times=3, path="/crm/*")."""
-        self._app.faults.add(Fault(**fault))
+        self.faults.add(Fault(**fault))
 
     def recover(self) -> None:
         """Forget the faults that are still to come."""
-        self._app.faults.clear()
+        self.faults.clear()
 
     def clear(self) -> None:
         """Forget everything: as good as a new one, and quicker."""
         self.recover()
         self._state.clear()
 
-    def start(self) -> None:
-        self._server.start()
+    async def _show_page(self, _request: Request) -> Response:
+        return HTMLResponse(render_page(self._state))
 
-    def stop(self) -> None:
-        self._server.stop()
+    async def _show_state(self, _request: Request) -> Response:
+        return json_response(200, self._state.summary())
+
+    async def _show_calls(self, _request: Request) -> Response:
+        return json_response(200, [call._asdict() for call in self._state.calls])
+
+    async def _show_faults(self, _request: Request) -> Response:
+        return json_response(200, self.faults.pending_faults())
+
+    async def _add_fault(self, request: Request) -> Response:
+        try:
+            self.faults.add(Fault.parse(orjson.loads(await request.body())))
+        except ValueError as error:  # not JSON, or not a fault
+            return json_response(400, {"error": str(error)})
+        return json_response(201, self.faults.pending_faults())
+
+    async def _clear_faults(self, _request: Request) -> Response:
+        self.faults.clear()
+        return Response(status_code=204)
+
+    def _refuse(self, request: Request) -> Answer | None:
+        """Who doesn't show the key is told no more than that."""
+        if hmac.compare_digest(request.headers.get("authorization", ""), f"Bearer {DEMO_KEY}"):
+            return None
+        return refusal(401, "the token is missing or wrong")
+
+    def _answer(self, request: Request, body: Json) -> Answer:
+        return self._state.crm_and_erp.answer_request(request.method, path_segments(request), body)
+
+    def _store_call(self, call: RecordedCall, answer: Answer) -> None:
+        self._state.store_call(call, answer)
+
+
+MAX_SHOWN_CALLS = 25
+
+
+def render_page(state: DemoState) -> str:
+    """The page as it is now."""
+    held = state.crm_and_erp.records_by_collection()
+    calls = state.calls[: -MAX_SHOWN_CALLS - 1 : -1]
+    template = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    blocks = {
+        **{f"{name}_count": str(len(records)) for name, records in held.items()},
+        **{name: _table([_flatten_lines(record) for record in records.values()]) for name, records in held.items()},
+        "call_count": str(len(state.calls)),
+        "refused_count": str(sum(call.status >= 400 for call in state.calls)),
+        "calls": "".join(map(_call_row, calls)) or '<tr><td colspan="4" class="none">none yet</td></tr>',
+    }
+    for name, block in blocks.items():
+        template = template.replace(f"<!--{name}-->", block, 1)
+    return template
+
+
+def _flatten_lines(record: Record) -> Mapping[str, Json]:
+    """A record in one row: an invoice's lines as text."""
+    lines = record.get("lines")
+    if not isinstance(lines, list):
+        return record
+    texts = [f"{line.get('quantity')} {line.get('product')}" for line in lines if isinstance(line, dict)]
+    return {**record, "lines": ", ".join(texts)}
+
+
+def _table(records: Sequence[Mapping[str, Json]]) -> str:
+    if not records:
+        return '<p class="none">nothing yet</p>'
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    head = "".join(f"<th>{_escape_value(name)}</th>" for name in columns)
+    body = "".join(_row(record.get(name) for name in columns) for record in records)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(values: Iterable[Json]) -> str:
+    return "<tr>" + "".join(f"<td>{_escape_value(value)}</td>" for value in values) + "</tr>"
+
+
+def _call_row(call: RecordedCall) -> str:
+    tone = "ok" if 200 <= call.status < 400 else "bad"
+    status = "no answer" if call.status == 0 else str(call.status)
+    remark = "repeated: not done twice" if call.is_repeat else call.message
+    return (
+        f"<tr><td>{call.at:%H:%M:%S}</td><td><b>{_escape_value(call.method)}</b> {_escape_value(call.path)}</td>"
+        f'<td class="{tone}">{status}</td><td>{_escape_value(remark)}</td></tr>'
+    )
+
+
+def _escape_value(value: Json) -> str:
+    return "" if value is None else html.escape(str(value))
 
 
 @contextlib.contextmanager
-def running_demo_api(*, port: int = 0, state: Path | None = None, key: str = DEMO_KEY) -> Iterator[DemoApi]:
+def running_demo_api(*, port: int = 0, state: Path | None = None) -> Iterator[DemoApi]:
     """The demo API until the block ends, on a free port or on `port` (OSError: that one is taken)."""
     listener = socket.create_server((LOOPBACK_HOST, port))
     try:
-        api = DemoApi(listener, state=DemoState(state), key=key)
+        api = DemoApi(listener, state=DemoState(state))
     except BaseException:  # an unreadable state file: the port isn't ours to keep
         listener.close()
         raise

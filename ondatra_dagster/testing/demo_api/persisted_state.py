@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from ondatra_dagster.row_changes import Json
-from ondatra_dagster.testing.call_handler import Answer, RecordedCall
 from ondatra_dagster.testing.demo_api.crm_and_erp import CrmAndErp
+from ondatra_dagster.testing.fake_api_server import Answer, RecordedCall
 
 MAX_SAVED_CALLS = 100  # in the file; in memory all are kept
 MAX_SAVED_ANSWERS = 500

@@ -3,14 +3,14 @@
 import dataclasses
 from collections.abc import Iterator
 
-from ondatra_dagster.records.reason_counts import ReasonCount, ReasonCounts, count_reasons
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.records.record_query import RecordStage, explain_status
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import ReasonCount, ReasonCounts, count_reasons
 from ondatra_dagster.sync.record_search import find_records
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import Breadcrumb, ColumnHeader, Page, heading, stage_tabs, sync_breadcrumbs, table
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.sync_status import queue_lost_notice
+from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
 from ondatra_dagster.ui.value_formatting import badge, format_count, format_number, shorten_message
 
 MAX_SHOWN_REASONS = 100
@@ -36,7 +36,7 @@ def failure_reasons_page(asked: PageRequest) -> Page:
     return Page(
         title=f"{sync.id} · reasons",
         breadcrumbs=sync_breadcrumbs(
-            sync, Breadcrumb("Reasons", page_urls.reasons_url(sync.id, run=asked.run_id)), run=asked.run_id
+            sync, Breadcrumb("Reasons", ui_urls.reasons_url(sync.id, run=asked.run_id)), run=asked.run_id
         ),
         body=(
             heading("Reasons", under=_subtitle(asked, found)),
@@ -54,12 +54,12 @@ def _subtitle(asked: PageRequest, found: ReasonCounts) -> Content:
 
 
 def _stage_tabs(asked: PageRequest, stage: RecordStage) -> Html:
-    records = page_urls.RecordFilter(run=asked.run_id, status=stage)
+    records = ui_urls.RecordFilter(run=asked.run_id, status=stage)
     return stage_tabs(
         STAGE_FILTERS,
         stage,
-        link_of=lambda each: page_urls.reasons_url(asked.sync.id, run=asked.run_id, status=each),
-        other_view=("One by one", page_urls.records_url(asked.sync.id, records)),
+        link_of=lambda each: ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=each),
+        other_view=("One by one", ui_urls.records_url(asked.sync.id, records)),
     )
 
 
@@ -72,9 +72,9 @@ def _reason_row(asked: PageRequest, stage: RecordStage, reason: ReasonCount, fou
     yield f"{100 * reason.records / found.records:.1f} %"
     yield element("code", reason.example or "(none)")
     said = reason.message or ""
-    link = page_urls.records_url(
+    link = ui_urls.records_url(
         asked.sync.id,
-        page_urls.RecordFilter(
+        ui_urls.RecordFilter(
             run=asked.run_id,
             status=reason.status if stage is RecordStage.INVALID else stage,
             reason=said if len(said) <= MAX_LINKED_LENGTH else None,

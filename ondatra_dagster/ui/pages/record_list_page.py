@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from starlette.responses import Response, StreamingResponse
 
+from ondatra_dagster.app import ui_urls
+from ondatra_dagster.app.ui_urls import RecordFilter
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import OndatraError, SelectionError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
-from ondatra_dagster.records.record_chunks import iterate_records
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, stream_export
 from ondatra_dagster.records.record_query import RecordStage, ResultRecord, explain_status
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import iterate_records
 from ondatra_dagster.sync.record_search import count_records, find_records
-from ondatra_dagster.text_format import format_count
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     Breadcrumb,
@@ -26,10 +27,15 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.page_urls import RecordFilter
-from ondatra_dagster.ui.payload_view import render_payload
-from ondatra_dagster.ui.sync_status import queue_lost_notice
-from ondatra_dagster.ui.value_formatting import STAGE_NAMES, badge, format_number, format_time, shorten_message
+from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
+from ondatra_dagster.ui.value_formatting import (
+    STAGE_NAMES,
+    badge,
+    format_number,
+    format_time,
+    render_payload,
+    shorten_message,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +62,7 @@ def records_page(asked: PageRequest) -> Page:
     shown = table(
         f"Records of {sync.id}, the newest first", COLUMNS, map(_record_row, found[:PAGE_SIZE]), none=_empty_text(asked)
     )
-    here = Breadcrumb("Records", page_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
+    here = Breadcrumb("Records", ui_urls.records_url(sync.id, RecordFilter(run=asked.run_id)))
     return Page(
         title=f"{sync.id} · records",
         breadcrumbs=sync_breadcrumbs(sync, here, run=asked.run_id),
@@ -70,7 +76,7 @@ def records_page(asked: PageRequest) -> Page:
             element("div", shown, class_="card"),
             pager(
                 page=asked.page,
-                link_of=lambda page: page_urls.records_url(sync.id, asked.record_filter, page=page),
+                link_of=lambda page: ui_urls.records_url(sync.id, asked.record_filter, page=page),
                 has_more=len(found) > PAGE_SIZE,
                 newer="newer",
                 older="older",
@@ -127,7 +133,7 @@ def _search_form(asked: PageRequest) -> Html:
         element("select", choices, id="run", name="run"),
         element("button", "Search"),
         method="get",
-        action=page_urls.records_url(asked.sync.id, RecordFilter()),
+        action=ui_urls.records_url(asked.sync.id, RecordFilter()),
         role="search",
         class_="search",
     )
@@ -139,15 +145,15 @@ def _stage_tabs(asked: PageRequest) -> Html:
     return stage_tabs(
         STAGE_NAMES,
         asked.stage,
-        link_of=lambda stage: page_urls.records_url(asked.sync.id, dataclasses.replace(found, status=stage)),
-        other_view=("Group by reason", page_urls.reasons_url(asked.sync.id, run=asked.run_id, status=stage)),
+        link_of=lambda stage: ui_urls.records_url(asked.sync.id, dataclasses.replace(found, status=stage)),
+        other_view=("Group by reason", ui_urls.reasons_url(asked.sync.id, run=asked.run_id, status=stage)),
     )
 
 
 def _change_notice(asked: PageRequest) -> Content:
     if asked.change is None:
         return None
-    back = page_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
+    back = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, change=None))
     shown = (f"Only {asked.change}s ", element("a", "show all changes", href=back))
     return element("p", shown, class_="notice")
 
@@ -155,7 +161,7 @@ def _change_notice(asked: PageRequest) -> Content:
 def _reason_notice(asked: PageRequest) -> Content:
     if asked.reason is None:
         return None
-    back = page_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
+    back = ui_urls.records_url(asked.sync.id, dataclasses.replace(asked.record_filter, reason=None))
     return element(
         "p",
         ("Only with the reason “", shorten_message(asked.reason), "” ") if asked.reason else "Only without a reason ",
@@ -198,7 +204,7 @@ def _download_links(asked: PageRequest) -> Html:
             element(
                 "a",
                 ending[1:].upper(),
-                href=page_urls.download_url(asked.sync.id, ending, asked.record_filter, limit=limit),
+                href=ui_urls.download_url(asked.sync.id, ending, asked.record_filter, limit=limit),
                 download=True,
             )
             for ending in EXPORT_WRITERS

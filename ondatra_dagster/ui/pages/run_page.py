@@ -2,17 +2,23 @@
 
 from collections.abc import Iterator
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.sync.live_progress import LiveProgress, read_live_progress
-from ondatra_dagster.sync.run_history import PastRun, RunResult
-from ondatra_dagster.sync.run_summary import CountGrid, GridRow, load_dry_run_counts, load_undelivered_reasons
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
+from ondatra_dagster.sync.run_summary import (
+    CountGrid,
+    GridRow,
+    load_dry_run_counts,
+    load_grid,
+    load_undelivered_reasons,
+)
+from ondatra_dagster.sync.running_progress_reader import read_live_progress
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
-from ondatra_dagster.ui import page_urls
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,
@@ -26,12 +32,11 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.run_display import (
+from ondatra_dagster.ui.sync_health_and_run_facts import (
     count_link,
     describe_dry_run,
     format_run_duration,
     format_versions,
-    read_run_counts,
 )
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
@@ -77,7 +82,7 @@ def run_page(asked: PageRequest) -> Page:
                 sync_links(sync, run=run.run_id) if not is_dry and _has_records(workspace, run) else None,
                 under=None if is_dry else _retention_text(workspace, run),
             ),
-            _progress_card(going_on) if going_on and result == "running" else None,
+            element("div", render_progress(going_on), class_="now card") if going_on and result == "running" else None,
             _run_facts(asked, run),
             _error_section(run, sync),
             _dry_run_section(run) if is_dry else _count_section(workspace, run) if run.counts else _crash_notice(run),
@@ -113,10 +118,6 @@ def _retention_text(workspace: Workspace, run: PastRun) -> Content:
     return f"The records of this run are gone: its counts are what is left.{kept}"
 
 
-def _progress_card(going_on: LiveProgress) -> Html:
-    return element("div", render_progress(going_on), class_="now card")
-
-
 def _run_facts(asked: PageRequest, run: PastRun) -> Html:
     dagster = asked.workspace.settings.dagster_url
     return fact_list(
@@ -132,7 +133,7 @@ def _run_facts(asked: PageRequest, run: PastRun) -> Html:
                 element(
                     "a",
                     element("code", run.dagster_run_id[:8]),
-                    href=page_urls.dagster_run_url(dagster, run.dagster_run_id),
+                    href=ui_urls.dagster_run_url(dagster, run.dagster_run_id),
                     rel="noreferrer",
                 )
                 if run.dagster_run_id
@@ -168,7 +169,7 @@ def _crash_notice(run: PastRun) -> Content:
 
 def _count_section(workspace: Workspace, run: PastRun) -> Html:
     """Return the table of counts; those with records link to them."""
-    grid, has_records = read_run_counts(run), _has_records(workspace, run)
+    grid, has_records = load_grid(run), _has_records(workspace, run)
     is_whole = grid.known_rows.issuperset(GridRow)
     sync = workspace.syncs[run.sync_id]
     noun = f"{unit_noun(sync)}s"

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
+from ondatra_dagster.app import ui_urls
 from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.sync.run_history import RunResult
-from ondatra_dagster.sync.run_summary import GridRow
+from ondatra_dagster.sync.run_history_store import RunResult
+from ondatra_dagster.sync.run_summary import GridRow, load_grid
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count
-from ondatra_dagster.ui import bar_charts, page_urls
+from ondatra_dagster.ui import bar_charts
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,
@@ -21,8 +21,7 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.run_display import read_run_counts
-from ondatra_dagster.ui.sync_status import Health, SyncStatus, dead_letter_link, read_sync_status
+from ondatra_dagster.ui.sync_health_and_run_facts import Health, SyncStatus, dead_letter_link, read_sync_status
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
     UNREADABLE,
@@ -52,9 +51,12 @@ COLUMNS = (
 
 def sync_list_page(asked: PageRequest) -> Page:
     """Show all syncs on one page."""
-    looked = [_read_status(asked, sync) for sync in asked.workspace.syncs.values()]
-    found = [each for each in looked if isinstance(each, SyncStatus)]
-    rows = [_sync_row(each, asked.now) if isinstance(each, SyncStatus) else _unreadable_row(each) for each in looked]
+    looked = [(sync, _read_status(asked, sync)) for sync in asked.workspace.syncs.values()]
+    found = [each for _, each in looked if isinstance(each, SyncStatus)]
+    rows = [
+        _sync_row(each, asked.now) if isinstance(each, SyncStatus) else _unreadable_row(sync, each)
+        for sync, each in looked
+    ]
     return Page(
         title="Syncs",
         body=(
@@ -86,30 +88,23 @@ def _history_notice(workspace: Workspace) -> Content:
     return None
 
 
-class _UnreadableSync(NamedTuple):
-    """A sync with a file that can't be read."""
-
-    sync: Sync
-    error: str
-
-
-def _read_status(asked: PageRequest, sync: Sync) -> SyncStatus | _UnreadableSync:
-    """Read the status of a sync. An unreadable one doesn't hide the others."""
+def _read_status(asked: PageRequest, sync: Sync) -> SyncStatus | str:
+    """Read the status of a sync; return an error if that can't be read. It doesn't hide the others."""
     try:
         return read_sync_status(asked.workspace, sync, runs=SPARKLINE_RUNS)
     except StateError as error:
-        return _UnreadableSync(sync, str(error))
+        return str(error)
 
 
-def _unreadable_row(unread: _UnreadableSync) -> Iterator[Content]:
-    yield _sync_name(unread.sync)
-    yield (badge(UNREADABLE), element("small", shorten_message(unread.error), class_="error"))
+def _unreadable_row(sync: Sync, error: str) -> Iterator[Content]:
+    yield _sync_name(sync)
+    yield (badge(UNREADABLE), element("small", shorten_message(error), class_="error"))
     yield from [NO_VALUE] * (len(COLUMNS) - 2)
 
 
 def _sync_name(sync: Sync) -> Content:
     return (
-        element("a", sync.id, href=page_urls.sync_url(sync.id), class_="strong"),
+        element("a", sync.id, href=ui_urls.sync_path(sync.id), class_="strong"),
         element("small", f"{sync.push_config.destination} · {sync.push_config.object}"),
     )
 
@@ -130,28 +125,23 @@ def _summary_text(found: Sequence[SyncStatus], *, unread: int) -> str:
 def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
     sync, queue, last = of.sync, of.queue, of.last_run
     yield _sync_name(sync)
-    yield (badge(of.health), _progress_text(of), _queue_lost_text(of))
+    progress = of.progress and f"{of.progress.record_count:,} records, {of.progress.pending_keys:,} to go"
+    yield (
+        badge(of.health),
+        element("small", progress) if progress else None,
+        element("small", of.queue_lost_message, class_="error") if of.queue_lost_message else None,
+    )
     yield format_number(queue.depth if queue else None)
     yield format_age(queue.oldest_since if queue else None, now)
     yield format_due_time(queue.next_due_at if queue else None, now)
     yield dead_letter_link(of)
     yield (
-        element("a", format_time_ago(last.started_at, now), href=page_urls.run_url(sync.id, last.run_id))
+        element("a", format_time_ago(last.started_at, now), href=ui_urls.run_path(sync.id, last.run_id))
         if last
         else NO_VALUE
     )
     yield badge(last.result.value) if last else NO_VALUE
     yield _sparkline(of)
-
-
-def _progress_text(of: SyncStatus) -> Content:
-    if of.progress is None:
-        return None
-    return element("small", f"{of.progress.record_count:,} records, {of.progress.pending_keys:,} to go")
-
-
-def _queue_lost_text(of: SyncStatus) -> Content:
-    return element("small", of.queue_lost_message, class_="error") if of.queue_lost_message else None
 
 
 def _sparkline(of: SyncStatus) -> Content:
@@ -160,7 +150,7 @@ def _sparkline(of: SyncStatus) -> Content:
         return NO_VALUE
     bars = []
     for run in reversed(of.runs):
-        grid = read_run_counts(run)
+        grid = load_grid(run)
         good = grid.total(GridRow.SUCCEEDED)
         bad = grid.total(GridRow.REJECTED) + grid.total(GridRow.FAILED)
         bars.append(

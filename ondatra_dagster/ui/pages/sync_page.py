@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from ondatra_dagster.sync.run_history import PastRun, RunResult
-from ondatra_dagster.sync.run_summary import GridRow
+from ondatra_dagster.app import ui_urls
+from ondatra_dagster.count_time_and_size_format import format_count, format_local_time
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
+from ondatra_dagster.sync.run_summary import GridRow, load_grid
 from ondatra_dagster.sync.send_guards import unit_noun
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.text_format import format_count, format_local_time
-from ondatra_dagster.ui import bar_charts, page_urls
+from ondatra_dagster.ui import bar_charts
 from ondatra_dagster.ui.html_builder import Content, Html, element
 from ondatra_dagster.ui.page_layout import (
     BUSY_REFRESH_SECONDS,
@@ -24,14 +25,16 @@ from ondatra_dagster.ui.page_layout import (
     table,
 )
 from ondatra_dagster.ui.page_request import PageRequest
-from ondatra_dagster.ui.run_display import (
+from ondatra_dagster.ui.sync_health_and_run_facts import (
+    SyncStatus,
     count_link,
+    dead_letter_link,
     describe_dry_run,
     format_run_duration,
     format_versions,
-    read_run_counts,
+    queue_lost_notice,
+    read_sync_status,
 )
-from ondatra_dagster.ui.sync_status import SyncStatus, dead_letter_link, queue_lost_notice, read_sync_status
 from ondatra_dagster.ui.value_formatting import (
     NO_VALUE,
     badge,
@@ -81,7 +84,7 @@ def sync_page(asked: PageRequest) -> Page:
         element("div", table(f"Runs of {sync.id}, the newest first", RUN_COLUMNS, rows, none=none), class_="card"),
         pager(
             page=asked.page,
-            link_of=lambda page: page_urls.runs_url(sync.id, page=page),
+            link_of=lambda page: ui_urls.runs_url(sync.id, page=page),
             has_more=len(found) > PAGE_SIZE,
             newer="newer runs",
             older="older runs",
@@ -117,7 +120,7 @@ def _subtitle(sync: Sync) -> Content:
 def _progress_card(of: SyncStatus) -> Content:
     if of.progress is None:
         return None
-    link = page_urls.run_url(of.sync.id, of.progress.run_id)
+    link = ui_urls.run_path(of.sync.id, of.progress.run_id)
     return element(
         "div", element("a", "A run goes on", href=link), ": ", render_progress(of.progress), class_="now card"
     )
@@ -144,7 +147,7 @@ def _runs_chart(of: SyncStatus) -> Content:
         return None
     ended.reverse()
     shown = [_run_bar(run) for run in ended]
-    sums = {cell: _sum_known([read_run_counts(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
+    sums = {cell: _sum_known([load_grid(run).known_total(cell) for run in ended]) for cell in CHART_SERIES}
     known = [f"{format_number(sums[cell])} {name}" for cell, name in CHART_SERIES.items() if sums[cell] is not None]
     told = ", ".join(known) or "unknown"
     units = f"{unit_noun(of.sync)}s"
@@ -197,17 +200,17 @@ def _chart_legend(sums: Mapping[GridRow, int | None]) -> Html:
 
 
 def _run_bar(run: PastRun) -> bar_charts.Bar:
-    grid = read_run_counts(run)
+    grid = load_grid(run)
     parts = {cell.value: grid.total(cell) for cell in CHART_SERIES}
     told = ", ".join(f"{parts[cell.value]:,} {cell.value}" for cell in CHART_SERIES if parts[cell.value])
     title = f"{run.run_id}: {told or 'nothing sent'}"
-    return bar_charts.Bar(parts, title, page_urls.run_url(run.sync_id, run.run_id))
+    return bar_charts.Bar(parts, title, ui_urls.run_path(run.sync_id, run.run_id))
 
 
 def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Content]:
-    grid, result = read_run_counts(run), run.result.value
+    grid, result = load_grid(run), run.result.value
     yield (
-        element("a", format_time(run.started_at), href=page_urls.run_url(run.sync_id, run.run_id), class_="strong"),
+        element("a", format_time(run.started_at), href=ui_urls.run_path(run.sync_id, run.run_id), class_="strong"),
         element("small", element("code", run.run_id)),
         [element("small", shorten_message(error), class_="error") for error in run.first_errors[:MAX_SHOWN_ERRORS]],
     )
@@ -220,5 +223,5 @@ def _run_row(run: PastRun, kept: Collection[str], now: datetime) -> Iterator[Con
     has_records = run.run_id in kept and result != "dry"
     for cell in CHART_SERIES:
         yield (count_link(run, cell, grid.known_total(cell), has_records=has_records) if is_counted else NO_VALUE)
-    records = page_urls.records_url(run.sync_id, page_urls.RecordFilter(run=run.run_id))
+    records = ui_urls.records_url(run.sync_id, ui_urls.RecordFilter(run=run.run_id))
     yield element("a", "view", href=records) if has_records else NO_VALUE

@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 
+from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.row_comparison import row_difference
-from ondatra_dagster.warehouse.target_table import TargetTable
+from ondatra_dagster.warehouse.row_equality_and_hashes import row_difference
 
 ORDER_COLUMN = "__ondatra_order"
 
@@ -20,7 +20,7 @@ def write_append(work: WriteRequest) -> WriteResult:
         work.check_before_commit(lambda: _rows_after(new, work.target))
         rows = count_existing_rows(work.target) + inserted
         if inserted:
-            work.target.append(_sort_by_order(new), work.commit_note(rows=rows))
+            work.target.append(sort_by_order(new), work.commit_note(rows=rows))
         return WriteResult(inserted=inserted, rows=rows)
     finally:
         new.unpersist()
@@ -52,7 +52,7 @@ def _with_order(rows: DataFrame, work: WriteRequest) -> DataFrame:
     return rows.withColumn(ORDER_COLUMN, F.monotonically_increasing_id()) if work.has_order_by else rows
 
 
-def _sort_by_order(rows: DataFrame) -> DataFrame:
+def sort_by_order(rows: DataFrame) -> DataFrame:
     """Rows that are written one after another get rowids in that order, and are pushed in it."""
     if ORDER_COLUMN not in rows.columns:
         return rows

@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch, EventRow, InvalidEvent
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
+from ondatra_dagster.warehouse.create_and_write_target_table import TableSpec, TargetTable, Transaction, open_target
+from ondatra_dagster.warehouse.kinds.append_new_rows import ORDER_COLUMN, sort_by_order
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
-from ondatra_dagster.warehouse.target_table import TableSpec, TargetTable, Transaction, open_target
 
 MAX_INVALID_SAMPLES = 20  # misfits that are shown
 
@@ -52,14 +53,14 @@ def _append_batch(work: WriteRequest, portion: EventBatch, transaction: Transact
         write_invalid_events(work.target, portion.invalid_events, note, transaction)
         named = {name.casefold(): name for name in frame.columns}
         spelled = {named[field.name.casefold()]: field.name for field in work.target.fields}
-        work.target.append(sort_by_arrival(frame).withColumnsRenamed(spelled), note, transaction=transaction)
+        work.target.append(sort_by_order(frame).withColumnsRenamed(spelled), note, transaction=transaction)
     finally:
         frame.unpersist()
 
 
 def _rows_after(new: DataFrame, target: TargetTable) -> DataFrame:
     """All rows as they would be."""
-    there = target.reload_rows()
+    there = target.session.read.format("delta").load(target.path)  # with what this run has written
     names: Sequence[str] = [*(field.name for field in target.fields), EXTRA_COLUMN]
     return there.select(*names).unionByName(new.select(*names))
 
@@ -79,11 +80,12 @@ def write_invalid_events(
     new = [misfit for misfit in misfits if misfit.number > there]
     if new:
         told = dataclasses.replace(note, rows=count_existing_rows(aside) + len(new))
-        aside.append(invalid_event_frame(table.session, new), told, transaction=transaction)
+        columns = [[getattr(misfit, name) for misfit in new] for name in INVALID_EVENT_SCHEMA.names]
+        frame = _create_frame(table.session, INVALID_EVENT_SCHEMA, columns)
+        aside.append(frame, told, transaction=transaction)
     aside.finish_conversion()
 
 
-ORDER_COLUMN = "__ondatra_order"
 EXTRA_COLUMN = "_extra"
 INVALID_EVENT_SCHEMA = StructType(  # of the table of events that have no place in the columns
     [
@@ -102,18 +104,6 @@ def event_frame(session: SparkSession, columns: StructType, rows: Sequence[Event
     )
     values = [[row[place] for row in rows] for place in range(len(columns.fields) + 1)]
     return _create_frame(session, schema, [*values, range(len(rows))])
-
-
-def invalid_event_frame(session: SparkSession, misfits: Sequence[InvalidEvent]) -> DataFrame:
-    columns = ("event", "problem", "received_at", "number")
-    return _create_frame(
-        session, INVALID_EVENT_SCHEMA, [[getattr(misfit, name) for misfit in misfits] for name in columns]
-    )
-
-
-def sort_by_arrival(frame: DataFrame) -> DataFrame:
-    """The rows one after another, without their places: they get rowids in the order in which they came."""
-    return frame.repartition(1).sortWithinPartitions(ORDER_COLUMN).drop(ORDER_COLUMN)
 
 
 def _create_frame(session: SparkSession, schema: StructType, columns: Sequence[Sequence[Any]]) -> DataFrame:

@@ -4,40 +4,38 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
-from ondatra_dagster.deltalog.system_columns import CONTENT_HASH_COLUMN, PARTITION_COLUMN
-from ondatra_dagster.warehouse.kinds import (
-    append_new_rows,
-    events_from_collector,
-    merge_by_key,
-    partition_replacement,
-    scd2_versions,
-    table_replacement,
-    tracked_groups,
+from ondatra_dagster.project.sql.output_and_system_columns import CONTENT_HASH_COLUMN, PARTITION_COLUMN
+from ondatra_dagster.warehouse.kinds.append_new_rows import write_append
+from ondatra_dagster.warehouse.kinds.events_from_collector import write_events
+from ondatra_dagster.warehouse.kinds.merge_and_scd2 import (
+    IS_CURRENT,
+    VALID_FROM,
+    VALID_TO,
+    current_version_rows,
+    write_merge,
+    write_scd2,
 )
+from ondatra_dagster.warehouse.kinds.table_replacement import write_table
+from ondatra_dagster.warehouse.kinds.tracked_and_partition import write_partitions, write_tracked
 from ondatra_dagster.warehouse.kinds.write_interface import Writer
 
 WRITERS: dict[str, Writer] = {
-    "table": table_replacement.write_table,
-    "append": append_new_rows.write_append,
-    "merge": merge_by_key.write_merge,
-    "tracked": tracked_groups.write_tracked,
-    "scd2": scd2_versions.write_scd2,
-    "partition": partition_replacement.write_partitions,
-    "events": events_from_collector.write_events,
+    "table": write_table,
+    "append": write_append,
+    "merge": write_merge,
+    "tracked": write_tracked,
+    "scd2": write_scd2,
+    "partition": write_partitions,
+    "events": write_events,
 }
 # the rows of a table that stand for a key, of kinds that have one a key
-CURRENT_ROWS: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "merge": lambda rows: rows,
-    "scd2": scd2_versions.current_version_rows,
-}
+CURRENT_ROWS: dict[str, Callable[[DataFrame], DataFrame]] = {"merge": lambda rows: rows, "scd2": current_version_rows}
 # the columns that a kind's table has beside the query's
 OWN_COLUMNS: dict[str, Mapping[str, str]] = {
     "tracked": {CONTENT_HASH_COLUMN: "string"},
-    "scd2": {scd2_versions.VALID_FROM: "bigint", scd2_versions.VALID_TO: "bigint", scd2_versions.IS_CURRENT: "boolean"},
+    "scd2": {VALID_FROM: "bigint", VALID_TO: "bigint", IS_CURRENT: "boolean"},
     "partition": {CONTENT_HASH_COLUMN: "string", PARTITION_COLUMN: "string"},
     "events": {"_extra": "string"},  # fields that no column is for, as JSON
 }
 # what these are in rows that were there before the table became of that kind; {version} is that of the commit
-BACKFILL_VALUES: dict[str, Mapping[str, str]] = {
-    "scd2": {scd2_versions.VALID_FROM: "{version}", scd2_versions.IS_CURRENT: "true"}
-}
+BACKFILL_VALUES: dict[str, Mapping[str, str]] = {"scd2": {VALID_FROM: "{version}", IS_CURRENT: "true"}}

@@ -1,13 +1,16 @@
 """The kind table: the whole content is replaced when any row differs, as a multiset."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import StructField
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
-from ondatra_dagster.deltalog.system_columns import ROWID_COLUMN
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
 from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult
-from ondatra_dagster.warehouse.row_comparison import content_fingerprint, row_difference
-from ondatra_dagster.warehouse.target_table import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.row_equality_and_hashes import content_fingerprint, row_difference
 
 
 def write_table(work: WriteRequest) -> WriteResult:
@@ -22,7 +25,7 @@ def write_table(work: WriteRequest) -> WriteResult:
             return WriteResult(rows=rows)
         told = work.commit_note(rows=rows, fingerprint=content)
         if work.is_full and not target.is_empty:
-            return write_difference(source, target, told)
+            return write_difference(source, target, target.fields, told)
         if target.is_empty:
             target.append(source, told)
         else:
@@ -40,9 +43,11 @@ def _stored_fingerprint(target: TargetTable) -> tuple[int, str]:
     return content_fingerprint(target.rows, target.fields)
 
 
-def write_difference(source: DataFrame, target: TargetTable, note: CommitMetadata) -> WriteResult:
+def write_difference(
+    source: DataFrame, target: TargetTable, fields: Sequence[StructField], note: CommitMetadata
+) -> WriteResult:
     """Delete of the rows that the query hasn't, insert of those that the table hasn't, in one commit."""
-    missing, extra = row_difference(source, target.rows, target.fields)
+    missing, extra = row_difference(source, target.rows, fields)
     changes = missing.unionByName(
         extra.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG)), allowMissingColumns=True
     ).persist()

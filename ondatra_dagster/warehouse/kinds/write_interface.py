@@ -6,9 +6,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.event_batches import EventBatchSource, InvalidEvent
-from ondatra_dagster.warehouse.target_table import TargetTable
+from ondatra_dagster.warehouse.create_and_write_target_table import TargetTable
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.project.inputs.file_options import is_option_on, option_value
 from ondatra_dagster.project.inputs.file_patterns import compile_pattern, find_matching_paths, walk_files
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import is_option_on, option_value
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
-from ondatra_dagster.storage.s3 import list_objects, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import list_objects, open_s3_filesystem
 
 MERGE_OPTION = "mergeSchema"
 MERGE_SETTING = "spark.sql.parquet.mergeSchema"
@@ -216,7 +216,7 @@ def multiline_json_problem(settings: Settings, source: Input) -> str | None:
 
 
 def _is_json_lines(path: Path) -> bool:
-    with contextlib.suppress(gzip.BadGzipFile, EOFError), _open_json_file(path) as file:  # Spark will say so
+    with contextlib.suppress(gzip.BadGzipFile, EOFError), open_text_file(path) as file:  # Spark will say so
         first = file.readline(MAX_LINE_BYTES).removeprefix(codecs.BOM_UTF8)
         while first.isspace():
             first = file.readline(MAX_LINE_BYTES)
@@ -228,5 +228,6 @@ def _is_json_lines(path: Path) -> bool:
     return False
 
 
-def _open_json_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
+def open_text_file(path: Path) -> "contextlib.closing[IO[bytes] | gzip.GzipFile]":
+    """Open a file of lines, which may be compressed."""
     return contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb"))

@@ -5,12 +5,14 @@ Which files a path means is by the same rules for Spark and for the plan: it is 
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.planning.input_versions import local_files_size
-from ondatra_dagster.project.inputs.file_options import (
+from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
+from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import (
     CORRUPT_COLUMN_OPTION,
     MODE_OPTION,
     SCHEMA_OPTION,
@@ -18,10 +20,8 @@ from ondatra_dagster.project.inputs.file_options import (
     option_value,
     read_parse_mode,
 )
-from ondatra_dagster.project.inputs.file_patterns import escape_pattern, find_matching_paths
-from ondatra_dagster.project.inputs.input_resolution import absent_input_remedy, is_input_present
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path
 from ondatra_dagster.warehouse.query_inputs.inconsistent_files import (
     differing_columns_problem,
@@ -29,6 +29,7 @@ from ondatra_dagster.warehouse.query_inputs.inconsistent_files import (
     multiline_json_problem,
 )
 from ondatra_dagster.warehouse.spark.error_messages import ENFORCE_SCHEMA
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 FORMATS_WITH_MODES = ("csv", "json")
 MALFORMED_COLUMN = "__ondatra_malformed"  # no file has a column of that name, so no column is taken for it
@@ -44,7 +45,7 @@ def check_input_files(settings: Settings, model: Model) -> None:
             raise WarehouseError(
                 f"{place_of_input(model, source)}: {what} isn't there; {absent_input_remedy(source, settings)}"
             )
-        if isinstance(source, FileInput) and source.format != "parquet" and not _schema_option(source):
+        if isinstance(source, FileInput):
             _check_not_empty(settings, model, source)
         if problem := differing_columns_problem(settings, source) or multiline_json_problem(settings, source):
             raise WarehouseError(f"{place_of_input(model, source)}: {problem}")
@@ -57,47 +58,44 @@ def place_of_input(model: Model, source: Input) -> str:
 
 
 def _check_not_empty(settings: Settings, model: Model, source: FileInput) -> None:
-    if local_files_size(settings, source.path) == 0:
+    is_typed = source.format == "parquet" or option_value(source.options, SCHEMA_OPTION)
+    if not is_typed and local_files_size(settings, source.path) == 0:
         raise WarehouseError(
             f"{place_of_input(model, source)}: {source.path} is empty, and nothing else tells its columns;"
             " add 'schema' = 'id INT, name STRING' to its WITH (…)"
         )
 
 
-def read_files(session: SparkSession, settings: Settings, source: FileInput) -> DataFrame:
+def read_files(warehouse: Warehouse, source: FileInput) -> DataFrame:
     """Return the files' rows; nothing is computed yet, but where columns are found in the values."""
-    rows = load_files(session, settings, source, _reader_options(source), _schema_option(source))
-    if _schema_option(source) and (problem := missing_columns_problem(settings, source, rows.columns)):
+    options, schema = model_options(source), option_value(source.options, SCHEMA_OPTION)
+    if source.format in FORMATS_WITH_MODES:
+        options = {**strict_options(source), **options}
+    rows = load_files(warehouse, source, options, schema)
+    if schema and (problem := missing_columns_problem(warehouse.settings, source, rows.columns)):
         raise WarehouseError(problem)
     return rows
 
 
 def load_files(
-    session: SparkSession,
-    settings: Settings,
-    source: FileInput,
-    options: Mapping[str, str],
-    schema: str | StructType | None,
+    warehouse: Warehouse, source: FileInput, options: Mapping[str, str], schema: str | StructType | None
 ) -> DataFrame:
     """Return the files' rows as Spark reads them with just these options."""
-    reader = session.read.format(source.format).options(**options)
+    reader = warehouse.session.read.format(source.format).options(**options)
     if schema:
         reader = reader.schema(schema)
     path = local_path(source.path)
     if path is None:
         return reader.load(spark_address(source.path))
-    return reader.load([escape_pattern(str(found)) for found in find_matching_paths(settings.root, str(path))])
-
-
-def _reader_options(source: FileInput) -> Mapping[str, str]:
-    options = model_options(source)
-    return {**strict_options(source), **options} if source.format in FORMATS_WITH_MODES else options
+    paths = find_matching_paths(warehouse.settings.root, str(path))
+    return reader.load([escape_pattern(str(found)) for found in paths])
 
 
 def model_options(source: FileInput) -> Mapping[str, str]:
     """Return Spark's options as the model gives them; of CSV with the comparison of names in addition."""
     options = {name: value for name, value in source.options if name.casefold() != SCHEMA_OPTION}
-    return with_header_check(options) if source.format == "csv" else options
+    is_header_checked = source.format != "csv" or ENFORCE_SCHEMA.casefold() in map(str.casefold, options)
+    return options if is_header_checked else {ENFORCE_SCHEMA: "false", **options}
 
 
 def strict_options(source: FileInput) -> Mapping[str, str]:
@@ -110,16 +108,7 @@ def strict_options(source: FileInput) -> Mapping[str, str]:
     return {MODE_OPTION: mode.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN, **whole_rows}
 
 
-def _schema_option(source: FileInput) -> str | None:
-    return option_value(source.options, SCHEMA_OPTION)
-
-
 def spark_address(address: str) -> str:
     """Hadoop knows S3 by one name only."""
     scheme, mark, rest = address.partition("://")
     return f"s3a{mark}{rest}" if scheme.casefold() in S3_SCHEMES else address
-
-
-def with_header_check(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options, with that one where the user says nothing else."""
-    return options if ENFORCE_SCHEMA.casefold() in map(str.casefold, options) else {ENFORCE_SCHEMA: "false", **options}

@@ -3,46 +3,30 @@
 from collections.abc import Mapping
 
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, DecimalType, StructType
 
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.model import Incremental, Model
 from ondatra_dagster.warehouse.query_inputs.pinned_views import build_query
-from ondatra_dagster.warehouse.row_comparison import column_of
-from ondatra_dagster.warehouse.schema_evolution import ddl_type
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
+from ondatra_dagster.warehouse.schema_evolution import ddl_type, text_literal
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 # the value that no other is below: what an incremental query starts from when nothing else is said
-LOWEST_VALUES: Mapping[type[DataType], str] = {
-    BinaryType: "",
-    BooleanType: "false",
-    ByteType: "-128",
-    ShortType: "-32768",
-    IntegerType: "-2147483648",
-    LongType: "-9223372036854775808",
-    FloatType: "-Infinity",
-    DoubleType: "-Infinity",
-    StringType: "",
-    DateType: "0001-01-01",
-    TimestampType: "0001-01-01 00:00:00",
-    TimestampNTZType: "0001-01-01 00:00:00",
+LOWEST_VALUES: Mapping[str, str] = {  # by the type's name
+    "binary": "",
+    "boolean": "false",
+    "byte": "-128",
+    "short": "-32768",
+    "integer": "-2147483648",
+    "long": "-9223372036854775808",
+    "float": "-Infinity",
+    "double": "-Infinity",
+    "string": "",
+    "date": "0001-01-01",
+    "timestamp": "0001-01-01 00:00:00",
+    "timestamp_ntz": "0001-01-01 00:00:00",
 }
 
 
@@ -50,11 +34,8 @@ def last_value_literal(warehouse: Warehouse, model: Model, views: Mapping[str, s
     """The literal to write into the model's query; None for a model that isn't incremental."""
     if model.incremental is None:
         return None
-    if from_start:
-        return _initial_literal(warehouse, model, model.incremental, views)
-    return _highest_literal(warehouse, model, model.incremental) or _initial_literal(
-        warehouse, model, model.incremental, views
-    )
+    highest = None if from_start else _highest_literal(warehouse, model, model.incremental)
+    return highest or _initial_literal(warehouse, model, model.incremental, views)
 
 
 def _highest_literal(warehouse: Warehouse, model: Model, incremental: Incremental) -> str | None:
@@ -75,18 +56,13 @@ def _initial_literal(warehouse: Warehouse, model: Model, incremental: Incrementa
     of = _incremental_type(build_query(warehouse.session, model, views).schema, incremental)
     if incremental.initial is None:
         return _cast_literal(_lowest_text(of, incremental), of)
-    literal = _cast_literal(incremental.initial, of)
-    if (
-        warehouse.session.sql(f"select try_cast({_text_literal(incremental.initial)} as {ddl_type(of)})").collect()[0][
-            0
-        ]
-        is None
-    ):
+    tried = warehouse.session.sql(f"select try_cast({text_literal(incremental.initial)} as {ddl_type(of)})")
+    if tried.collect()[0][0] is None:
         raise WarehouseError(
             f"@incremental_initial {incremental.initial!r} is no {ddl_type(of)}, as {incremental.column!r} is;"
             " write a value of that type"
         )
-    return literal
+    return _cast_literal(incremental.initial, of)
 
 
 def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
@@ -102,16 +78,12 @@ def _incremental_type(schema: StructType, incremental: Incremental) -> DataType:
 def _lowest_text(of: DataType, incremental: Incremental) -> str:
     if isinstance(of, DecimalType):
         return "-" + "9" * (of.precision - of.scale) + "." + "9" * of.scale
-    if type(of) not in LOWEST_VALUES:
+    if of.typeName() not in LOWEST_VALUES:
         raise WarehouseError(
             f"@incremental {incremental.column!r} is a {ddl_type(of)}, which has no order; choose another column"
         )
-    return LOWEST_VALUES[type(of)]
+    return LOWEST_VALUES[of.typeName()]
 
 
 def _cast_literal(text: str, of: DataType) -> str:
-    return f"CAST({_text_literal(text)} AS {ddl_type(of)})"
-
-
-def _text_literal(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"CAST({text_literal(text)} AS {ddl_type(of)})"

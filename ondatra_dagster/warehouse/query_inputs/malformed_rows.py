@@ -4,12 +4,9 @@ Files are read once, and Spark fails at the first such row. Only then are they r
 """
 
 import codecs
-import contextlib
-import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ondatra_dagster.project.inputs.file_options import (
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.project.inputs.known_file_options_and_parse_mode import (
     CORRUPT_COLUMN_OPTION,
     MODE_OPTION,
     SCHEMA_OPTION,
@@ -27,7 +25,8 @@ from ondatra_dagster.project.inputs.file_options import (
     read_parse_mode,
 )
 from ondatra_dagster.project.model import FileInput, Model
-from ondatra_dagster.text_format import format_count
+from ondatra_dagster.project.settings.storage_access import local_path
+from ondatra_dagster.warehouse.query_inputs.inconsistent_files import open_text_file
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import (
     FORMATS_WITH_MODES,
     MALFORMED_COLUMN,
@@ -35,7 +34,7 @@ from ondatra_dagster.warehouse.query_inputs.input_file_reader import (
     model_options,
     place_of_input,
 )
-from ondatra_dagster.warehouse.row_comparison import column_of
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
 from ondatra_dagster.warehouse.spark.error_messages import header_error_message
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
@@ -61,10 +60,11 @@ def explain_malformed_rows(warehouse: Warehouse, model: Model) -> Callable[[str]
     def explain(text: str) -> str | None:
         if header_error_message(text) or not any(code in text for code in MALFORMED_CODES):
             return None
-        strict = (read for read in model.inputs if isinstance(read, FileInput) and _is_strict(read))
-        for source in strict:
-            if found := _find_malformed_rows(warehouse, source):
-                return f"{place_of_input(model, source)}: {found}"
+        for source in model.inputs:
+            if isinstance(source, FileInput) and source.format in FORMATS_WITH_MODES:
+                is_strict = read_parse_mode(source.options) is ParseMode.FAIL
+                if is_strict and (found := _find_malformed_rows(warehouse, source)):
+                    return f"{place_of_input(model, source)}: {found}"
         return None
 
     return explain
@@ -80,10 +80,6 @@ def _find_malformed_rows(warehouse: Warehouse, source: FileInput) -> str | None:
     return _format_message(warehouse, source, rows, found) if found else None
 
 
-def _is_strict(source: FileInput) -> bool:
-    return source.format in FORMATS_WITH_MODES and read_parse_mode(source.options) is ParseMode.FAIL
-
-
 def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
     """Return the files' rows with the text of each that can't be parsed in a column of its own."""
     options = {
@@ -94,13 +90,12 @@ def _read_leniently(warehouse: Warehouse, source: FileInput) -> DataFrame:
     options = {**options, MODE_OPTION: ParseMode.PERMISSIVE.value, CORRUPT_COLUMN_OPTION: MALFORMED_COLUMN}
     if source.format == "csv":
         options["columnPruning"] = "false"
-    session, settings = warehouse.session, warehouse.settings
-    fields = load_files(session, settings, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
+    fields = load_files(warehouse, source, options, option_value(source.options, SCHEMA_OPTION)).schema.fields
     columns = [field for field in fields if field.name != MALFORMED_COLUMN]
     if source.format == "json":  # Spark refuses to read the texts alone
         columns.append(StructField(OTHER_COLUMN, StringType()))
     schema = StructType([*columns, StructField(MALFORMED_COLUMN, StringType())])
-    return load_files(session, settings, source, options, schema)
+    return load_files(warehouse, source, options, schema)
 
 
 def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
@@ -120,7 +115,7 @@ def _count_malformed_rows(rows: DataFrame) -> list[MalformedFile]:
 
 def _format_message(warehouse: Warehouse, source: FileInput, rows: DataFrame, found: list[MalformedFile]) -> str:
     first = found[0]
-    path = _local_path(first.file)
+    path = local_path(first.file)
     root = warehouse.settings.root
     name = str(path.relative_to(root)) if path and path.is_relative_to(root) else str(path or first.file)
     where = name if len(found) == 1 else f"{name} and {format_count(len(found) - 1, 'other file')}"
@@ -141,12 +136,6 @@ def _format_columns(rows: DataFrame) -> str:
     return ", ".join([*named, "…"] if len(fields) > SHOWN_COLUMNS else named) or "JSON objects"
 
 
-def _local_path(address: str) -> Path | None:
-    """Return the file's path when it is on this machine."""
-    parts = urlsplit(address)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
 def _has_other_lines(source: FileInput) -> bool:
     """Return whether a row of the file isn't a line of UTF-8."""
     return is_option_on(source.options, "multiLine") or any(option_value(source.options, each) for each in LINE_OPTIONS)
@@ -157,10 +146,6 @@ def _line_of(path: Path, text: str) -> int | None:
     if not path.is_file():
         return None  # it is on the Spark server's machine
     wanted = text.encode()
-    numbered = enumerate(_read_lines(path), start=1)
-    return next((number for number, line in numbered if line.removeprefix(codecs.BOM_UTF8).startswith(wanted)), None)
-
-
-def _read_lines(path: Path) -> Iterator[bytes]:
-    with contextlib.closing(gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
-        yield from file
+    with open_text_file(path) as file:
+        lines = enumerate(file, start=1)
+        return next((number for number, line in lines if line.removeprefix(codecs.BOM_UTF8).startswith(wanted)), None)

@@ -9,19 +9,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
 from ondatra_dagster.deltalog.removable_history import find_last_equal_commit
-from ondatra_dagster.deltalog.system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import table_path, warehouse_table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path, warehouse_table_path
+from ondatra_dagster.planning.input_versions import parse_table_version
 from ondatra_dagster.project.inputs.file_patterns import escape_pattern
 from ondatra_dagster.project.inputs.input_resolution import source_table_address
 from ondatra_dagster.project.model import FileInput, Input, Model, ModelInput, SourceInput
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import is_readable_without_spark
 from ondatra_dagster.project.sql.input_references import quote_name, render_spark_query
+from ondatra_dagster.project.sql.output_and_system_columns import CHANGE_TYPE_COLUMN, FEED_COLUMNS, is_hidden_column
 from ondatra_dagster.row_changes import ChangeType
+from ondatra_dagster.warehouse.create_and_write_target_table import KIND_PROPERTY
 from ondatra_dagster.warehouse.query_inputs.input_file_reader import read_files, spark_address
-from ondatra_dagster.warehouse.row_comparison import column_of
-from ondatra_dagster.warehouse.target_table import KIND_PROPERTY
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of
+from ondatra_dagster.warehouse.spark.session import Warehouse
 
 ADDING_TYPES = (ChangeType.INSERT.value, ChangeType.UPDATE_POSTIMAGE.value)
 REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)
@@ -29,11 +31,9 @@ REMOVING_TYPES = (ChangeType.DELETE.value, ChangeType.UPDATE_PREIMAGE.value)
 _view_numbers = itertools.count(1)
 
 
-def pin_inputs(session: SparkSession, settings: Settings, model: Model, versions: Mapping[str, str]) -> dict[str, str]:
+def pin_inputs(warehouse: Warehouse, model: Model, versions: Mapping[str, str]) -> dict[str, str]:
     """A view for each input at its version, by the input's name; no name of the user's can mean one."""
-    return {
-        source.name: _create_view(_read_input(session, settings, source, versions), model) for source in model.inputs
-    }
+    return {source.name: _create_view(_read_input(warehouse, source, versions), model) for source in model.inputs}
 
 
 def build_query(
@@ -47,34 +47,27 @@ def build_query(
 
 
 def pin_previous_inputs(
-    session: SparkSession, settings: Settings, model: Model, then: Mapping[str, str], now: Mapping[str, str]
+    warehouse: Warehouse, model: Model, then: Mapping[str, str], now: Mapping[str, str]
 ) -> dict[str, str]:
     """A view for each input as it was `then`, in the columns that it has `now`."""
-    return {
-        source.name: _create_view(
-            _align_to_current(
-                _read_input(session, settings, source, now), _read_input(session, settings, source, then)
-            ),
-            model,
-        )
-        for source in model.inputs
-    }
+    views = {}
+    for source in model.inputs:
+        present, past = (_read_input(warehouse, source, versions) for versions in (now, then))
+        views[source.name] = _create_view(_align_to_current(present, past), model)
+    return views
 
 
 def pin_input_changes(
-    session: SparkSession, settings: Settings, model: Model, then: str, now: str, *, came: bool
+    warehouse: Warehouse, model: Model, source: ModelInput, then: str, now: str, *, came: bool
 ) -> str:
     """A view of the rows that came to a model's one input, or went from it, after `then` and up to `now`."""
-    (source,) = model.inputs
-    if not isinstance(source, ModelInput):
-        raise TypeError(f"{source.name} has no feed that is ours")
-    after, upto = (int(version.rpartition("@")[2]) for version in (then, now))
-    path = table_path(settings, source.model)
-    feed = session.read.format("delta").option("readChangeFeed", "true")
+    (_, after), (_, upto) = parse_table_version(then), parse_table_version(now)
+    path = table_path(warehouse.settings, source.model)
+    feed = warehouse.session.read.format("delta").option("readChangeFeed", "true")
     feed = feed.option("startingVersion", find_last_equal_commit(path, after) + 1).option("endingVersion", upto)
     rows = feed.load(spark_address(path))
     rows = rows.where(F.col(CHANGE_TYPE_COLUMN).isin(*(ADDING_TYPES if came else REMOVING_TYPES)))
-    present = _read_input(session, settings, source, {source.name: now})
+    present = _read_input(warehouse, source, {source.name: now})
     return _create_view(_align_to_current(present, drop_hidden_columns(rows.drop(*FEED_COLUMNS))), model)
 
 
@@ -96,14 +89,14 @@ def _create_view(rows: DataFrame, model: Model) -> str:
     return name
 
 
-def _read_input(session: SparkSession, settings: Settings, source: Input, versions: Mapping[str, str]) -> DataFrame:
+def _read_input(warehouse: Warehouse, source: Input, versions: Mapping[str, str]) -> DataFrame:
     version = versions.get(source.name)
     if isinstance(source, ModelInput):
-        path = _path_of_version(settings, source.model, version)
-        return drop_hidden_columns(_read_table(session, path, source.name, version))
+        path = _path_of_version(warehouse.settings, source.model, version)
+        return drop_hidden_columns(_read_table(warehouse.session, path, source.name, version))
     if isinstance(source, FileInput):
-        return read_files(session, settings, source)
-    return read_source(session, settings, source, version)
+        return read_files(warehouse, source)
+    return read_source(warehouse, source, version)
 
 
 def _path_of_version(settings: Settings, model_id: str, version: str | None) -> str:
@@ -115,20 +108,17 @@ def _path_of_version(settings: Settings, model_id: str, version: str | None) -> 
     return warehouse_table_path(settings, model_id) if is_before else path
 
 
-def read_source(session: SparkSession, settings: Settings, source: SourceInput, version: str | None) -> DataFrame:
-    folder = source_table_address(source, settings)
+def read_source(warehouse: Warehouse, source: SourceInput, version: str | None) -> DataFrame:
+    session, folder = warehouse.session, source_table_address(source, warehouse.settings)
     if folder is None:
-        return session.table(".".join([_quoted_parts(source.location), quote_name(source.table)]))
+        # a catalog.schema, whose parts the user may have quoted
+        place = source.location if "`" in source.location else ".".join(map(quote_name, source.location.split(".")))
+        return session.table(f"{place}.{quote_name(source.table)}")
     state = read_table_state(folder) if is_readable_without_spark(folder) else None
     if state is None:
         return session.read.format("parquet").load(spark_address(escape_pattern(folder)))
     rows = _read_table(session, folder, source.name, version)
     return drop_hidden_columns(rows) if KIND_PROPERTY in state.properties else rows  # another project's table
-
-
-def _quoted_parts(location: str) -> str:
-    """catalog.schema with its parts quoted, where the user hasn't done that."""
-    return location if "`" in location else ".".join(map(quote_name, location.split(".")))
 
 
 def _read_table(session: SparkSession, path: str, name: str, version: str | None) -> DataFrame:

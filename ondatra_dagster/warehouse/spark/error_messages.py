@@ -8,9 +8,9 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from ondatra_dagster.count_time_and_size_format import format_count
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.text_format import format_count
 
 ERROR_CLASS = re.compile(r"^\s*(?:\S*(?:Exception|Error): )?\[([A-Z0-9_.]+)\]\s*")
 PY4J_PREFIX = re.compile(r"^An error occurred while calling \S+\s+: ")  # as Py4J begins
@@ -34,7 +34,9 @@ def explain_model_errors(model: Model, explain: Callable[[str], str | None] | No
         if explain and (known := explain(text)):
             raise WarehouseError(known) from None
         # without Spark's error behind it: that brings a hundred frames, and no more than the sentence
-        raise WarehouseError(f"{model.file}:{_model_file_line(text, model)}: {shorten_message(text)}") from None
+        shown = LINE_NUMBER.search(text)  # names were replaced, but lines are the user's own
+        within = next((int(number) for number in shown.groups() if number), 1) if shown else 1
+        raise WarehouseError(f"{model.file}:{model.sql_line + within - 1}: {shorten_message(text)}") from None
     except SparkSetupError:
         raise  # no line of the model's is at fault
     except WarehouseError as error:
@@ -72,13 +74,6 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, Py4JError) and not getattr(error, "java_exception", None):
         return "Spark's process is gone; look at .ondatra/logs/spark.log for why, and run again"
     return str(error)
-
-
-def _model_file_line(text: str, model: Model) -> int:
-    """The line of the file that Spark points at: names were replaced, but lines are the user's own."""
-    shown = LINE_NUMBER.search(text)
-    within = next((int(number) for number in shown.groups() if number), 1) if shown else 1
-    return model.sql_line + within - 1
 
 
 ENFORCE_SCHEMA = "enforceSchema"  # Spark's: false has it compare the names, and refuse what differs

@@ -1,8 +1,9 @@
-"""The search for a Java that Spark runs on. jvm.py starts it.
+"""The search for a Java that Spark runs on. jvm_process.py starts it.
 
 `python -m ondatra_dagster.warehouse.spark.java_finder` says which one is used, or what to get.
 """
 
+import contextlib
 import dataclasses
 import re
 import shutil
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ondatra_dagster.errors import OndatraError, SparkSetupError
-from ondatra_dagster.project.settings.settings import JAVA_HOME_VARIABLE, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import JAVA_HOME_VARIABLE, read_settings
 
 SUPPORTED_VERSIONS = (17, 21)
 REQUIRED_JAVA = "Java 17 or 21"
@@ -60,18 +61,14 @@ def find_java(java_home: Path | None, *, setting: str = JAVA_HOME_VARIABLE) -> J
 
 def _java_at(home: Path, setting: str) -> Java:
     executable = home / "bin" / "java"
-    if not executable.is_file():
-        raise SparkSetupError(f"{setting} is {home}, which has no bin/java: set it to the folder of a {REQUIRED_JAVA}")
-    java = _identify_java(executable)
-    if java is None:
-        raise SparkSetupError(
-            f"{setting} is {home}, whose java doesn't start: set it to the folder of a {REQUIRED_JAVA}"
-        )
-    if not java.is_supported:
-        raise SparkSetupError(
-            f"{setting} is {home}, which is Java {java.version}: set it to the folder of a {REQUIRED_JAVA}"
-        )
-    return java
+    java = _identify_java(executable) if executable.is_file() else None
+    if java and java.is_supported:
+        return java
+    if java:
+        problem = f"which is Java {java.version}"
+    else:
+        problem = "whose java doesn't start" if executable.is_file() else "which has no bin/java"
+    raise SparkSetupError(f"{setting} is {home}, {problem}: set it to the folder of a {REQUIRED_JAVA}")
 
 
 def _candidates() -> Iterator[Path]:
@@ -87,10 +84,9 @@ def _candidates() -> Iterator[Path]:
 
 def _identify_java(executable: Path) -> Java | None:
     """What Java it is, by the file beside it; only without one is it started to say so itself."""
-    try:
+    text = ""
+    with contextlib.suppress(OSError):
         text = (executable.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
     written = RELEASE_PATTERN.search(text) or BANNER_PATTERN.search(_version_banner(executable))
     return Java(executable=executable, release=written.group(1)) if written else None
 

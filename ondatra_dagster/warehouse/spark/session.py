@@ -20,20 +20,25 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ondatra_dagster import interruption
+from ondatra_dagster.count_time_and_size_format import format_count, format_size
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
 from ondatra_dagster.interruption import InterruptedRunError
-from ondatra_dagster.planning.table_lookup import table_path
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.planning.find_table_and_columns import table_path
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import SPARK_S3_PREFIX as S3A
 from ondatra_dagster.storage.private_files import make_state_folder_private
-from ondatra_dagster.text_format import format_count, format_size
 from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
-from ondatra_dagster.warehouse.spark.jars import FetchListener, fetch_needed_jars
+from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_needed_jars
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.jvm import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_jvm
+from ondatra_dagster.warehouse.spark.jvm_process import UTC_OPTION, Jvm, JvmLaunch, class_archive_path, start_jvm
+from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import (
+    DEFAULT_MEMORY,
+    LOCAL_JVM_OPTIONS,
+    SMALL_WORK_CONF,
+    compiler_options,
+)
 from ondatra_dagster.warehouse.spark.spark_connect import connect_to_server, interrupt_session
 from ondatra_dagster.warehouse.spark.table_locks import SessionLocks
-from ondatra_dagster.warehouse.spark.tuning import DEFAULT_MEMORY, LOCAL_JVM_OPTIONS, SMALL_WORK_CONF, compiler_options
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -98,7 +103,11 @@ class Warehouse:
                 raise self._start_error
             if self._session is None:
                 with interruption.raise_on_signal():
-                    self._session = self._start_once()
+                    try:
+                        self._session = self._start()
+                    except SparkSetupError as error:
+                        self._start_error = error
+                        raise
             return self._session
 
     def start_early(self) -> None:
@@ -176,13 +185,6 @@ class Warehouse:
             _ = self.session
         except (WarehouseError, InterruptedRunError):
             logging.getLogger(__name__).debug("Spark did not start early; who needs it will hear why")
-
-    def _start_once(self) -> SparkSession:
-        try:
-            return self._start()
-        except SparkSetupError as error:
-            self._start_error = error
-            raise
 
     def _start(self) -> SparkSession:
         _silence_pyspark()

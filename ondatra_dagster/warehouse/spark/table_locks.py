@@ -16,7 +16,7 @@ from pathlib import Path
 from ondatra_dagster import interruption
 from ondatra_dagster.errors import BusyError
 from ondatra_dagster.storage.file_errors import explain_file_errors
-from ondatra_dagster.storage.file_lock import FileLock, open_lock
+from ondatra_dagster.storage.file_lock import FileLock, is_locked, open_lock
 
 WAIT_SECONDS = 600
 ORPHAN_WAIT_SECONDS = 60
@@ -49,9 +49,9 @@ def wait_for_orphans(folder: Path) -> None:
     """Until no JVM is left whose process is gone: it may commit once more."""
     give_up_at = time.monotonic() + ORPHAN_WAIT_SECONDS
     for jvm_lock in folder.glob("*.jvm"):
-        if not _is_free(jvm_lock.with_suffix(".python")):
+        if is_locked(jvm_lock.with_suffix(".python")):
             continue  # a run that is alive: the locks on tables are between it and us
-        while not _is_free(jvm_lock):
+        while is_locked(jvm_lock):
             if time.monotonic() > give_up_at:
                 raise BusyError(
                     f"the Java process of a run that was killed is still there (it holds {jvm_lock}); end it"
@@ -81,19 +81,3 @@ def _open_locked(path: Path) -> int:
         descriptor = open_lock(path)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
-
-
-def _is_free(path: Path) -> bool:
-    """Whether nobody holds the file; one that isn't there is free."""
-    with explain_file_errors(path):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from ondatra_dagster.warehouse.spark.pinned_jars import JarSet, PinnedJar
+from ondatra_dagster.warehouse.spark.jar_download import JarSet, PinnedJar
 
 
 def build_jar(artifact: str, content: bytes) -> PinnedJar:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ondatra_dagster.delivery.http.api_client import BatchCalls
-from ondatra_dagster.delivery.push.starlark.push_functions import PushLibrary
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary
 
 STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
 RESPONSE_PUSH = """
@@ -34,9 +34,5 @@ def push_one_row(library: PushLibrary, calls: BatchCalls) -> Any:
         "push",
         '{"columns":[],"rows":[]}',
         http=calls,
-        batch_number=1,
-        kind="append",
-        key_columns=[],
-        columns=[],
-        arguments=[],
+        context=PushContext(sync_id="", kind="append", key_columns=[], arguments=[]),
     )

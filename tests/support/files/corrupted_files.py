@@ -17,26 +17,27 @@ from ondatra_dagster.collector.event_store import (
     read_page_after,
     read_sequence_id,
 )
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
-from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit, make_snapshot
 from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_UPDATED, PushAttempt, read_unpublished_rows
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
-from ondatra_dagster.delivery.response_journal import JournaledResponse, ResponseJournal
+from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import BusyError, StateError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.records.record_schema import DeliveredRecord, RecordOperation, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
-from ondatra_dagster.sync.run_history import PastRun, RunHistory, RunMode, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunHistory, RunMode, RunResult
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 SYNC_ID, RUN_ID = "sync.things", "20261118T120000Z-abcdef"
@@ -206,9 +207,7 @@ def write_journal_file(folder: Path) -> WrittenFile:
     with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
         journal.begin_batch("seed", 1)
         for number in range(ROWS):
-            journal.record_response(
-                journal.next_call_key(str(number)), JournaledResponse(200, f"fine {number}", {"a": "b"})
-            )
+            journal.record_response(journal.next_call_key(str(number)), HttpResponse(200, f"fine {number}", {"a": "b"}))
 
     def read() -> Any:
         with contextlib.closing(ResponseJournal.open(path, "seed")) as journal:
@@ -253,9 +252,13 @@ def _segment(after: int, upto: int, change_type: ChangeType, rows: range) -> Fee
 def _settle_some(queue: Queue, status: str, rows: int) -> None:
     batch = claim_batch(queue, size=rows, number=1)
     assert batch
-    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=3, calls=1)
+    attempt = PushAttempt(run_id=RUN_ID, started_at=1.0, ended_at=2.0, max_attempts=3)
     settle_batch(
-        queue, batch, {key: RowOutcome.parse_status(status) for key in batch.result_keys}, attempt, wait=lambda _: 9.0
+        queue,
+        batch,
+        PushResult({key: RowOutcome.parse_status(status) for key in batch.result_keys}, calls=1),
+        attempt,
+        wait=lambda _: 9.0,
     )
 
 

@@ -17,7 +17,7 @@ from support.apis.moto_s3_server import BUCKET
 
 from ondatra_dagster.project.settings.storage_access import S3Access, StorageAddress, read_s3_access
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.storage.s3 import open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import open_s3_filesystem
 
 LOCATION_KINDS = ("folder", "S3", "fsspec")
 _numbers = itertools.count()

@@ -13,7 +13,7 @@ from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.kind_feed_table import KindFeedTable
 from support.syncs.real_sync import build_sync
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.testing.demo_api import DemoApi
 

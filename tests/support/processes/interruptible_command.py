@@ -25,7 +25,7 @@ class InterruptibleCommand:
         self,
         *words: str,
         cwd: Path,
-        module: str = "ondatra_dagster.cli.command_process",
+        module: str = "ondatra_dagster.cli.exit_codes_signals_and_pipes",
         variables: Mapping[str, str] | None = None,
     ) -> None:
         path = os.pathsep.join(filter(None, [(variables or {}).get("PYTHONPATH"), str(ROOT)]))
@@ -60,7 +60,7 @@ class TerminalCommand:
     def __init__(self, *words: str, cwd: Path) -> None:
         self._screen, end = os.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ondatra_dagster.cli.command_process", *words],
+            [sys.executable, "-m", "ondatra_dagster.cli.exit_codes_signals_and_pipes", *words],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=end,

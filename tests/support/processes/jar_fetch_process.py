@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.apis.maven_server import build_jar_set
 
-from ondatra_dagster.warehouse.spark.jars import FetchListener, fetch_jar_set
+from ondatra_dagster.warehouse.spark.jar_download import FetchListener, fetch_jar_set
 
 
 class PrintingListener(FetchListener):

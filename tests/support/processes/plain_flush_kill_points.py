@@ -17,9 +17,9 @@ from ondatra_dagster.collector import pending_events
 from ondatra_dagster.collector.event_store import EventStore
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import EventBatch
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 
 class FlushKillPoint(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from ondatra_dagster.delivery import delivery_loop as delivering
 from ondatra_dagster.delivery import finalize_call
-from ondatra_dagster.delivery.http.request_transport import _DeadlineStream
-from ondatra_dagster.delivery.job_polling import OpenJobs
+from ondatra_dagster.delivery.http.connections_with_deadline import _DeadlineStream
+from ondatra_dagster.delivery.job_poll_schedule import OpenJobs
 from ondatra_dagster.delivery.queue import enqueue_changes as enqueueing
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.sync import enqueue_step

@@ -18,10 +18,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ondatra_dagster.project.settings.settings import read_settings
-from ondatra_dagster.warehouse.spark.jars import fetch_jars
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
+from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS, fetch_jar_set
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS
 
 ROOT = Path(__file__).parents[3]
 TEST_PACKAGES = ("pytest", "flit_core")  # what the new project's `pip install -e '.[test]'` would fetch
@@ -74,7 +73,7 @@ def install_wheel(wheel: Path, home: Path) -> WheelEnvironment:
 def yield_delta_jars() -> Iterator[tuple[str, bytes]]:
     """Return Delta's jars as a repository has them, from this machine's own."""
     folder = read_settings(ROOT).jars
-    fetch_jars(folder, mirror=read_settings(ROOT).maven_mirror)
+    fetch_jar_set(folder, DELTA_JARS, read_settings(ROOT).maven_mirror)
     for jar in DELTA_JARS.jars:
         yield f"/{jar.path}", (folder / jar.name).read_bytes()
 
@@ -103,9 +102,9 @@ def _requirements_of(name: str, extra: str) -> list[Requirement]:
 
 
 def _link_distribution(distribution: importlib.metadata.Distribution, packages: Path, scripts: Path) -> None:
-    """Link the distribution's files, and write its commands for the environment's own Python."""
+    """Link the distribution's files with their bytecode, and write its commands for the environment's own Python."""
     for file in distribution.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
+        if ".." not in file.parts and Path(str(distribution.locate_file(file))).exists():
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
             _link_or_copy(Path(str(distribution.locate_file(file))), target)

@@ -14,7 +14,7 @@ import orjson
 from ondatra_dagster.collector.event_server import LOOPBACK, CollectorServer, open_listener
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 VIEWS_MODEL = "-- @kind: events\npage STRING NOT NULL,\nseconds INT,\nreceived_at TIMESTAMP\n"

@@ -19,19 +19,18 @@ import orjson
 from support.spark.plain_sync_log_table import PlainSyncLogTable
 
 from ondatra_dagster.app.dry_run_service import DryRunService, open_dry_workspace
+from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.app.open_run_or_dry_run import open_service_on_tables
 from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, RunProgress, SyncResult
-from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.app.run_service_factory import open_service_on_tables
 from ondatra_dagster.app.workspace import Workspace, load_workspace
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import CLONE_ORIGIN_PROPERTY, TableState, read_last_transaction
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.event_batches import EventBatchSource
 from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
-from ondatra_dagster.planning.table_lookup import invalid_table_path, table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path, table_path
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, RowCheck
-from ondatra_dagster.project.row_check_result import RowCheckResult, checks_failed_error, count_warnings
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.row_changes import (
     ChangeType,
@@ -44,7 +43,13 @@ from ondatra_dagster.row_changes import (
     format_key,
 )
 from ondatra_dagster.sync.sync_definition import Sync
-from ondatra_dagster.warehouse.model_write_result import InvalidRowSample, ModelWriteResult
+from ondatra_dagster.warehouse.result_of_write_and_checks import (
+    InvalidRowSample,
+    ModelWriteResult,
+    RowCheckResult,
+    checks_failed_error,
+    count_warnings,
+)
 
 Row = tuple[str | None, ...]
 COLUMNS = (Column("id", "string"), Column("email", "string"))

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ondatra_dagster.app.project_cache import ProjectCache
-from ondatra_dagster.ui.web_app import create_app
+from ondatra_dagster.app.workspace import ProjectCache
+from ondatra_dagster.ui.web_app_and_server import create_app
 
 PORT = 8323
 HOST = f"127.0.0.1:{PORT}"

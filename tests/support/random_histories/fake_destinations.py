@@ -9,7 +9,7 @@ from typing import Protocol
 
 import orjson
 
-from ondatra_dagster.delivery.batch_crash_recovery import CRASHES_BEFORE_SPLIT
+from ondatra_dagster.delivery.batch_scheduler import CRASHES_BEFORE_SPLIT
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome, Verdict

@@ -12,11 +12,11 @@ from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.kind_feed_table import KindFeedTable
 
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome
 from ondatra_dagster.errors import StateError
-from ondatra_dagster.records.run_metadata_and_heartbeat import RunMetadata
+from ondatra_dagster.records.metadata_and_heartbeat_format import RunMetadata
 from ondatra_dagster.row_changes import ChangeType, FeedSegment, InvalidRow
 from ondatra_dagster.storage.state_folder_id import StateId, ensure_state_id
 from ondatra_dagster.sync.run_context import SourceState

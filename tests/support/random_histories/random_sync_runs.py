@@ -11,16 +11,17 @@ from typing import Protocol
 from support.random_histories.fake_destinations import DestinationObjects, FaultyDestination, SimulatedCrashError
 from support.random_histories.record_audit import RecordAudit
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, mark_due_pending
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.project.model_kinds import KINDS, Kind
 from ondatra_dagster.row_changes import FeedSegment, Layout
-from ondatra_dagster.sync.feed_adapters import read_whole_table
+from ondatra_dagster.sync.whole_table_unit_and_clone_feeds import read_whole_table
 
 WHOLE_TABLE = 0
 RUN_ID = "run"
@@ -128,10 +129,8 @@ class RandomSyncRuns:
     def _deliver_batches(self, queue: Queue, run_id: str) -> None:
         course = DeliverySettings(
             run_id=run_id,
-            batch_size=self.sink.batch_size,
-            max_attempts=3,
-            max_concurrent=self.sink.max_concurrent,
             journal_path=self.path.with_suffix(".journal"),
+            push=PushSettings(batch_size=self.sink.batch_size, max_attempts=3, max_concurrent=self.sink.max_concurrent),
         )
 
         def settled(batch: Batch, settled: SettledBatch) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import orjson
 from pyspark.sql import DataFrame
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.row_changes import InvalidRow, RowChange
 from ondatra_dagster.warehouse.change_feed import ChangeFeed
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
-from ondatra_dagster.warehouse.model_write_result import ModelWriteResult
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 QUERY_KINDS = [kind.name for kind in KINDS.values() if kind.has_query]

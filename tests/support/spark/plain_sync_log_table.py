@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ondatra_dagster.deltalog.active_files import read_table_snapshot
-from ondatra_dagster.planning.table_lookup import SYNC_LOG_TABLE, table_path
-from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.warehouse.table_reader import read_row_pages
+from ondatra_dagster.planning.find_table_and_columns import SYNC_LOG_TABLE, table_path
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.warehouse.read_rows_of_named_table import read_row_pages
 
 TYPES = {pa.string(): "string", pa.timestamp("us", "UTC"): "timestamp"}
 

@@ -16,8 +16,8 @@ from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.warehouse.spark.jvm import JAVA_IMPORTS
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.warehouse.spark.jvm_process import JAVA_IMPORTS
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ondatra_dagster.app.compute_write_and_read_tables import SparkTables
 from ondatra_dagster.app.dry_run_service import DryRunService, open_dry_workspace
+from ondatra_dagster.app.model_and_sync_steps import RunService
+from ondatra_dagster.app.open_run_or_dry_run import open_service_on_tables
 from ondatra_dagster.app.run_events import RunProgress
-from ondatra_dagster.app.run_service import RunService
-from ondatra_dagster.app.run_service_factory import open_service_on_tables
-from ondatra_dagster.app.spark_tables import SparkTables
 from ondatra_dagster.app.workspace import Workspace, load_workspace
 from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan, plan_run
 from ondatra_dagster.project.model import Model
-from ondatra_dagster.project.settings.settings import Settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
 HIDDEN_COLUMNS = ("_content_hash", "__ondatra_partition", "_commit_version", "_commit_timestamp", "__ondatra_rowid")

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ondatra_dagster.project.settings.settings import Settings
-from ondatra_dagster.warehouse.spark.jars import fetch_jars
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS, fetch_jar_set
 from ondatra_dagster.warehouse.spark.java_finder import find_java
-from ondatra_dagster.warehouse.spark.jvm import JVM_OPTIONS, pyspark_jars
+from ondatra_dagster.warehouse.spark.jvm_process import JVM_OPTIONS, pyspark_jars
 from ondatra_dagster.warehouse.spark.session import DELTA_CONF
 
 START_SECONDS = 90
@@ -70,7 +70,7 @@ def find_free_port() -> int:
 @contextlib.contextmanager
 def _running_process(settings: Settings, command: Sequence[str], log: Path, *, memory: str) -> Iterator[None]:
     java = find_java(settings.java_home).executable
-    class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *fetch_jars(settings.jars)))
+    class_path = ":".join(str(jar) for jar in (*pyspark_jars(), *fetch_jar_set(settings.jars, DELTA_JARS, None)))
     with log.open("ab") as output:
         process = subprocess.Popen(
             [str(java), f"-Xmx{memory}", *JVM_OPTIONS, "-cp", class_path, *command],

@@ -8,18 +8,18 @@ from typing import Any
 
 import orjson
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliveryResult, DeliverySettings, deliver
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import open_starlark_sink
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, mark_due_pending
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import open_queue
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
-from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot, restore_snapshot
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, make_snapshot, restore_snapshot
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 

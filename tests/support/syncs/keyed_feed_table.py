@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.sync.run_context import SourceState
 

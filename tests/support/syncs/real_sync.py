@@ -7,13 +7,14 @@ from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.kind_feed_table import KindFeedTable
 
 from ondatra_dagster.delivery.push.push_file_parser import parse_push_file
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import open_starlark_sink
 from ondatra_dagster.project.model import Model, ModelSink
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
 from ondatra_dagster.sync.run_context import Ports
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_definition import Sync
 
 

@@ -11,16 +11,16 @@ import pytest
 from pyarrow.fs import FileSelector
 from support.apis.moto_s3_server import BUCKET, running_moto_s3
 
-from ondatra_dagster.app.dry_run_folder import open_dry_run_folder, remove_dead_dry_run_folders
-from ondatra_dagster.project.settings.settings import Settings, SparkSettings, read_settings
+from ondatra_dagster.app.dry_run_service import open_dry_run_folder, remove_dead_dry_run_folders
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, SparkSettings, read_settings
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.s3 import bucket_path, open_s3_filesystem
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
 
 HOLDS = """
 import sys
 from pathlib import Path
-from ondatra_dagster.app.dry_run_folder import open_dry_run_folder
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.app.dry_run_service import open_dry_run_folder
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 with open_dry_run_folder(read_settings(Path(sys.argv[1]), {})) as settings:
     print(settings.dry_run_folder.folder, flush=True)
     sys.stdin.read()

@@ -6,8 +6,7 @@ import pytest
 from support.projects.shop_project import ShopProject
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
-from ondatra_dagster.app.workspace import Workspace, load_workspace
+from ondatra_dagster.app.workspace import ProjectCache, Workspace, load_workspace
 from ondatra_dagster.errors import ProjectError
 from ondatra_dagster.testing.demo_api import DemoApi
 

@@ -1,8 +1,11 @@
 """What Prometheus is told is what its own client reads."""
 
+from datetime import UTC, datetime
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from ondatra_dagster.app.project_metrics import ModelMetrics, SyncMetrics, format_project_metrics
+from ondatra_dagster.sync.run_history_store import SyncTotals
 
 CRM = SyncMetrics(
     sync="sync.crm",
@@ -12,11 +15,13 @@ CRM = SyncMetrics(
     open_jobs=2,
     next_due_at=1_800_000_000.25,
     is_held=True,
-    rows={"attempted": 9, "succeeded": 6, "rejected": 1, "failed": 2},
-    runs=4,
-    failed_runs=1,
-    interrupted_runs=2,
-    last_success_at=1_700_000_000.0,
+    totals=SyncTotals(
+        runs=4,
+        failed_runs=1,
+        interrupted_runs=2,
+        last_success=datetime.fromtimestamp(1_700_000_000, UTC),
+        row_counts={"attempted": 9, "succeeded": 6, "rejected": 1, "failed": 2},
+    ),
     last_run_seconds=0.75,
 )
 

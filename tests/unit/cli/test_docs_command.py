@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.processes.cli_terminal import CommandLine
 
-from ondatra_dagster.text_format import docs_command
+from ondatra_dagster.count_time_and_size_format import docs_command
 
 ROOT = Path(__file__).parents[3]
 PAGES = {path.stem: path for path in ROOT.glob("docs/*.md")}

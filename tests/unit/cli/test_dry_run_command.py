@@ -3,6 +3,7 @@
 from support.files.folder_contents import read_folder
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject, write_contacts, write_shop_files
+from support.projects.shop_with_history import run_shop
 
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
@@ -21,7 +22,7 @@ def kept(shop: ShopProject) -> dict[str, bytes]:
 
 def test_people_get_two_tables(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """How much of what, and some of the rows, as they are and as they would be."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     before, calls = kept(shop), api.calls
     write_contacts(shop.root, a1="ada@example.com", b2="bob@example.org", c3="cyn@example.com")
     said = ondatra.run_project(shop, is_dry=True)
@@ -39,7 +40,7 @@ def test_people_get_two_tables(shop: ShopProject, api: DemoApi, ondatra: Command
 
 def test_a_long_value_does_not_hide_what_it_becomes(shop: ShopProject, ondatra: CommandLine) -> None:
     write_contacts(shop.root, b2=f"{'long' * 100}@example.com")
-    ondatra.run_project(shop)
+    run_shop(shop)
     write_contacts(shop.root, b2="b@example.org")
     row = ondatra.run_project(shop, is_dry=True).stdout.splitlines()[3]
     assert f"b2   update  email: {'long' * 9}lon… → b@example.org" == row
@@ -59,7 +60,7 @@ def test_programs_get_an_object_a_line(shop: ShopProject, ondatra: CommandLine) 
 
 def test_with_nothing_to_do_it_looks_and_leaves_nothing(shop: ShopProject, ondatra: CommandLine) -> None:
     """Not even what SQLite leaves where it has looked."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     before = kept(shop)
     said = ondatra("run", "--dry-run")
     assert (0, "dry run: nothing is written and nothing is sent") == (said.exit_code, said.stderr.splitlines()[0])
@@ -87,7 +88,7 @@ def test_a_paused_sync_says_so(shop: ShopProject, ondatra: CommandLine) -> None:
 def test_what_the_guard_would_hold_back_is_an_error(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """Exit 1, as the run would, and the leave to delete is used up by no dry run."""
     write_shop_files(shop.root, url=api.url, files={"models/sync/crm.sql": GUARDED})
-    ondatra.run_project(shop)
+    run_shop(shop)
     write_contacts(shop.root, a1="ada@example.com")
     said = ondatra.run_project(shop, is_dry=True, is_full=True)
     assert 1 == said.exit_code

@@ -3,9 +3,10 @@
 import pytest
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject, write_contacts
+from support.projects.shop_with_history import run_shop
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 LOST = "its queue is lost: the next run rebuilds it from the frontier and the records"
@@ -18,12 +19,12 @@ def shop_with_lost_queue(shop: ShopProject, ondatra: CommandLine, api: DemoApi) 
     """A key waits and another is a dead letter; then the queue is deleted."""
     contacts = {"a1": "ada@example.com", "b2": "nonsense"}
     write_contacts(shop.root, **contacts)
-    ondatra.run_project(shop)
+    run_shop(shop)
     write_contacts(shop.root, **contacts, c3="cy@example.com")
     api.fail(path="/crm/contacts", status=503)
-    ondatra.run_project(shop)
+    run_shop(shop)
     write_contacts(shop.root, **contacts, c3="cy@example.com", d4="di@example.com")
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert (1, 1) == depth_and_dead(ondatra)
     lose(shop)
     return shop
@@ -109,7 +110,7 @@ def test_every_page_says_so(shop_with_lost_queue: ShopProject) -> None:
 
 def test_the_next_run_ends_all_that(shop_with_lost_queue: ShopProject, ondatra: CommandLine) -> None:
     """It goes on from what the frontier has."""
-    ondatra.run_project(shop_with_lost_queue)
+    run_shop(shop_with_lost_queue)
     assert (1, 1) == depth_and_dead(ondatra)
     assert LOST not in ondatra("dead", "sync.crm").stderr
     assert "queue lost" not in PageReader(ProjectCache(shop_with_lost_queue.root))("/").text

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.processes.cli_terminal import CommandLine
 from support.processes.killed_dagster_push import run_killed_push
 from support.projects.shop_project import WHOLE_TABLE_FILES, ShopProject, write_contacts, write_shop_files
+from support.projects.shop_with_history import run_shop
 
 from ondatra_dagster.cli.main import VERBS
 from ondatra_dagster.operations.alert_store import Alert, AlertStore, RuleResult
@@ -125,7 +126,7 @@ def test_status_shows_models_and_syncs_before_and_after(shop: ShopProject, ondat
     """On one screen: what is there, what waits, what a run would do."""
     before = ondatra("status").stdout
     assert "it has no table yet" in before
-    ondatra.run_project(shop)
+    run_shop(shop)
     model, crm, sync = ondatra("status", "--json").json_lines
     assert ("raw.contacts", 2, 0, False) == (model["model"], model["rows"], model["version"], model["will_run"])
     assert ("sync.crm", "merge") == (crm["model"], crm["kind"])
@@ -135,7 +136,7 @@ def test_status_shows_models_and_syncs_before_and_after(shop: ShopProject, ondat
 def test_status_of_waiting_rows_says_when_they_go_again(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """That is why one looks."""
     api.fail(status=400, times=1, path="/crm/*")
-    ondatra.run_project(shop)
+    run_shop(shop)
     *_, sync = ondatra("status", "--json").json_lines
     assert 1 == sync["waiting"]
     assert 40 <= int(str(sync["next_retry_seconds"])) <= 75
@@ -145,7 +146,7 @@ def test_status_of_waiting_rows_says_when_they_go_again(shop: ShopProject, api: 
 def test_what_came_just_now_is_not_due(shop: ShopProject, ondatra: CommandLine) -> None:
     """That is said of retries; the oldest row has waited for no time."""
     pause_sync(shop.workspace.syncs["sync.crm"])
-    ondatra.run_project(shop)
+    run_shop(shop)
     shown = ondatra("status").stdout
     assert "2 pending" in shown
     assert "due" not in shown
@@ -166,9 +167,9 @@ def test_a_kill_before_the_queue_had_its_tables_is_no_trouble(
 def test_history_has_each_run_the_newest_first(shop: ShopProject, ondatra: CommandLine) -> None:
     """Who started it, over which versions, and what came of it."""
     assert "no sync has run yet" in ondatra("history").stderr
-    ondatra.run_project(shop)
+    run_shop(shop)
     write_contacts(shop.root, a1="ada@example.org", b2="bob@example.com")
-    ondatra.run_project(shop)
+    run_shop(shop)
     newest, oldest = ondatra("history", "sync.crm", "--json").json_lines
     assert (0, 1, None, 0) == (
         newest["version_from"],
@@ -187,7 +188,7 @@ def test_history_has_each_run_the_newest_first(shop: ShopProject, ondatra: Comma
 def test_history_says_why_a_run_failed(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> None:
     """Without a look into a log."""
     api.fail(status=403, times=None)
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert "a fault that was asked for" in ondatra("history").stdout
 
 
@@ -237,14 +238,14 @@ def test_an_unknown_sync_is_a_wrong_invocation_that_names_the_right_one(
 @pytest.mark.parametrize("words", [["history", ""], ["records", "sync.crm", "--status", ""]])
 def test_an_empty_word_is_a_wrong_invocation(shop: ShopProject, ondatra: CommandLine, words: list[str]) -> None:
     """A script whose variable isn't set means something, and not everything."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     said = ondatra(*words)
     assert (2, "") == (said.exit_code, said.stdout)
 
 
 def test_an_error_tells_a_terminal_nothing_to_do(shop: ShopProject, ondatra: CommandLine) -> None:
     """It may quote what came from a table, a file's name or an API."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     said = ondatra("records", "sync.crm", "--download", "no\x1b[2J\x07/file.csv")
     assert 0 != said.exit_code
     assert "no·/file.csv" in said.stderr
@@ -253,7 +254,7 @@ def test_an_error_tells_a_terminal_nothing_to_do(shop: ShopProject, ondatra: Com
 def test_dead_letters_have_key_payload_error_and_attempts(shop: ShopProject, ondatra: CommandLine) -> None:
     """All that one needs to mend the row."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
-    ondatra.run_project(shop)
+    run_shop(shop)
     (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
     assert ("b2", 1, True) == (letter["key"], letter["attempts"], letter["refused"])
     assert "nonsense" in str(letter["error"])
@@ -267,7 +268,7 @@ def test_a_row_takes_one_line_of_a_terminal_and_is_whole_elsewhere(
 ) -> None:
     """A row of two hundred columns would push the reason, and all other letters, off the screen."""
     write_contacts(shop.root, b2="nonsense " * 40)
-    ondatra.run_project(shop)
+    run_shop(shop)
     shown = ondatra.run_on_terminal(*words, columns=60)
     cut = '    insert  {"id":"b2","email":"nonsense nonsense nonsense …'
     assert (60, cut) == (len(cut), next(line for line in shown if "insert" in line))
@@ -291,7 +292,7 @@ def test_of_a_whole_table_that_is_dead_the_first_rows_are_shown(shop: ShopProjec
     """It is one letter, and may have a million."""
     write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
     write_contacts(shop.root, **{f"a{number}": "ada@example.com" for number in range(1234)})
-    ondatra.run_project(shop)
+    run_shop(shop)
     for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
         first, *rows = ondatra(*words).stdout.splitlines()[:12]
         assert first.startswith("(the whole table)  ")
@@ -309,7 +310,7 @@ def test_a_letter_that_was_refused_later_tells_all_its_attempts(
     """The tries that failed before it are tries, too."""
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
     api.fail(status=400, times=2, path="/crm/*")
-    ondatra.run_project(shop)
+    run_shop(shop)
     ondatra("replay", "sync.crm")
     (letter,) = ondatra("dead", "sync.crm", "--json").json_lines
     assert ("b2", 2, True) == (letter["key"], letter["attempts"], letter["refused"])
@@ -319,7 +320,7 @@ def test_a_letter_that_was_refused_later_tells_all_its_attempts(
 def test_of_many_dead_letters_people_see_the_oldest(shop: ShopProject, ondatra: CommandLine) -> None:
     """After a bad day there may be a million; programs get all."""
     write_contacts(shop.root, **{f"a{number}": "nonsense" for number in range(60)})
-    ondatra.run_project(shop)
+    run_shop(shop)
     for words in (["dead", "sync.crm"], ["replay", "sync.crm", "--preview"]):
         said = ondatra(*words)
         assert 50 == said.stdout.count("refused at once")
@@ -335,7 +336,7 @@ def test_of_an_empty_table_that_is_dead_a_replay_sends_that(shop: ShopProject, o
     """It has no rows, and is no nothing: what the API has would go."""
     write_shop_files(shop.root, url="", files=WHOLE_TABLE_FILES)
     write_contacts(shop.root)
-    ondatra.run_project(shop)
+    run_shop(shop)
     lines = ondatra("dead", "sync.crm").stdout.splitlines()
     assert "its content, which has no rows" == lines[1].strip()
 
@@ -351,7 +352,7 @@ def test_a_sync_without_dead_letters_says_so(shop: ShopProject, ondatra: Command
 
 def a_shop_with_a_dead_letter(shop: ShopProject, ondatra: CommandLine) -> None:
     write_contacts(shop.root, a1="ada@example.com", b2="nonsense")
-    ondatra.run_project(shop)
+    run_shop(shop)
 
 
 def test_a_preview_sends_nothing_and_changes_nothing(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
@@ -385,10 +386,10 @@ def test_a_replay_sends_dead_letters_at_once(shop: ShopProject, api: DemoApi, on
 
 def test_a_replay_tells_of_keys_that_go_beside(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """A resync was cut off, say, or the sync was paused: what was still to go isn't what comes back."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     ondatra("pause", "sync.crm")
     write_contacts(shop.root, a1="new@example.com", b2="new@example.com")
-    ondatra.run_project(shop)
+    run_shop(shop)
     ondatra("resume", "sync.crm")
     said = ondatra("replay", "sync.crm")
     told = "0 dead letters and 0 waiting keys of sync.crm are retried, next to 2 pending keys"
@@ -421,7 +422,7 @@ def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
 ) -> None:
     """Ten thousand died; one tries it with the first."""
     write_contacts(shop.root, b2="nonsense", c3="more of it", d4="and more")
-    ondatra.run_project(shop)
+    run_shop(shop)
     letters = [letter["key"] for letter in ondatra("dead", "sync.crm", "--json").json_lines]
     few = ondatra("replay", "sync.crm", "--preview", "--limit", "2", "--json").json_lines
     assert letters[:2] == [letter["key"] for letter in few]
@@ -434,7 +435,7 @@ def test_a_replay_of_a_few_shows_whether_the_fault_is_mended(
 def test_a_replay_lets_waiting_rows_go_now(shop: ShopProject, api: DemoApi, ondatra: CommandLine) -> None:
     """The API is back, and nobody wants to wait for the next try."""
     api.fail(status=400, times=1, path="/crm/*")
-    ondatra.run_project(shop)
+    run_shop(shop)
     assert {"b2"} == set(api.contacts())
     said = ondatra("replay", "sync.crm")
     assert "0 dead letters and 1 waiting key" in said.stderr
@@ -447,7 +448,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
 ) -> None:
     """They are rows; what the kind sends now are groups."""
     write_contacts(shop.root, b2="nonsense")
-    ondatra.run_project(shop)
+    run_shop(shop)
     calls = len(api.calls)
     model = shop.root / "models" / "sync" / "crm.sql"
     model.write_text(model.read_text().replace("merge", "tracked").replace("unique_key", "group_key"))
@@ -460,7 +461,7 @@ def test_a_replay_of_dead_letters_in_another_form_is_refused(
 
 def test_status_tells_of_disk_and_of_what_is_alerting(shop: ShopProject, ondatra: CommandLine) -> None:
     """One screen for who looks in the morning."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
         [RuleResult(subject="sync.crm", rule="failed", sentence="the API is down")],
@@ -480,7 +481,7 @@ def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
     shop: ShopProject, ondatra: CommandLine
 ) -> None:
     """An alert quotes it, and stands there each morning until it is over."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     (shop.root / "pyproject.toml").write_text('[tool.ondatra.alerts]\nwebhook = "http://127.0.0.1:9"\n')
     AlertStore(shop.workspace.settings.state / "alerts.sqlite").apply_results(
         [RuleResult(subject="sync.crm", rule="failed", sentence="it says \x1b[2J\x1b]0;title\x07no\x9b31m\rOK")],
@@ -493,7 +494,7 @@ def test_status_shows_what_an_api_said_without_what_a_terminal_would_obey(
 
 def test_status_speaks_to_prometheus(shop: ShopProject, ondatra: CommandLine) -> None:
     """For a node exporter's textfile; the client of Prometheus reads it."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     said = ondatra("status", "--metrics")
     samples = {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -508,7 +509,7 @@ def test_status_speaks_to_prometheus(shop: ShopProject, ondatra: CommandLine) ->
 
 def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
     """It names the one to use; nobody is shown a trace."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     for path in (shop.workspace.syncs["sync.crm"].queue_file, shop.workspace.settings.state / "history.sqlite"):
         kept = path.read_bytes()
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -530,7 +531,7 @@ def test_state_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProje
 
 def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine) -> None:
     """What made its rows can't be told, so nothing is computed over them."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     table = shop.tables.table("raw.contacts")
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     commit.write_text(commit.read_text().replace('\\"ondatra\\":1', '\\"ondatra\\":2'))
@@ -543,7 +544,7 @@ def test_a_table_of_a_newer_ondatra_ends_a_command_with_a_sentence(shop: ShopPro
 @pytest.mark.parametrize("left", ['{"commitInfo"', '{"add":{"path":', '{"metaData":'])
 def test_a_damaged_commit_ends_a_command_with_a_sentence(shop: ShopProject, ondatra: CommandLine, left: str) -> None:
     """A machine that loses power may leave a part; who reads of it wants to know of which file."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     table = shop.tables.table("raw.contacts")
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     commit.write_text(f"{commit.read_text()}\n{left}" if "add" not in left else left)

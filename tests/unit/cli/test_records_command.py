@@ -11,10 +11,10 @@ from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.cli.commands.records import RECORDS_HEAD, RECORDS_SHRINKS
-from ondatra_dagster.cli.output import ColumnShrink, shrink_columns
-from ondatra_dagster.cli.text_width import display_width
+from ondatra_dagster.cli.output import ColumnShrink, display_width, shrink_columns
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
@@ -46,7 +46,8 @@ def shop_with_records(shop: ShopProject) -> ShopProject:
         batch = claim_batch(queue, size=1, number=1)
         assert batch
         attempt = PushAttempt(run_id=SECOND, started_at=1.0, ended_at=2.0, max_attempts=8)
-        settle_batch(queue, batch, dict.fromkeys(batch.result_keys, RowOutcome.parse_status("error: busy")), attempt)
+        busy = dict.fromkeys(batch.result_keys, RowOutcome.parse_status("error: busy"))
+        settle_batch(queue, batch, PushResult(busy), attempt)
     return shop
 
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from support.processes.cli_terminal import CommandLine
 from support.projects.shop_project import ShopProject, write_contacts
+from support.projects.shop_with_history import run_shop
 
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
@@ -12,7 +13,7 @@ from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 @pytest.fixture
 def first_call_count(shop: ShopProject, ondatra: CommandLine, api: DemoApi) -> int:
     """How many calls the first delivery made."""
-    ondatra.run_project(shop)
+    run_shop(shop)
     return len(api.calls)
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.projects.shop_project import ShopProject
 
-from ondatra_dagster.cli.run_progress import TextProgress
+from ondatra_dagster.cli.run_output import TextProgress
 from ondatra_dagster.cli.status_line import CLEAR_LINE, StatusLine
 
 PATIENCE_SECONDS = 20

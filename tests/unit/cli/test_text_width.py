@@ -2,8 +2,16 @@
 
 import pytest
 
-from ondatra_dagster.cli.output import ColumnShrink, print_table, shrink_columns
-from ondatra_dagster.cli.text_width import cut_text, display_width, pad_left, pad_right, shorten_text
+from ondatra_dagster.cli.output import (
+    ColumnShrink,
+    cut_text,
+    display_width,
+    pad_left,
+    pad_right,
+    print_table,
+    shorten_text,
+    shrink_columns,
+)
 
 COMBINED = "e\u0301"  # an e, and the accent that stands on it
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ondatra_dagster.collector.backpressure import Backpressure
-from ondatra_dagster.project.settings.settings import EventSettings
+from ondatra_dagster.collector.event_intake_and_model_reload import Backpressure
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
 
 
 def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_who_waits_as_long_as_it_is_told_is_heard(tmp_path: Path) -> None:
     for events, seconds in ((10, 1), (1010, 101), (1, None), (19, 2)):
         limits.consume_allowance(events)
         refusal = limits.check_limits()
-        assert (refusal and dict(refusal.headers)[b"retry-after"]) == (seconds and str(seconds).encode())
+        assert (refusal and dict(refusal.response.headers)[b"retry-after"]) == (seconds and str(seconds).encode())
         if seconds:
             now += seconds
             assert limits.check_limits() is None

@@ -14,8 +14,8 @@ from ondatra_dagster.collector.event_store import count_stored_events, event_sto
 from ondatra_dagster.collector.pending_events import ModelEvents
 from ondatra_dagster.errors import WarehouseError
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.setting_readers import EVENTS_TOKEN_VARIABLE
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_raw_setting_entries import EVENTS_TOKEN_VARIABLE
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 

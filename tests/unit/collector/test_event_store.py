@@ -20,7 +20,7 @@ from ondatra_dagster.collector.event_store import (
     summarize_pending,
 )
 from ondatra_dagster.errors import BusyError, DiskFullError
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 
 MODEL = "events.views"
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ondatra_dagster.collector.event_parser import EventParser, ParseNotes
+from ondatra_dagster.collector.event_to_row_parser import EventParser
+from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.project.sql.event_schema import read_event_columns
 
 COLUMNS = read_event_columns(

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from support.projects.event_project import EVENTS_PATH, JSON_HEADERS, EventProject, ReceivedResponse
 
-from ondatra_dagster.collector.host_origin_check import host_name
+from ondatra_dagster.collector.http_messages import host_name
 
 GOOD = b'{"page":"/a"}'
 REBOUND = "evil.example.com:8330"  # the name of a web page, which its owner has made to mean this machine

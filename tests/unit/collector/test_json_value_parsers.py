@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ondatra_dagster.collector.event_parser import EventParser, ParseNotes
+from ondatra_dagster.collector.event_to_row_parser import EventParser
+from ondatra_dagster.collector.json_value_parsers import ParseNotes
 from ondatra_dagster.project.sql.event_schema import read_event_columns
 
 UTC = datetime.UTC

@@ -11,7 +11,7 @@ from ondatra_dagster.collector.event_store import EventRequest, event_store_path
 from ondatra_dagster.collector.pending_events import ModelEvents, delete_flushed_events
 from ondatra_dagster.deltalog.log_reader import read_last_transaction
 from ondatra_dagster.event_batches import InvalidEvent
-from ondatra_dagster.planning.table_lookup import table_path
+from ondatra_dagster.planning.find_table_and_columns import table_path
 
 AT = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
 MODEL = "events.views"

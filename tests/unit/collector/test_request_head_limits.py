@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.projects.event_project import EVENTS_PATH, EventProject, RunningCollector
 
-from ondatra_dagster.collector import request_head_limits
+from ondatra_dagster.collector import event_server
 
 TO = f"POST {EVENTS_PATH} HTTP/1.1\r\nhost: localhost\r\n".encode()
 HEAD = TO + b"content-type: application/json\r\ncontent-length: 13\r\n"
@@ -58,7 +58,7 @@ def test_who_begins_no_request_leaves_the_place_to_others(
     project: EventProject, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand of them would keep everybody out, for as long as they like."""
-    monkeypatch.setattr(request_head_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with project.running_collector() as serving, connected(serving) as raw:
         raw.sendall(begun)
         while raw.recv(1000):
@@ -68,7 +68,7 @@ def test_who_begins_no_request_leaves_the_place_to_others(
 
 def test_a_line_between_requests_begins_none(project: EventProject, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one that nobody need send, and it must not keep a connection for ever."""
-    monkeypatch.setattr(request_head_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(event_server, "HEAD_SECONDS", 0.2)
     with project.running_collector() as serving, connected(serving) as raw:
         raw.sendall(HEAD + b"\r\n" + BODY)
         assert [202] == statuses(raw, 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support.syncs.contact_sync import ASYNC_PUSH, ATOMIC_PUSH, JOB_PUSH, ContactSync, build_emails
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
 from ondatra_dagster.delivery.queue.queue_database import open_queue
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.testing.demo_api import DEMO_KEY, DemoApi
 
 PUSH = {"batch_mode": "async", "batch_size": 10, "max_attempts": 2, "poll_interval": "30s"}
@@ -141,7 +141,7 @@ def test_both_forms_of_poll_s_answer(sync, api, poll, settled):
     sync.functions = f"{JOB_PUSH}\ndef poll(job_ref):\n    {poll}\n"
     sync.write(c1="1@example.com", c2="2@example.com")
     sync.run()
-    ended = sum(sum((*each.succeeded_counts.values(), *each.rejected_counts.values())) for each in sync.settled_batches)
+    ended = sum(each.counts[end].total() for each in sync.settled_batches for end in ("succeeded", "rejected"))
     assert (settled, settled == 0) == (ended, sync.read_queue_status().open_jobs == 1)
 
 

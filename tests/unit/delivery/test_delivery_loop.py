@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import (
     MAX_BATCHES_AHEAD,
     DeliveryHooks,
@@ -20,15 +21,15 @@ from ondatra_dagster.delivery.delivery_loop import (
     DeliverySettings,
     deliver,
 )
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, load_batches, mark_due_pending
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_for_reading, open_queue
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("id", "string"),))
@@ -86,10 +87,8 @@ def fill(queue: Queue, keys: str, *, version: int = 1) -> None:
 def send(queue: Queue, api: ScriptedApi, *, threads: int, size: int = 1, **options: object) -> DeliveryResult:
     course = DeliverySettings(
         run_id="r",
-        batch_size=size,
-        max_attempts=3,
         journal_path=queue.store.path.with_suffix(".journal"),
-        max_concurrent=threads,
+        push=PushSettings(batch_size=size, max_attempts=3, max_concurrent=threads),
     )
     given = {"clock": lambda: 1.0, "on_settled": lambda batch, settled: None, **options}
     mark_due_pending(queue, given["clock"]())

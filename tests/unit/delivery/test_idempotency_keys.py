@@ -7,9 +7,9 @@ import pytest
 from support.apis.idempotency_key_api import IdempotencyKeyApi, running_idempotency_key_api
 from support.syncs.contact_sync import ATOMIC_PUSH, ContactSync, build_emails
 
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters
 from ondatra_dagster.delivery.queue.queue_database import open_queue
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.testing.demo_api import DemoApi
 
 PUSH = """

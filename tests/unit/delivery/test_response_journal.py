@@ -1,6 +1,7 @@
 """A crash doesn't send an answered call again."""
 
 import contextlib
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -10,18 +11,20 @@ from pathlib import Path
 import pytest
 from support.files.unwritable_disks import limit_file_size
 
-from ondatra_dagster.delivery.response_journal import CallKey, JournaledResponse, ResponseJournal, digest_request
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
+from ondatra_dagster.delivery.response_journal import CallKey, ResponseJournal, digest_request
 from ondatra_dagster.errors import DiskFullError, StateError
 
 ANSWER_AND_DIE = """
 import os, pathlib, signal, sys
-from ondatra_dagster.delivery.response_journal import JournaledResponse, ResponseJournal
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
+from ondatra_dagster.delivery.response_journal import ResponseJournal
 journal = ResponseJournal.open(pathlib.Path(sys.argv[1]), "seed")
 for _ in range(int(sys.argv[2])):
-    journal.record_response(journal.next_call_key("a"), JournaledResponse(201, "", {}))
+    journal.record_response(journal.next_call_key("a"), HttpResponse(201, "", {}))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-ANSWER = JournaledResponse(201, '{"id": 1}', {"location": "/c/1"})
+ANSWER = HttpResponse(201, '{"id": 1}', {"location": "/c/1"})
 
 
 @contextlib.contextmanager
@@ -121,7 +124,7 @@ def test_a_torn_last_line_counts_for_nothing(path: Path, torn: bytes) -> None:
 
     with journal_of(path) as journal:
         assert journal.find_response(journal.next_call_key("a")) == ANSWER
-        journal.record_response(journal.next_call_key("a"), JournaledResponse(202, "", {}))
+        journal.record_response(journal.next_call_key("a"), HttpResponse(202, "", {}))
     with journal_of(path) as journal:
         assert journal.response_count == 2
 
@@ -130,7 +133,7 @@ def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> No
     """Wherever the process is killed, what is read is what was answered until then."""
     with journal_of(path) as journal:
         for number in range(3):
-            journal.record_response(journal.next_call_key("a"), JournaledResponse(200 + number, "é\n", {}))
+            journal.record_response(journal.next_call_key("a"), HttpResponse(200 + number, "é\n", {}))
     content = path.read_bytes()
 
     for size in range(len(content) + 1):
@@ -141,7 +144,7 @@ def test_every_cut_of_the_file_is_a_journal_of_its_whole_lines(path: Path) -> No
 
 def test_a_changed_bit_ends_what_is_believed(path: Path) -> None:
     """A line that isn't as it was written counts for nothing, nor do those after it."""
-    written = [JournaledResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
+    written = [HttpResponse(200 + number, "é fine", {"location": f"/c/{number}"}) for number in range(3)]
     with journal_of(path) as journal:
         for answered in written:
             journal.record_response(journal.next_call_key("a"), answered)
@@ -202,7 +205,7 @@ def test_a_killed_process_leaves_every_answer(path: Path, answers: int) -> None:
 def test_a_journal_that_cannot_grow_says_so(path: Path) -> None:
     """Push doesn't see an answer that isn't kept: the call would be made again after a crash."""
     with limit_file_size(), journal_of(path) as journal, pytest.raises(DiskFullError, match=r"crm\.journal can't grow"):
-        journal.record_response(journal.next_call_key("a"), ANSWER._replace(text="x" * 10_000))
+        journal.record_response(journal.next_call_key("a"), dataclasses.replace(ANSWER, text="x" * 10_000))
 
 
 def test_a_folder_in_a_journal_s_place_is_a_sentence(path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import (
     count_changed_bytes,
     is_changed_by_another,
@@ -20,7 +20,7 @@ from ondatra_dagster.deltalog.log_reader import (
     split_feed_range,
 )
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import invalid_table_path
+from ondatra_dagster.planning.find_table_and_columns import invalid_table_path
 from ondatra_dagster.row_changes import Column
 
 NOTE = CommitMetadata(definition="d", inputs={"raw.a": "t@3"}, run_id="r", rows=2)

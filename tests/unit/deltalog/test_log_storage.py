@@ -9,8 +9,8 @@ from support.apis.minimal_s3_server import MinimalS3Server
 from ondatra_dagster.deltalog.log_reader import read_table_state
 from ondatra_dagster.deltalog.log_storage import LocalLogStorage, open_log
 from ondatra_dagster.errors import WarehouseError
-from ondatra_dagster.planning.table_lookup import table_path
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.planning.find_table_and_columns import table_path
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.project.settings.storage_access import StorageAddress
 
 NAME = f"{0:020}.json"

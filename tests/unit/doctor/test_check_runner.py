@@ -10,16 +10,10 @@ import pytest
 from support.apis.maven_server import running_maven_repository
 from support.projects.shop_project import write_shop_files
 
-from ondatra_dagster.doctor import (
-    disk_and_port_check,
-    installed_software_check,
-    settings_and_variables_check,
-    spark_check,
-)
-from ondatra_dagster.doctor.check_context import CheckContext, read_check_context
-from ondatra_dagster.doctor.check_result import CheckLevel, CheckResult
+from ondatra_dagster.doctor import disk_and_port_check, settings_and_variables_check, software_and_spark_check
+from ondatra_dagster.doctor.check_context_and_result import CheckContext, CheckLevel, CheckResult, read_check_context
 from ondatra_dagster.doctor.check_runner import run_checks
-from ondatra_dagster.warehouse.spark.pinned_jars import DELTA_JARS
+from ondatra_dagster.warehouse.spark.jar_download import DELTA_JARS
 
 URL = "http://127.0.0.1:9"
 
@@ -45,7 +39,7 @@ def changed(machine: CheckContext, **settings: object) -> CheckContext:
 
 def test_the_installed_packages_fit() -> None:
     """It names those that a question to us should name."""
-    result = only(installed_software_check.check_packages(without_spark(None)))
+    result = only(software_and_spark_check.check_packages(without_spark(None)))
     assert CheckLevel.OK is result.level
     assert f"pyspark {importlib.metadata.version('pyspark')}" in result.what
 
@@ -66,7 +60,7 @@ def test_a_package_that_does_not_fit_is_named_with_its_command(
     lines = ["Metadata-Version: 2.1", "Name: ondatra", "Version: 0.1.0", f"Requires-Dist: {requirement}"]
     (info / "METADATA").write_text("\n".join([*lines, "Requires-Dist: not-asked-for; extra == 'x'"]))
     monkeypatch.syspath_prepend(tmp_path)
-    result = only(installed_software_check.check_packages(without_spark(None)))
+    result = only(software_and_spark_check.check_packages(without_spark(None)))
     assert (CheckLevel.FAILED, says.format(click=importlib.metadata.version("click"))) == (result.level, str(result))
 
 
@@ -114,16 +108,16 @@ def test_a_variable_that_nothing_reads_is_a_warning(root: Path, monkeypatch: pyt
 
 def test_a_java_home_without_java_is_named(root: Path) -> None:
     machine = without_spark(root)
-    assert CheckLevel.OK is only(installed_software_check.check_java(machine)).level
+    assert CheckLevel.OK is only(software_and_spark_check.check_java(machine)).level
     result = only(
-        installed_software_check.check_java(changed(machine, java_home=root, java_home_setting="ONDATRA_JAVA_HOME"))
+        software_and_spark_check.check_java(changed(machine, java_home=root, java_home_setting="ONDATRA_JAVA_HOME"))
     )
     assert (CheckLevel.FAILED, f"ONDATRA_JAVA_HOME is {root}") == (result.level, result.what.partition(",")[0])
 
 
 def test_jars_that_are_missing_are_fetched_by_the_next_run(root: Path, tmp_path: Path) -> None:
     """Where Spark isn't to be started, nothing is fetched either."""
-    result = only(installed_software_check.check_jars(changed(without_spark(root), jars=tmp_path / "jars")))
+    result = only(software_and_spark_check.check_jars(changed(without_spark(root), jars=tmp_path / "jars")))
     assert (CheckLevel.WARNING, "the next run fetches them: 14 MB") == (result.level, result.remedy)
     assert not (tmp_path / "jars").exists()
 
@@ -131,7 +125,7 @@ def test_jars_that_are_missing_are_fetched_by_the_next_run(root: Path, tmp_path:
 def test_jars_that_cannot_be_fetched_fail(root: Path, tmp_path: Path) -> None:
     with running_maven_repository() as empty:
         machine = changed(read_check_context(root), jars=tmp_path / "jars", maven_mirror=empty.url)
-        result = only(installed_software_check.check_jars(machine))
+        result = only(software_and_spark_check.check_jars(machine))
     assert CheckLevel.FAILED is result.level
     assert "HTTP 404" in result.what
 
@@ -140,7 +134,7 @@ def test_a_jar_with_other_content_is_named(root: Path, tmp_path: Path) -> None:
     """Its size is right, so that a run would take it."""
     for jar in DELTA_JARS.jars:
         (tmp_path / jar.name).write_bytes(b"\0" * jar.size)
-    result = only(installed_software_check.check_jars(changed(without_spark(root), jars=tmp_path)))
+    result = only(software_and_spark_check.check_jars(changed(without_spark(root), jars=tmp_path)))
     assert CheckLevel.FAILED is result.level
     assert str(tmp_path / DELTA_JARS.jars[0].name) in result.what
 
@@ -149,7 +143,7 @@ def test_where_spark_runs_elsewhere_neither_java_nor_jars_are_needed(root: Path)
     machine = without_spark(root)
     assert machine.settings
     remote = dataclasses.replace(machine.settings.spark, remote="sc://127.0.0.1")
-    for check in (installed_software_check.check_java, installed_software_check.check_jars):
+    for check in (software_and_spark_check.check_java, software_and_spark_check.check_jars):
         assert "not needed: spark.remote is set" == only(check(changed(machine, spark=remote))).what
 
 
@@ -174,7 +168,7 @@ def test_spark_that_does_not_start_fails(root: Path, tmp_path: Path) -> None:
     java.write_text("#!/bin/sh\necho 'Error: no room for the heap' >&2\nexit 1\n")
     java.chmod(0o755)
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"\n')
-    result = only(spark_check.check_spark(changed(read_check_context(root), java_home=tmp_path / "jdk")))
+    result = only(software_and_spark_check.check_spark(changed(read_check_context(root), java_home=tmp_path / "jdk")))
     assert CheckLevel.FAILED is result.level
     assert "Error: no room for the heap" in result.what
 
@@ -182,8 +176,8 @@ def test_spark_that_does_not_start_fails(root: Path, tmp_path: Path) -> None:
 def test_spark_is_not_tried_without_java(root: Path) -> None:
     """It would say the same once more."""
     machine = changed(read_check_context(root), java_home=root)
-    last = list(run_checks(machine))[-1]
-    assert ("spark", "not tried; first mend java") == (last.check_name, str(last.result))
+    name, result = list(run_checks(machine))[-1]
+    assert ("spark", "not tried; first mend java") == (name, str(result))
 
 
 @pytest.mark.parametrize(

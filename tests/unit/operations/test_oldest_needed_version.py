@@ -9,8 +9,8 @@ from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.cli.commands.run import execute_plan
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import INPUT_BASELINE_PROPERTY, TableState
 from ondatra_dagster.operations.oldest_needed_version import OldestNeededVersions
 from ondatra_dagster.planning.input_versions import table_state_lookup

@@ -15,12 +15,12 @@ from support.spark.plain_sync_log_table import PlainSyncLogTable
 
 from ondatra_dagster.errors import StateError, WarehouseError
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
-from ondatra_dagster.project.settings.settings import Settings, read_settings
-from ondatra_dagster.records.fact_tables import SyncEndpoints
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.metadata_and_heartbeat_format import RunMetadata
 from ondatra_dagster.records.record_schema import SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.run_metadata_and_heartbeat import RunMetadata
+from ondatra_dagster.records.source_and_destination_tables import SyncEndpoints
 from ondatra_dagster.records.sync_log_feed import SYNC_LOG_SCHEMA
 
 CRM, ERP = SyncEndpoints("sync.crm", "HubSpot", "Contact"), SyncEndpoints("sync.erp", "erp_push", "erp_push")

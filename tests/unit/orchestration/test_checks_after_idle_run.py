@@ -8,7 +8,7 @@ import pytest
 from support.projects.shop_project import ShopProject, write_contacts
 
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.sync.run_history import PastRun, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
 from ondatra_dagster.sync.sync_checks import Severity
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 

@@ -8,7 +8,7 @@ import pytest
 from support.projects.shop_project import SHOP_FILES, ShopProject, write_contacts
 
 from ondatra_dagster.orchestration.definitions import definitions_of
-from ondatra_dagster.orchestration.on_change_sensor import on_change_sensor
+from ondatra_dagster.orchestration.sensors import on_change_sensor
 from ondatra_dagster.testing.demo_api.demo_server import DemoApi
 
 RAW, CRM, PUSH = (dg.AssetKey(["raw", "contacts"]), dg.AssetKey(["sync", "crm"]), dg.AssetKey(["push", "sync", "crm"]))

@@ -11,11 +11,11 @@ from support.syncs.kind_sync_harness import SYNC_ID, KindSyncHarness
 
 from ondatra_dagster.app.run_events import SyncResult
 from ondatra_dagster.app.ui_urls import RecordLocations
-from ondatra_dagster.cli.run_progress import JsonProgress, TextProgress
+from ondatra_dagster.cli.run_output import JsonProgress, TextProgress
 from ondatra_dagster.orchestration.dagster_metadata import sync_metadata
 from ondatra_dagster.planning.plan import Plan
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.sync.run_history import PastRun, RunHistory
+from ondatra_dagster.sync.run_history_store import PastRun, RunHistory
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, GridRow, RunSummary, load_grid
 from ondatra_dagster.sync.sync_checks import run_sync_checks
 from ondatra_dagster.ui.pages.run_page import count_cells
@@ -62,7 +62,7 @@ def of_dagster(result: SyncResult) -> tuple[Counts, Counts]:
 
 def of_page(run: PastRun, desk: KindSyncHarness) -> Counts:
     """From the last column of the run's page."""
-    grid = load_grid(run.counts["grid"])  # type: ignore[arg-type]
+    grid = load_grid(run)
     return {
         cell.value: int(re.sub(r"<[^>]*>", "", str([*count_cells(run, cell, grid, sync=desk.sync)][-1])))
         for cell in GridRow

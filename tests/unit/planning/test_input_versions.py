@@ -14,7 +14,7 @@ from ondatra_dagster.planning.input_versions import (
     table_state_lookup,
 )
 from ondatra_dagster.project.model import FileInput, Input, ModelInput, SourceInput
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 
 
 def a_table(*, table_id: str = "t", version: int = 3) -> TableState:

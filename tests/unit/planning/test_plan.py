@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.deltalog.commit_metadata import CommitMetadata
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
 from ondatra_dagster.deltalog.log_reader import TableState
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.planning.input_versions import read_input_versions
@@ -14,7 +14,7 @@ from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
 from ondatra_dagster.project.model import CheckType, FileInput, Input, Model, ModelInput, ModelSink, RowCheck
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.project import Project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 CSV = FileInput(format="csv", path="data/x.csv", options=(("header", "true"),))
 RAW = ModelInput(model="raw.x")

@@ -7,10 +7,10 @@ import pytest
 from support.spark.pyarrow_delta_table import write_table
 
 from ondatra_dagster.errors import SelectionError
-from ondatra_dagster.planning.table_lookup import find_named_table
+from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 
 @pytest.fixture

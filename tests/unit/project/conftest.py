@@ -8,7 +8,7 @@ import pytest
 from ondatra_dagster.errors import ProjectError
 from ondatra_dagster.project.project import Project
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 Files = Mapping[str, str | bytes]
 

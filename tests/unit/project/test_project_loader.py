@@ -10,7 +10,7 @@ from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.model import FileInput, Model, ModelInput, ModelSink, Reference, SourceInput
 from ondatra_dagster.project.model_kinds import KINDS
 from ondatra_dagster.project.project_loader import load_project
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 SHOP = {
     "data/customers.csv": "id,name\n1,Anna\n",

@@ -34,10 +34,10 @@ from ondatra_dagster.records.parquet_search import (
     find_row_groups,
     search_runs,
 )
-from ondatra_dagster.records.record_chunks import chunk_records, iterate_records, slice_chunks
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.storage.s3 import open_s3_filesystem
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import chunk_records, iterate_records, slice_chunks
+from ondatra_dagster.storage.s3_filesystem_and_listing import open_s3_filesystem
 
 HISTORIES = 6
 

@@ -4,8 +4,13 @@ from collections.abc import Iterator
 
 from support.files.sample_records import build_found_record, build_record
 
-from ondatra_dagster.records.reason_counts import ReasonCount, ReasonCounts, count_reasons
-from ondatra_dagster.records.record_chunks import RecordChunk, chunk_records
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import (
+    ReasonCount,
+    ReasonCounts,
+    RecordChunk,
+    chunk_records,
+    count_reasons,
+)
 
 
 def parts(*said: tuple[str, str, str | None]) -> Iterator[RecordChunk]:

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.files.sample_records import FIRST_RUN_AT, RECORDS_SYNC, build_found_record, build_record
 
-from ondatra_dagster.records.record_chunks import RecordChunk, chunk_records
 from ondatra_dagster.records.record_export import EXPORT_WRITERS, write_export
 from ondatra_dagster.records.record_export import stream_export as pieces
 from ondatra_dagster.records.record_query import RESULT_SCHEMA, ResultRecord
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import RecordChunk, chunk_records
 
 ENDED = build_found_record("r1", build_record("7", status="rejected", status_message='no "such", \nplan'))
 WAITING = ResultRecord(

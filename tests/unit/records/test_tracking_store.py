@@ -15,15 +15,15 @@ import pytest
 from support.files import sample_records
 from support.files.tracking_locations import TrackingLocation
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot, SnapshotUnit
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot, SnapshotUnit
 from ondatra_dagster.errors import SettingsError, StateError
 from ondatra_dagster.project.settings.storage_access import StorageAddress, read_s3_access
 from ondatra_dagster.records import parquet_files
-from ondatra_dagster.records.fact_tables import SyncEndpoints, build_fact_tables
 from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.records.metadata_and_heartbeat_format import Endpoint, RunMetadata
 from ondatra_dagster.records.record_schema import DeliveredRecord, SyncRecord
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.run_metadata_and_heartbeat import Endpoint, RunMetadata
+from ondatra_dagster.records.source_and_destination_tables import SyncEndpoints, build_fact_tables
 from ondatra_dagster.row_changes import Column
 
 STARTED = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)

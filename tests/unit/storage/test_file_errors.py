@@ -14,7 +14,6 @@ from support.files.unwritable_disks import limit_file_size
 from ondatra_dagster.errors import BusyError, DiskFullError, StateError
 from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors, storage_error
 from ondatra_dagster.storage.file_lock import FileLock, is_locked
-from ondatra_dagster.storage.shared_sqlite import open_existing_database
 from ondatra_dagster.storage.sqlite_database import (
     SqliteSchema,
     SqliteStore,
@@ -22,6 +21,7 @@ from ondatra_dagster.storage.sqlite_database import (
     compact_database,
     copy_database,
     open_database,
+    open_existing_database,
     open_read_only,
 )
 

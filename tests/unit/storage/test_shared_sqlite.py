@@ -4,8 +4,12 @@ import threading
 from pathlib import Path
 
 from ondatra_dagster.storage.file_lock import FileLock
-from ondatra_dagster.storage.shared_sqlite import open_existing_database, open_transaction
-from ondatra_dagster.storage.sqlite_database import SqliteSchema, open_database
+from ondatra_dagster.storage.sqlite_database import (
+    SqliteSchema,
+    open_database,
+    open_existing_database,
+    open_transaction,
+)
 
 SCHEMA = SqliteSchema("test", (("one", "create table t (x)"),))
 

@@ -21,7 +21,7 @@ from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
 from ondatra_dagster.storage.state_folder_id import ensure_state_id
 from ondatra_dagster.sync.run_context import Ports, RunOptions, SourceState
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.run_summary import RunSummary
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
@@ -181,8 +181,12 @@ class ContactSyncHarness:
             record_store=self.tracking,
             history=self.history,
             clock=lambda: self.now,
+            sleep=self._advance_clock,
             random=random.Random(7),
         )
+
+    def _advance_clock(self, seconds: float) -> None:
+        self.now += seconds
 
     def run(self) -> RunSummary:
         self.now += 1

@@ -7,12 +7,12 @@ import pytest
 from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.operations.alert_rules import evaluate_no_success
-from ondatra_dagster.project.settings.settings import AlertSettings
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letters
 from ondatra_dagster.sync.run_context import RunOptions
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_undelivered
-from ondatra_dagster.sync.sync_dry_run import dry_run_sync
+from ondatra_dagster.sync.sync_run import dry_run_sync
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 JUMPS = [pytest.param(DAY, id="a day"), pytest.param(3650 * DAY, id="ten years")]

@@ -8,7 +8,7 @@ import pytest
 from support.syncs.kind_sync_harness import KindSyncHarness
 
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import Ports, RunOptions, SourceState
 from ondatra_dagster.sync.sync_run import run_sync
 

@@ -7,9 +7,9 @@ import pytest
 from support.files.corrupted_files import FILE_WRITERS, ReadResult, corrupt_and_read
 from support.syncs.kind_sync_harness import KindSyncHarness
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch
 from ondatra_dagster.delivery.queue.queue_database import open_queue
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import StateError
 from ondatra_dagster.sync.run_summary import GridRow
 

@@ -14,11 +14,11 @@ from ondatra_dagster.errors import StateError
 from ondatra_dagster.operations import record_retention
 from ondatra_dagster.operations.maintenance_task_runner import TaskResult
 from ondatra_dagster.operations.sync_log_appender import SyncLogAppender
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.records.local_storage import make_temporary_name
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.sync.recovery.delivered_keys import store_delivered_keys
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, forget_sync, resync_queue
+from ondatra_dagster.sync.recovery.delivered_keys_for_resync import store_delivered_keys
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, forget_sync, resync_queue
 
 DAY = 86_400
 SYNC = "sync.contacts"

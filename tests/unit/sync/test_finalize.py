@@ -9,7 +9,7 @@ from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.sync.recovery.queue_recovery import recover_queue
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.sync_checks import Severity, run_sync_checks
 
 HOUR = 3600

@@ -7,7 +7,7 @@ import pytest
 from ondatra_dagster.delivery.queue.snapshot_and_restore import is_restoring
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, forget_sync, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, forget_sync, resync_queue
 
 
 class InvalidRowCrash(BaseException):

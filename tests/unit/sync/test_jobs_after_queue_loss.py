@@ -9,10 +9,10 @@ from support.syncs.kind_sync_harness import InMemoryKindApi, KindSyncCrash, Kind
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Job, claim_batch, load_batches
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.sync.run_context import Ports, RunOptions
+from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
 
@@ -44,12 +44,6 @@ class LostJobHarness(KindSyncHarness):
         push = dataclasses.replace(sync.push_config.push, poll_timeout_seconds=DAYS)
         config = dataclasses.replace(sync.push_config, push=push, functions=frozenset({"push", "poll"}))
         return dataclasses.replace(sync, push_config=config)
-
-    def build_ports(self) -> Ports:
-        return dataclasses.replace(super().build_ports(), sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.now += seconds
 
     def begin_job(self, **values: list[int]) -> None:
         """Let the API work on these, which nobody has sent yet."""

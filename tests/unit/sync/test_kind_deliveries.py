@@ -15,7 +15,7 @@ from support.syncs.kind_sync_harness import (
 from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status_of_file
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import RowLimit
-from ondatra_dagster.sync.recovery.queue_reset import forget_sync
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import forget_sync
 
 QUERIED = ["table", "append", "merge", "tracked", "scd2", "partition"]
 

@@ -16,19 +16,19 @@ from support.syncs.kind_sync_harness import (
 
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Job, claim_batch, load_batches, split_batch
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters
-from ondatra_dagster.delivery.queue.recovery_from_records import KeyOutcome, recorded_content_sizes
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters
+from ondatra_dagster.delivery.queue.outcomes_recorded_after_snapshot import KeyOutcome, recorded_content_sizes
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.queue.snapshot_and_restore import make_snapshot, restore_snapshot
 from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
-from ondatra_dagster.delivery.queue_snapshot import NOTHING_ENQUEUED
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType
-from ondatra_dagster.sync.recovery.queue_reset import forget_sync
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import forget_sync
 from ondatra_dagster.sync.run_context import RunOptions
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.sync_run import run_sync
 
 

@@ -32,12 +32,12 @@ from support.syncs.kind_feed_table import KindFeedTable, random_kind_steps
 from support.syncs.kind_sync_harness import KindSyncHarness
 
 from ondatra_dagster.delivery.push.push_config import PushSettings
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters, retry_waiting_now
 from ondatra_dagster.delivery.queue.unpublished_records import RECORDS_DELETED, STATUS_SUCCEEDED, parse_settled_rows
 from ondatra_dagster.errors import OtherStateFolderError, ResyncNeededError
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.sync.recovery.queue_recovery import derive_unit_key
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import Ports, RunOptions, SourceState
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
@@ -292,12 +292,7 @@ class JobHistory(QueueLossHistory):
 
     @property
     def ports(self) -> Ports:
-        return dataclasses.replace(
-            super().ports, open_push=lambda: contextlib.nullcontext(self.job_destination), sleep=self._sleep
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        self.harness.now += seconds
+        return dataclasses.replace(super().ports, open_push=lambda: contextlib.nullcontext(self.job_destination))
 
 
 class MovingStateHistory(QueueLossHistory):
@@ -342,13 +337,6 @@ class MovingStateHistory(QueueLossHistory):
             self._use_state_folder(here)
             return seen
         return super()._source()
-
-    @property
-    def ports(self) -> Ports:
-        return dataclasses.replace(super().ports, sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.harness.now += seconds
 
 
 def a_table(sink: SinkCase) -> tuple[KeyedFeedTable | KindFeedTable, DestinationObjects]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.files.tracking_locations import TrackingLocation
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue import unpublished_records
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.unpublished_records import (
@@ -17,7 +18,6 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
     SettledRow,
     store_settled_rows,
 )
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.records.record_schema import RECORD_SCHEMA, RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, Layout

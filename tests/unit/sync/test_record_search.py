@@ -26,10 +26,10 @@ from ondatra_dagster.delivery.queue.unpublished_records import (
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import SelectionError
 from ondatra_dagster.records.file_paths import RecordFileId
-from ondatra_dagster.records.record_chunks import iterate_records
 from ondatra_dagster.records.record_query import RecordQuery, RecordStage, ResultRecord
 from ondatra_dagster.records.record_schema import RecordOperation
 from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.search_result_chunks_and_reason_counts import iterate_records
 from ondatra_dagster.row_changes import Column, Layout
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 from ondatra_dagster.sync.record_search import count_records, find_records

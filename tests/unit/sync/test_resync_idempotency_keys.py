@@ -8,8 +8,8 @@ from support.apis.idempotency_key_api import IdempotencyKeyApi, running_idempote
 from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.real_sync import build_ports, build_sync
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, forget_sync, resync_queue
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, forget_sync, resync_queue
 from ondatra_dagster.sync.run_context import Ports, RunOptions
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync

@@ -10,9 +10,9 @@ import pytest
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import ResyncNeededError, StateError
 from ondatra_dagster.project.model import RowLimit
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import RunOptions
-from ondatra_dagster.sync.run_history import PastRun, RunMode, RunResult
+from ondatra_dagster.sync.run_history_store import PastRun, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import RECORDED_ROWS, CountGrid, GridRow, load_grid
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_rejects
 from ondatra_dagster.sync.sync_run import run_sync
@@ -43,7 +43,7 @@ def killed() -> None:
 
 
 def grid(run: PastRun) -> CountGrid:
-    return load_grid(run.counts["grid"])  # type: ignore[arg-type]  # as to_json() wrote it
+    return load_grid(run)
 
 
 def runs(harness) -> list[PastRun]:

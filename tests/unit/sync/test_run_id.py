@@ -4,7 +4,7 @@ import random
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from ondatra_dagster.sync.run_id import create_run_id, parse_start_time
+from ondatra_dagster.sync.run_context import create_run_id, parse_start_time
 
 NOON = datetime(2026, 11, 18, 12, 1, 2, 345678, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.real_sync import build_ports, build_sync
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.run_summary import RunSummary

@@ -11,7 +11,7 @@ from support.files.secret_search import find_secrets_in_folder, find_secrets_in_
 from support.syncs.keyed_feed_table import KeyedFeedTable
 from support.syncs.real_sync import build_ports, build_sync
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.errors import OndatraError
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_definition import Sync

@@ -16,9 +16,9 @@ from ondatra_dagster.project.model import Model
 from ondatra_dagster.project.model_header import read_header
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, InvalidRow, Layout, RowChange
-from ondatra_dagster.sync.recovery.queue_reset import ResyncOptions, resync_queue
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, resync_queue
 from ondatra_dagster.sync.run_context import Ports, RunOptions, SourceState
-from ondatra_dagster.sync.run_history import RunHistory
+from ondatra_dagster.sync.run_history_store import RunHistory
 from ondatra_dagster.sync.run_summary import RunSummary
 from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult, run_sync_checks
 from ondatra_dagster.sync.sync_definition import Sync

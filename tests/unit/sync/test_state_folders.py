@@ -13,8 +13,8 @@ import pytest
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import OtherStateFolderError, ResyncNeededError
+from ondatra_dagster.records.metadata_and_heartbeat_format import RunHeartbeat
 from ondatra_dagster.records.record_store import RecordStore
-from ondatra_dagster.records.run_metadata_and_heartbeat import RunHeartbeat
 from ondatra_dagster.storage.state_folder_id import STATE_ID_FILE, ensure_state_id
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.run_summary import RunSummary

@@ -7,10 +7,10 @@ import pytest
 from support.files.folder_contents import read_folder
 from support.syncs.kind_sync_harness import SYNC_ID, KindSyncHarness
 
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
-from ondatra_dagster.delivery.queue.dry_run_changes import RowChangeCounts
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import RowChangeCounts
 from ondatra_dagster.project.model import RowLimit
-from ondatra_dagster.sync.run_history import RunHistory, RunMode, RunResult
+from ondatra_dagster.sync.run_history_store import RunHistory, RunMode, RunResult
 from ondatra_dagster.sync.run_summary import DryRunResult, load_expected_changes
 from ondatra_dagster.sync.sync_checks import Severity, check_deletes
 

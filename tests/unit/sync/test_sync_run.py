@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from ondatra_dagster.delivery.queue.dead_letters import replay_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import replay_dead_letters
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
 from ondatra_dagster.delivery.row_outcome import RowOutcome
 from ondatra_dagster.errors import ResyncNeededError, WarehouseError

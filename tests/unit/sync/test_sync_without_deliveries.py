@@ -13,7 +13,7 @@ from support.syncs.kind_sync_harness import (
     crash_at_value,
 )
 
-from ondatra_dagster.delivery.queue_snapshot import QueueSnapshot
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
 from ondatra_dagster.errors import ResyncNeededError, StateError, WarehouseError
 from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.sync.run_context import RunOptions

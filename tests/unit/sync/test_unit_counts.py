@@ -16,14 +16,13 @@ from support.syncs.kind_feed_table import random_kind_steps
 from support.syncs.kind_sync_harness import SYNC_ID, InMemoryKindApi, KindSyncCrash, KindSyncHarness
 
 from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
-from ondatra_dagster.delivery.queue.change_counts import UnitOperation
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.operations.alert_rules import evaluate_runs
 from ondatra_dagster.project.model import RowLimit
 from ondatra_dagster.project.model_kinds import KINDS
-from ondatra_dagster.project.settings.settings import AlertSettings
-from ondatra_dagster.sync.run_context import Ports
-from ondatra_dagster.sync.run_history import RunHistory, RunResult
+from ondatra_dagster.project.settings.read_settings_and_defaults import AlertSettings
+from ondatra_dagster.sync.run_history_store import RunHistory, RunResult
 from ondatra_dagster.sync.run_summary import PLANNED_ROWS, CountGrid, GridRow, load_grid
 from ondatra_dagster.sync.sync_checks import Severity, SyncLimits, check_rejects
 from ondatra_dagster.sync.sync_definition import Sync
@@ -95,19 +94,13 @@ class CountedJobHarness(KindSyncHarness):
             sync, push_config=dataclasses.replace(sync.push_config, push=push, functions=functions)
         )
 
-    def build_ports(self) -> Ports:
-        return dataclasses.replace(super().build_ports(), sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.now += seconds
-
 
 def assert_runs_add_up(harness: KindSyncHarness) -> None:
     """Each run that has ended, in the history and in its metadata."""
     for run in RunHistory(harness.state / "history.sqlite").list_runs(SYNC_ID, limit=1000):
         if run.result is RunResult.RUNNING:
             continue
-        grid = load_grid(run.counts["grid"])  # type: ignore[arg-type]
+        grid = load_grid(run)
         assert GridRow.PLANNED in grid.known_rows, run
         assert_adds_up(grid)
         metadata = harness.tracking.read_metadata(SYNC_ID, run.run_id)

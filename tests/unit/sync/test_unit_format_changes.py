@@ -10,7 +10,7 @@ from support.syncs.kind_sync_harness import InMemoryKindApi, KindSyncHarness
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
 from ondatra_dagster.errors import ResyncNeededError
 from ondatra_dagster.sync.dead_letter_listing import list_dead_letters
-from ondatra_dagster.sync.recovery.unit_format_check import refuse_other_format
+from ondatra_dagster.sync.recovery.unit_shape_check import refuse_other_format
 
 
 def sends_whole(harness: KindSyncHarness) -> None:

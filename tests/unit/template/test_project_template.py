@@ -13,7 +13,7 @@ from ondatra_dagster.app.workspace import load_workspace
 from ondatra_dagster.cli.commands.init import project_name, template_replacements
 from ondatra_dagster.cli.main import run_verb
 from ondatra_dagster.delivery.push.sink_setup_check import check_push_file
-from ondatra_dagster.orchestration.on_change_sensor import models_on_change
+from ondatra_dagster.orchestration.sensors import models_on_change
 from ondatra_dagster.testing.demo_api import DEMO_KEY
 from ondatra_dagster.testing.demo_api.__main__ import main
 

@@ -7,7 +7,7 @@ from support.projects.shop_project import ShopProject
 from support.projects.shop_with_history import create_shop_with_history
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.testing.demo_api import running_demo_api
 
 

@@ -4,9 +4,9 @@ import pytest
 from support.projects.shop_project import ShopProject
 from support.projects.ui_client import COOKIE, HOST, PAGE_TOKEN, PORT, PageReader, ParsedPage
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.ui.access_control import SECURITY_HEADERS
-from ondatra_dagster.ui.web_app import PAGE_ROUTES
+from ondatra_dagster.ui.web_app_and_server import PAGE_ROUTES
 
 ADDRESSES = ["/", "/syncs/sync.crm", "/syncs/sync.crm/records", "/syncs/sync.crm/records.csv", "/nowhere"]
 

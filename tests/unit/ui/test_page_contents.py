@@ -11,12 +11,12 @@ from support.projects.shop_project import WHOLE_TABLE_FILES, ShopProject, write_
 from support.projects.shop_with_history import DAGSTER_RUN_ID, HOSTILE_EMAIL, HOSTILE_KEY, run_shop
 from support.projects.ui_client import PageReader
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
+from ondatra_dagster.count_time_and_size_format import format_local_time
 from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.send_guards import pause_sync, resume_sync
 from ondatra_dagster.testing.demo_api import DemoApi
-from ondatra_dagster.text_format import format_local_time
 
 SYNC = "/syncs/sync.crm"
 

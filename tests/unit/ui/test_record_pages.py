@@ -16,7 +16,7 @@ from support.projects.shop_project import ShopProject
 from support.projects.shop_with_history import HOSTILE_KEY
 from support.projects.ui_client import PageReader, ParsedPage
 
-from ondatra_dagster.app.project_cache import ProjectCache
+from ondatra_dagster.app.workspace import ProjectCache
 from ondatra_dagster.records.file_paths import RecordFileType
 from ondatra_dagster.testing.demo_api import DemoApi
 from ondatra_dagster.ui.pages.record_list_page import PAGE_SIZE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ondatra_dagster.sync.run_history import RunResult
+from ondatra_dagster.sync.run_history_store import RunResult
 from ondatra_dagster.ui.value_formatting import BADGE_STYLES
 
 

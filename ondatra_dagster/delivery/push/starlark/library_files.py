@@ -1,6 +1,7 @@
 """The files of lib/ that make up one push function: its own, and all that it loads; parsed, not run."""
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import starlark
 
 from ondatra_dagster.delivery.push.push_file_parser import exported_names, unreadable_file_problem
-from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
+from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import (
     LOAD_LINE,
     PRELUDE,
     FileLine,
@@ -21,8 +22,6 @@ from ondatra_dagster.delivery.push.starlark.starlark_interpreter import (
 from ondatra_dagster.errors import Problem, ProjectError
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
-_LITERAL = re.compile(r"""r?"(?:[^"\\]|\\.)*"|r?'(?:[^'\\]|\\.)*'""")
-
 
 class LibraryFile(NamedTuple):
     """One file of lib/."""
@@ -31,9 +30,6 @@ class LibraryFile(NamedTuple):
     text: str
     tree: starlark.AstModule
     loads: Mapping[str, str]  # what its load()s say → the name of the file they mean
-
-    def line_of_load(self, wanted: str) -> FileLine:
-        return _find_load_line(wanted, self.name, self.text)
 
 
 def list_library_files(path: Path) -> Sequence[LibraryFile]:
@@ -67,18 +63,13 @@ def _collect_files(lib: Path, relative: str, files: dict[str, LibraryFile], abov
 
 def _find_load_line(wanted: str, name: str, text: str) -> FileLine:
     """Return the line that loads this file. Its name may be written with escapes there."""
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if wanted in line or wanted in map(_literal_value, _LITERAL.findall(line)):
-            return FileLine(name, number)
-    return FileLine(name, next((number for number, line in enumerate(lines, 1) if "load(" in line), 1))
-
-
-def _literal_value(literal: str) -> str:
-    try:
-        return str(ast.literal_eval(literal))
-    except (SyntaxError, ValueError):  # an escape that Python doesn't have
-        return ""
+    with contextlib.suppress(SyntaxError):  # an escape that Python doesn't have
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "load" and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and first.value == wanted:
+                    return FileLine(name, first.lineno)
+    return FileLine(name, next((number for number, line in enumerate(text.split("\n"), 1) if "load(" in line), 1))
 
 
 def _resolve_load(lib: Path, wanted: str, place: FileLine, open_files: tuple[str, ...]) -> str:
@@ -121,7 +112,7 @@ def find_undefined_names(files: Sequence[LibraryFile]) -> Iterator[Problem]:
                 if known is not None and name not in known:
                     remedy = suggest_correction(name, known, plural="names there")
                     what = f"{load.module_id!r} has no {name!r} to load"
-                    yield file.line_of_load(load.module_id).to_problem(what, remedy)
+                    yield _find_load_line(load.module_id, file.name, file.text).to_problem(what, remedy)
         yield from _find_undefined_name(file)
 
 

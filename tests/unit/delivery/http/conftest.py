@@ -9,7 +9,7 @@ import pytest
 from support.apis.raw_responses import RESPONSE_PUSH, push_one_row
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import load_library
 
 
 @pytest.fixture

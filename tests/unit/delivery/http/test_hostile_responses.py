@@ -20,8 +20,8 @@ from support.apis.raw_responses import (
 )
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.http.http_response import read_response_text
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import read_response_text
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import load_library
 
 LONG = "12345678901234567890"
 

@@ -11,7 +11,7 @@ from typing import Any
 from ondatra_dagster.delivery.http.rate_limit import RateLimit, read_limits
 from ondatra_dagster.delivery.push.push_config import PushConfig, RateLimitConfig
 from ondatra_dagster.delivery.push.push_interface import PushBatch
-from ondatra_dagster.delivery.push.starlark_sink import PushContext, open_starlark_sink
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import PushContext, open_starlark_sink
 from ondatra_dagster.delivery.response_journal import ResponseJournal
 from ondatra_dagster.row_changes import Layout
 

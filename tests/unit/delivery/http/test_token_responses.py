@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ondatra_dagster.delivery.http.http_response import HttpResponse
 from ondatra_dagster.delivery.http.oauth_tokens import NoTokenError, parse_token_response
+from ondatra_dagster.delivery.http.response_status_and_body_decoding import HttpResponse
 
 TOKEN = '{"access_token": "abc", "expires_in": %s}'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ondatra_dagster.delivery.http.url_policy import (
+from ondatra_dagster.delivery.http.request_builder import (
     UrlOrigin,
     has_dot_segments,
     is_absolute_url,

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from ondatra_dagster.delivery.push.api_dict_parser import (
-    API_KEYS,
-    AUTH_KEYS,
+    API_READERS,
+    AUTH_READERS,
     FUNCTION_PARAMETERS,
-    OAUTH2_KEYS,
-    PUSH_KEYS,
+    OAUTH2_READERS,
+    PUSH_READERS,
     parse_api_text,
 )
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
-from ondatra_dagster.delivery.push.starlark.starlark_interpreter import BUILTIN_NAMES
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import load_library
+from ondatra_dagster.delivery.push.starlark.parsing_and_evaluation import BUILTIN_NAMES
 from ondatra_dagster.delivery.row_outcome import Verdict
 from ondatra_dagster.testing import Answer, PushCase, Request, State, problems_of
 from ondatra_dagster.testing.fake_api import AnswerFunction
@@ -29,7 +29,9 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 KEYS_WITH_DEFAULTS = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \| (`[^|]+`) \|", re.MULTILINE)
 
 
-@pytest.mark.parametrize("word", [*API_KEYS, *PUSH_KEYS, *AUTH_KEYS, *OAUTH2_KEYS, *GIVEN, *BUILTIN_NAMES, *Verdict])
+@pytest.mark.parametrize(
+    "word", [*API_READERS, *PUSH_READERS, *AUTH_READERS, *OAUTH2_READERS, *GIVEN, *BUILTIN_NAMES, *Verdict]
+)
 def test_every_word_is_on_the_page(word: str) -> None:
     """A key that isn't written down doesn't exist for its users."""
     assert re.search(rf"[`\"]{word}\b", PAGE)
@@ -41,7 +43,7 @@ def written_defaults() -> dict[str, str]:
         key: value
         for keys, values in KEYS_WITH_DEFAULTS.findall(PAGE)
         for key, value in zip(re.findall(r"`(\w+)`", keys), re.findall(r"`([^`]+)`", values), strict=True)
-        if key in (*API_KEYS, *PUSH_KEYS)
+        if key in (*API_READERS, *PUSH_READERS)
     }
 
 
@@ -49,9 +51,9 @@ def test_the_defaults_of_the_page_are_those_of_a_file_that_says_nothing() -> Non
     """They are numbers that people plan with: how often, how long, how many."""
     written = written_defaults()
     own = {"base_url", "auth", "rate_limit", "destination", "object", "push"}  # nothing, or the file's name
-    assert {*API_KEYS, *PUSH_KEYS} - own == set(written)
+    assert {*API_READERS, *PUSH_READERS} - own == set(written)
     others, for_push = (
-        ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_KEYS, PUSH_KEYS)
+        ", ".join(f'"{key}": {written[key]}' for key in keys if key in written) for keys in (API_READERS, PUSH_READERS)
     )
     said, problems = parse_api_text(f'API = {{{others}, "push": {{{for_push}}}}}', "lib/crm.star")
     assert [] == list(problems)

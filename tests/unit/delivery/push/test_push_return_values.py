@@ -5,7 +5,7 @@ import pytest
 from ondatra_dagster.delivery.http.redaction import Redactor
 from ondatra_dagster.delivery.push.push_config import BATCH_MODES as CONFIGURABLE
 from ondatra_dagster.delivery.push.push_interface import PushResult
-from ondatra_dagster.delivery.push.push_return_values import PARSERS_BY_BATCH_MODE, parse_error
+from ondatra_dagster.delivery.push.push_return_values import parse_error, parse_push_return
 from ondatra_dagster.delivery.row_outcome import RowOutcome, Verdict
 from ondatra_dagster.errors import PushContractError
 
@@ -13,7 +13,7 @@ KEYS = ["1:insert", "2:update_preimage", "2:update_postimage"]
 
 
 def result_of(returned: object, *, secrets: tuple[str, ...] = ()) -> PushResult:
-    return PARSERS_BY_BATCH_MODE["sync"](returned, KEYS, redact=Redactor(secrets).redact)
+    return parse_push_return("sync", returned, KEYS, Redactor(secrets).redact)
 
 
 def test_every_row_of_the_batch_gets_its_outcome() -> None:
@@ -93,6 +93,9 @@ def test_no_secret_gets_into_a_message() -> None:
     assert "s3cr3t-key" not in str(result)
 
 
-def test_every_mode_that_can_be_configured_can_be_run() -> None:
-    """A mode without its function would fail only at run time."""
-    assert set(CONFIGURABLE) == set(PARSERS_BY_BATCH_MODE)
+def test_every_mode_that_can_be_configured_has_a_meaning_of_its_own() -> None:
+    """An empty dict is no status for any row, or no answer, or a job."""
+    results = {mode: parse_push_return(mode, {}, KEYS, str) for mode in CONFIGURABLE}
+
+    assert {"sync": None, "atomic": None, "async": "{}"} == {name: each.job_reference for name, each in results.items()}
+    assert results["sync"].outcomes != results["atomic"].outcomes

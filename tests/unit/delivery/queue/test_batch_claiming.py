@@ -8,14 +8,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.push.push_config import PushSettings
 from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.claimed_batches import claim_batch, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import read_dead_letters
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
@@ -44,7 +45,7 @@ def groups(path: Path) -> Iterator[Queue]:
 def sizes(queue: Queue, size: int) -> list[int]:
     batches = []
     while batch := claim_batch(queue, size=size, number=1):
-        batches.append(len(batch))
+        batches.append(len(batch.result_keys))
     return batches
 
 
@@ -85,7 +86,7 @@ def test_replaced_rows_are_deleted_before_new_ones_are_inserted(path):
         ]
         enqueue_segment(queue, a_segment(*changes), now=1.0)
         first = claim_batch(queue, size=10, number=1)
-        assert ["1:delete", "3:delete"] == [row.result_key for row in first.rows()]
+        assert ["1:delete", "3:delete"] == first.result_keys
         assert claim_batch(queue, size=10, number=2) is None  # while they are on their way
 
 
@@ -150,7 +151,9 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
         arrived.extend(rows)
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
-    course = DeliverySettings(run_id="r", batch_size=10, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=10, max_attempts=3)
+    )
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(*(a_change(key, n) for n, key in enumerate("abcd"))), now=1.0)
     crashes = 0
@@ -172,7 +175,9 @@ def test_the_row_that_ends_the_process_is_found_and_the_others_arrive(path, capl
 
 def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
     """Publishing records may be what it dies of each time; the batches on their way are not to blame."""
-    course = DeliverySettings(run_id="r", batch_size=1, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
+    )
     sent: list[str] = []
     worst: list[int] = []
     ends = 0
@@ -200,7 +205,9 @@ def test_a_process_that_ends_between_batches_holds_none_of_them_up(path):
 
 def test_a_sync_that_may_not_go_on_claims_nothing(path):
     """What is paused isn't frozen: newer changes of its rows take its place."""
-    course = DeliverySettings(run_id="r", batch_size=1, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=1, max_attempts=3)
+    )
     seen: list[str] = []
 
     def push(parcel, journal):
@@ -224,7 +231,9 @@ def test_an_interrupted_batch_is_not_held_against_its_rows(path):
             raise KeyboardInterrupt
         return PushResult({key: RowOutcome.parse_status("ok") for key in parcel.result_keys})
 
-    course = DeliverySettings(run_id="r", batch_size=10, max_attempts=3, journal_path=path.with_suffix(".journal"))
+    course = DeliverySettings(
+        run_id="r", journal_path=path.with_suffix(".journal"), push=PushSettings(batch_size=10, max_attempts=3)
+    )
     with open_queue(path, shape=UnitKind.ROW) as queue:
         enqueue_segment(queue, a_segment(a_change("a", 1)), now=1.0)
     for stops in range(6):  # noqa: B007 - push looks at it

@@ -6,9 +6,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ondatra_dagster.delivery.push.push_interface import PushBatch
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOutcome
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, claim_batch, group_by_key, load_batches
-from ondatra_dagster.delivery.queue.dead_letters import read_dead_letters, replay_dead_letters, retry_waiting_now
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
+    read_dead_letters,
+    replay_dead_letters,
+    retry_waiting_now,
+)
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
 from ondatra_dagster.delivery.queue.pending_rows import read_oldest_pending
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
@@ -16,7 +22,6 @@ from ondatra_dagster.delivery.queue.queue_status import read_status
 from ondatra_dagster.delivery.queue.settle_batch import SettledBatch, settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.row_outcome import NO_ROW_KEY, RowOutcome
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange, format_key
 
 LAYOUT = Layout((Column("id", "string"), Column("value", "int")))
@@ -37,7 +42,7 @@ def take_in(queue: Queue, *changes: RowChange) -> None:
 
 
 def sent(batch: Batch | None) -> list[str]:
-    return [row.result_key for row in batch.rows()] if batch else []
+    return [row.result_key for unit in batch.units for row in unit.sent_rows] if batch else []
 
 
 def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: str) -> SettledBatch:
@@ -47,7 +52,7 @@ def end(queue: Queue, batch: Batch | None, *, status: str = "ok", **statuses: st
     said = {f"{key[1:]}:{words[key[0]]}": RowOutcome.parse_status(text) for key, text in statuses.items()}
     outcomes = {key: said.get(key, RowOutcome.parse_status(status)) for unit in batch.units for key in unit.result_keys}
     attempt = PushAttempt(run_id="run", started_at=1.0, ended_at=2.0, max_attempts=2)
-    return settle_batch(queue, batch, outcomes, attempt, wait=lambda _: 60.0)
+    return settle_batch(queue, batch, PushResult(outcomes), attempt, wait=lambda _: 60.0)
 
 
 def go(queue: Queue, size: int = 100, **statuses: str) -> list[str]:
@@ -155,8 +160,8 @@ def test_deletes_beside_inserts_have_no_record_of_their_own_unless_they_fail(tab
     take_in(table, *replaced, a_row(4, of="mon"), a_row(5, of="tue"))
     batch = claim_batch(table, size=100, number=1)
     settled = end(table, batch, d2="reject: locked")
-    assert {"delete": 1} == settled.succeeded_counts  # of Wednesday nothing is left
-    assert {"update": 1} == settled.rejected_counts  # on Tuesday one row takes the place of another
+    assert {"delete": 1} == settled.counts[UnitOutcome.SUCCEEDED]  # of Wednesday nothing is left
+    assert {"update": 1} == settled.counts[UnitOutcome.REJECTED]  # on Tuesday one row takes the place of another
 
 
 def test_rows_go_in_the_order_in_which_they_came(tmp_path):
@@ -272,7 +277,7 @@ def test_a_whole_content_ends_by_the_worst_that_was_said_of_a_row(mirror):
     take_in(mirror, *(a_row(n)._replace(key="") for n in (1, 2, 3)))
     batch = claim_batch(mirror, size=0, number=1)
     settled = end(mirror, batch, i1="warn: long", i2="reject: bad")
-    assert ({}, {"insert": 3}) == (settled.succeeded_counts, settled.rejected_counts)
+    assert ({}, {"insert": 3}) == (settled.counts[UnitOutcome.SUCCEEDED], settled.counts[UnitOutcome.REJECTED])
     assert ["bad"] == [letter.error for letter in read_dead_letters(mirror.store, UnitKind.MIRROR)]
     assert 1 == replay_dead_letters(mirror, now=3.0)
     assert ["1:insert", "2:insert", "3:insert"] == go(mirror, size=0)

@@ -6,6 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import StoredRow, UnitKind
+from ondatra_dagster.delivery.push.push_interface import PushResult
 from ondatra_dagster.delivery.queue.async_jobs import store_job
 from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job, claim_batch
 from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
@@ -14,7 +16,6 @@ from ondatra_dagster.delivery.queue.queue_database import Queue, open_for_readin
 from ondatra_dagster.delivery.queue.settle_batch import settle_batch
 from ondatra_dagster.delivery.queue.unpublished_records import PushAttempt
 from ondatra_dagster.delivery.row_outcome import RowOutcome
-from ondatra_dagster.delivery.rows_to_send import StoredRow, UnitKind
 from ondatra_dagster.row_changes import ChangeType, Column, FeedPage, FeedSegment, Layout, RowChange
 
 LAYOUT = Layout((Column("name", "string"),))
@@ -48,7 +49,7 @@ def send(queue: Queue, word: str, *, size: int = 100) -> None:
     batch = taken(queue, size=size)
     outcomes = dict.fromkeys(batch.result_keys, RowOutcome.parse_status(word))
     attempt = PushAttempt(run_id="r", started_at=1.0, ended_at=2.0, max_attempts=8)
-    settle_batch(queue, batch, outcomes, attempt, wait=lambda _: 60.0)
+    settle_batch(queue, batch, PushResult(outcomes), attempt, wait=lambda _: 60.0)
 
 
 def taken(queue: Queue, *, size: int = 100) -> Batch:
@@ -173,7 +174,7 @@ def test_a_row_that_goes_out_anew_is_told_once(path: Path) -> None:
     with open_queue(path, shape=UnitKind.ROW, replaces_rows=True) as queue:
         page = FeedPage(LAYOUT, [a_change("1")])
         enqueue_segment(queue, FeedSegment(0, 1, [page]), now=1.0, is_held=lambda key: True)
-        assert ["delete", "insert"] == [str(row.change_type) for row in taken(queue).rows()]
+        assert ["delete", "insert"] == [str(row.change_type) for unit in taken(queue).units for row in unit.sent_rows]
         assert [("pending", "1", "insert")] == keys(unsettled(path, makes_room=True))
 
 

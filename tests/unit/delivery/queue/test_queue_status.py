@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 from ondatra_dagster.delivery.queue import queue_database
 from ondatra_dagster.delivery.queue.queue_database import Queue, open_queue
 from ondatra_dagster.delivery.queue.queue_status import read_status_of_file
-from ondatra_dagster.delivery.rows_to_send import UnitKind
 from ondatra_dagster.errors import BusyError, StateError
 from ondatra_dagster.storage.sqlite_database import open_database
 

@@ -26,7 +26,7 @@ from support.random_histories.record_audit import RecordAudit
 from support.syncs.keyed_feed_table import KeyedFeedTable, random_steps
 from support.syncs.kind_feed_table import KindFeedTable, random_kind_steps
 
-from ondatra_dagster.delivery.rows_to_send import UnitKind
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
 
 KEYS = "abcdef"
 STEPS = 24

@@ -10,7 +10,7 @@ from ondatra_dagster.project.inputs.input_resolution import (
     source_table_address,
 )
 from ondatra_dagster.project.model import FileInput, ModelInput, SourceInput
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 NAMES = InputNames(models={"mart.orders": "mart.Orders", "crm2.x": "crm2.x"}, sources={"Crm": "main.crm"})
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.project.settings.environment_warnings import unknown_variable_warnings
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 
 def warnings(root: Path, *names: str) -> list[str]:

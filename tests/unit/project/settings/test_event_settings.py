@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SettingsError
-from ondatra_dagster.project.settings.settings import EventSettings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings, read_settings
 
 
 def events(root: Path, text: str = "", **variables: str) -> EventSettings:

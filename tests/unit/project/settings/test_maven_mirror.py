@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import InvalidSettingsError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 
 OPEN = "http://ada:hunter22@maven.example.com/maven2"
 

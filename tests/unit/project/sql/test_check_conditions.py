@@ -34,7 +34,7 @@ def test_a_condition_tells_which_columns_it_needs(text: str, columns: list[str])
 
 def test_a_comment_behind_a_condition_is_none_of_it() -> None:
     """Spark would take the rest of its own text for the comment's."""
-    assert "amount >= 0" == read_condition("amount >= 0  -- as the bank says").text
+    assert "amount >= 0" == read_condition("amount >= 0  -- as the bank says").condition
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_comment_behind_a_condition_is_none_of_it() -> None:
 def test_a_condition_speaks_the_dialects_that_queries_do(text: str, sql: str) -> None:
     """What people bring from DuckDB; its name and what is shown stay the user's."""
     condition = read_condition(text)
-    assert (sql, text.partition("  --")[0]) == (condition.sql, condition.text)
+    assert (sql, text.partition("  --")[0]) == (condition.sql, condition.condition)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from sqlglot import exp
 
 from ondatra_dagster.project.model import ModelInput
+from ondatra_dagster.project.sql.column_name_resolution import Relation, ValueSources, input_relation
 from ondatra_dagster.project.sql.column_tracing import trace_columns
 from ondatra_dagster.project.sql.query_parser import parse_query
-from ondatra_dagster.project.sql.relations import Relation, ValueSources, input_relation
 
 KNOWN = {"s.a": ["id", "x", "y"], "s.b": ["id", "v", "w"], "t.a": ["id", "z"]}  # s.u may have any
 

@@ -372,7 +372,7 @@ def test_each_input_has_the_line_that_names_it_first():
 )
 def test_what_nothing_makes_is_said_with_its_line(sql, expected):
     (missing,) = found_in(sql).unreadable_inputs
-    assert expected == missing
+    assert expected == (missing.line, missing.description, missing.remedy)
 
 
 def test_a_view_may_have_any_name():

@@ -11,9 +11,9 @@ from sqlglot import exp
 from support.projects.random_queries import TABLES, QueryGenerator
 
 from ondatra_dagster.project.model import ModelInput
+from ondatra_dagster.project.sql.column_name_resolution import Relation, input_relation
 from ondatra_dagster.project.sql.column_tracing import trace_columns
 from ondatra_dagster.project.sql.query_parser import parse_query
-from ondatra_dagster.project.sql.relations import Relation, input_relation
 
 if TYPE_CHECKING:
     import duckdb

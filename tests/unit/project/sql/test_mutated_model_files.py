@@ -10,13 +10,12 @@ from support.projects.query_corpus import CORPUS, MODELS, SOURCES
 from support.random_histories.random_seeds import new_random
 
 from ondatra_dagster.errors import Problem
-from ondatra_dagster.project.file_discovery import ModelFile
+from ondatra_dagster.project.find_and_parse_model_files import ModelFile, ParsedModelFile, parse_model_file
 from ondatra_dagster.project.inputs.input_resolution import InputNames
-from ondatra_dagster.project.model_file_parser import ParsedModelFile, parse_model_file
+from ondatra_dagster.project.sql.column_name_resolution import opaque_relation
 from ondatra_dagster.project.sql.column_tracing import trace_columns
 from ondatra_dagster.project.sql.input_references import find_references, replace_names
 from ondatra_dagster.project.sql.query_properties import excludes_last_value, is_row_by_row
-from ondatra_dagster.project.sql.relations import opaque_relation
 
 FILES = 400
 WORD = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)
@@ -74,7 +73,7 @@ def look_at(draft: ParsedModelFile) -> Iterator[Problem]:
     said = replace_names(query.sql, found.references, {read.name: "v" for read in found.inputs}, query.dialect.edits)
     within = sum(query.sql.count("\n", name.start, name.end) for name in found.references)
     assert query.sql.count("\n") - within <= said.count("\n") <= query.sql.count("\n")
-    return (draft.problem(*missing) for missing in found.unreadable_inputs)
+    return map(draft.query_problem, found.unreadable_inputs)
 
 
 @pytest.mark.parametrize("number", range(5))

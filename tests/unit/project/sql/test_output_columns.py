@@ -2,7 +2,7 @@
 
 import pytest
 
-from ondatra_dagster.project.sql.output_columns import is_reserved_name, read_output_columns
+from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name, read_output_columns
 from ondatra_dagster.project.sql.query_parser import parse_query
 
 

@@ -104,6 +104,11 @@ def test_bad_sql_is_a_problem_where_it_is_bad(text, line, what):
     assert (line, what, "correct it there") == refusal(text)
 
 
+def test_a_decimal_without_its_exponent_is_a_problem():
+    """sqlglot takes 1ebd for the decimal 1e, and raises an error of Python's decimal numbers."""
+    assert (1, "the SQL can't be parsed", "look for words out of place") == refusal("select 1ebd")
+
+
 def test_a_cast_to_something_that_is_no_type_is_left_to_spark():
     """sqlglot parses it, and raises TypeError when the cast's type is asked for."""
     text = "select json_array(a), b::struct<c: int>(d) from t"

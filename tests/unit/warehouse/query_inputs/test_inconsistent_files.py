@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.project.model import FileInput
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.warehouse.query_inputs.inconsistent_files import multiline_json_problem
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.apis.minimal_s3_server import MinimalS3Server
 
 from ondatra_dagster.project.model import FileInput, Input, SourceInput
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.warehouse.query_inputs.inconsistent_files import differing_columns_problem
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ondatra_dagster.errors import SparkSetupError, WarehouseError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.warehouse.spark.java_finder import Java, find_java
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ondatra_dagster.project.settings.settings import Settings, read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
 from ondatra_dagster.warehouse.spark.session import _driver_conf, _secret_conf
 
 S3 = {

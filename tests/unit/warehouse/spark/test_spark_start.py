@@ -6,7 +6,7 @@ import pytest
 from support.apis.maven_server import running_maven_repository
 
 from ondatra_dagster.errors import SparkSetupError
-from ondatra_dagster.project.settings.settings import read_settings
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
 from ondatra_dagster.warehouse.spark.session import JarFetchProgress, Warehouse
 
 

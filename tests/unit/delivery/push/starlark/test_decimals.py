@@ -9,7 +9,11 @@ import orjson
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.push.starlark.push_functions import find_decimal_paths, load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import (
+    PushContext,
+    find_decimal_paths,
+    load_library,
+)
 from ondatra_dagster.row_changes import Column
 
 
@@ -59,11 +63,7 @@ def test_they_are_exact_texts_or_numbers(write_library: Callable[..., Path], dec
     returned: Any = library.call_function(
         "push",
         orjson.dumps(batch).decode(),
-        batch_number=1,
-        kind="table",
-        key_columns=(),
-        columns=columns,
-        arguments=(),
+        context=PushContext(sync_id="", kind="table", key_columns=(), arguments=(), columns=columns),
         http=ApiClient(library.config, secrets={}.get, transport=transport).begin_calls(),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ondatra_dagster.delivery.http.api_client import ApiClient
-from ondatra_dagster.delivery.push.starlark.push_functions import load_library
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, load_library
 from ondatra_dagster.errors import PushContractError
 
 Lib = Callable[..., Path]
@@ -37,11 +37,7 @@ def run(loopback_api: Any, write_library: Lib) -> Iterator[Callable[[str, str], 
                 "push",
                 '{"columns":[],"rows":[]}',
                 http=api.begin_calls(),
-                batch_number=1,
-                kind="append",
-                key_columns=[],
-                columns=[],
-                arguments=[],
+                context=PushContext(sync_id="", kind="append", key_columns=[], arguments=[]),
             )
 
     return push

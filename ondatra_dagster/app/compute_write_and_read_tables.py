@@ -1,0 +1,189 @@
+"""The tables of a project as the app uses them: protocols, and the tables in Spark.
+
+A dry run's clones and a test's tables have the same methods. Spark's code is loaded when something is computed or
+read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.deltalog.log_reader import TableState
+from ondatra_dagster.event_batches import EventBatchSource
+from ondatra_dagster.operations.sync_log_appender import LogTable
+from ondatra_dagster.operations.table_maintenance import MaintainableTable, ManagedTable
+from ondatra_dagster.planning.find_table_and_columns import table_path
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.project.settings.storage_access import StorageAddress
+from ondatra_dagster.row_changes import FeedSegment, InvalidRow
+from ondatra_dagster.sync.run_context import Feed
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResult
+
+if TYPE_CHECKING:
+    from ondatra_dagster.warehouse.change_feed import ChangeFeed
+    from ondatra_dagster.warehouse.spark.session import Warehouse
+
+
+class RunTables(Protocol):
+    """The tables of a project, as a run uses them."""
+
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
+        """Return what the model's query gives from its inputs at these versions: a DataFrame."""
+
+    def write(
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitMetadata,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: EventBatchSource | None = None,
+    ) -> ModelWriteResult:
+        """Bring the model's table to the frame, or the events to the table.
+
+        Raises ChecksFailedError when rows fail the model's checks.
+        """
+
+    def feed(self, sync: Sync) -> Feed: ...
+    def sync_log(self, *, waits: bool = True) -> LogTable:
+        """Return the table of sent records; with `waits`, wait for its lock."""
+
+    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
+        """Open a table for maintenance."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether Spark is up, so that nothing has to be started."""
+
+    def start_early(self, models: Iterable[Model]) -> None: ...
+    def activity(self) -> str:
+        """Return what is being done just now; "" where it is unknown."""
+
+
+class CloningTables(RunTables, Protocol):
+    """Tables that a dry run can clone."""
+
+    def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
+        """Create a table at `path` as a clone of another one."""
+
+    def feed_at(self, sync: Sync, table: StorageAddress) -> Feed:
+        """Return the change feed of a table of the sync's model, wherever the table is."""
+
+
+class SparkTables:
+    """The tables of a project, in the warehouse that its settings name."""
+
+    def __init__(self, settings: Settings, on_notice: Callable[[str], None] | None = None) -> None:
+        self._settings = settings
+        self._on_notice = on_notice
+        self._warehouse: Warehouse | None = None
+
+    @property
+    def warehouse(self) -> "Warehouse":
+        if self._warehouse is None:
+            from ondatra_dagster.warehouse.spark.session import Warehouse
+
+            self._warehouse = Warehouse(self._settings, on_notice=self._on_notice)
+        return self._warehouse
+
+    @property
+    def is_open(self) -> bool:
+        """Whether Spark is up."""
+        return self._warehouse is not None and self._warehouse.is_started
+
+    def start_early(self, models: Iterable[Model]) -> None:
+        """Let Spark come up while something else is being done, fit for these models."""
+        for model in models:
+            self._announce_work_size(model)
+        self.warehouse.start_early()
+
+    def activity(self) -> str:
+        """What Spark does just now."""
+        return self._warehouse.activity() if self._warehouse else ""
+
+    def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
+        from ondatra_dagster.warehouse.model_run import evaluate_query
+
+        if not self.warehouse.is_started:
+            self._announce_work_size(model)
+        return evaluate_query(self.warehouse, model, versions, is_full=is_full)
+
+    def write(
+        self,
+        model: Model,
+        frame: Any,
+        note: CommitMetadata,
+        *,
+        is_full: bool = False,
+        planned: str | None = None,
+        events: EventBatchSource | None = None,
+    ) -> ModelWriteResult:
+        from ondatra_dagster.warehouse.model_run import ModelWrite, write_model
+
+        write = ModelWrite(model=model, frame=frame, note=note, is_full=is_full, planned_version=planned, events=events)
+        return write_model(self.warehouse, write)
+
+    def _announce_work_size(self, model: Model) -> None:
+        from ondatra_dagster.warehouse.spark.memory_and_tuning_by_work_size import estimate_model_bytes
+
+        self.warehouse.expect_bytes(estimate_model_bytes(self._settings, model))
+
+    def sync_log(self, *, waits: bool = True) -> LogTable:
+        """The table of what was sent; Spark starts when something is appended to it."""
+        from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
+
+        return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
+
+    def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
+        """A table, to be put in order; Spark starts when something is done to it."""
+        from ondatra_dagster.warehouse.optimize_and_vacuum import SparkTableMaintenance
+
+        return SparkTableMaintenance(self.warehouse, table.address, lock=table.lock_name)
+
+    def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
+        """Make a table at `path` of what another one is, for a dry run."""
+        from ondatra_dagster.warehouse.create_and_write_target_table import clone_table
+
+        clone_table(self.warehouse.session, original, state, path)
+
+    def feed(self, sync: Sync) -> "LazyChangeFeed":
+        return self.feed_at(sync, table_path(self._settings, sync.model.id))
+
+    def feed_at(self, sync: Sync, table: StorageAddress) -> "LazyChangeFeed":
+        """The feed of a table of the sync's model, wherever it is."""
+        return LazyChangeFeed(lambda: self._open_feed(sync, table))
+
+    def _open_feed(self, sync: Sync, table: StorageAddress) -> "ChangeFeed":
+        from ondatra_dagster.warehouse.change_feed import ChangeFeed
+        from ondatra_dagster.warehouse.optimize_and_vacuum import finish_interrupted_vacuum
+
+        finish_interrupted_vacuum(self.warehouse, sync.model.id)
+        return ChangeFeed(
+            warehouse=self.warehouse,
+            table=table,
+            key_columns=sync.model.key_columns,
+            groups_by_key=sync.delivers_by_key,
+        )
+
+    def __enter__(self) -> "SparkTables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._warehouse:
+            self._warehouse.close()
+
+
+class LazyChangeFeed:
+    """A change feed whose code is loaded at the first read: most runs of a sync read nothing."""
+
+    def __init__(self, opened: Callable[[], Feed]) -> None:
+        self._open_feed = opened
+
+    def segments(self, after: int | None, upto: int) -> Iterator[FeedSegment]:
+        yield from self._open_feed().segments(after, upto)
+
+    def invalid_rows(self, after: int, upto: int) -> Iterator[InvalidRow]:
+        yield from self._open_feed().invalid_rows(after, upto)

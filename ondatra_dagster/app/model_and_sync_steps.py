@@ -1,0 +1,305 @@
+"""The service that a run calls to plan, compute, write, push and check. Each process that runs something has one.
+
+It knows no Dagster. Spark is behind a protocol, and starts when the first model or feed needs it.
+"""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app import push_and_check_sync
+from ondatra_dagster.app.alert_service import ALERT_TASK, AlertService
+from ondatra_dagster.app.compute_write_and_read_tables import RunTables
+from ondatra_dagster.app.error_traces import store_trace
+from ondatra_dagster.app.maintenance_task_list import build_maintenance_tasks
+from ondatra_dagster.app.run_events import ModelResult, RunProgress, SyncResult
+from ondatra_dagster.app.ui_urls import RecordLocations, page_url, run_path, sync_path
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.collector.pending_events import delete_flushed_events
+from ondatra_dagster.count_time_and_size_format import describe_invalid_events, describe_invalid_rows
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.errors import BusyError, ChecksFailedError, OndatraError
+from ondatra_dagster.operations.alert_store import SubjectType
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult, run_tasks
+from ondatra_dagster.planning.input_versions import format_table_version
+from ondatra_dagster.planning.plan import ModelStep, plan_model
+from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.row_changes import format_key
+from ondatra_dagster.sync.run_context import RunOptions
+from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.warehouse.result_of_write_and_checks import (
+    InvalidRowSample,
+    ModelWriteResult,
+    RowCheckResult,
+    count_warnings,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedModel:
+    """A model's query result on its way to the IO manager."""
+
+    step: ModelStep
+    frame: Any
+    run_id: str
+    started_at: float
+
+
+class RunService:
+    """The service of one project."""
+
+    is_dry = False  # whether all is as in a run, and nothing stays or is sent
+
+    def __init__(self, workspace: Workspace, tables: RunTables, *, progress: RunProgress | None = None) -> None:
+        self.workspace = workspace
+        self.current_state = workspace  # the workspace with the tables, queues and events to plan from
+        self.tables = tables
+        self.progress = progress or RunProgress()
+        self.alerts = AlertService(workspace)
+        self._write_summaries: dict[str, ModelWriteResult] = {}
+        self._model_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
+        self._sync_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}  # by sync, what its turn was judged
+
+    def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
+        """Return whether the model has to be computed now, after all its inputs had their turn."""
+        return plan_model(self.workspace.project, model, self.current_state.plan_inputs(), is_full=is_full)
+
+    def report_unchanged(self, step: ModelStep) -> ModelResult:
+        """Report a model that had nothing to do."""
+        table = step.table
+        if table is None:
+            raise ValueError(f"{step.model.name} has no table to keep")
+        # what the checks found when the table was written
+        checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
+        result = ModelResult(
+            model=step.model,
+            has_changes=False,
+            reason=step.reason,
+            run_type="skip",
+            table_version=format_table_version(table),
+            version=table.version,
+            rows=table.commit_metadata.rows if table.commit_metadata else None,
+            columns=table.columns,
+            verdicts=self._store_verdicts(step.model, checks),
+        )
+        return self._report_model_result(result)
+
+    @interruption.raise_on_signal()
+    def compute(self, step: ModelStep, *, run_id: str) -> ComputedModel:
+        """Return the rows that the model's query gives now."""
+        started = time.monotonic()
+        self.progress.on_model_start(step.model, self.tables.activity)
+        frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
+        return ComputedModel(step=step, frame=frame, run_id=run_id, started_at=started)
+
+    @interruption.raise_on_signal()
+    def write(self, computed: ComputedModel) -> ModelResult:
+        """Write the computed rows to the model's table, and report the result."""
+        step, model = computed.step, computed.step.model
+        note = CommitMetadata(
+            definition=model.definition, inputs=step.inputs, run_id=computed.run_id, checks=model.checks_digest
+        )
+        planned = format_table_version(step.table) if step.table else ""
+        events = self.current_state.events(model)
+        try:
+            written = self.tables.write(
+                model, computed.frame, note, is_full=step.is_full, planned=planned, events=events
+            )
+        except ChecksFailedError as error:
+            self._store_verdicts(model, error.findings)
+            raise
+        if events:
+            self._delete_flushed_events(model)
+        self._store_unchanged_run(model, written)
+        self._write_summaries[model.id] = written
+        return self._report_model_result(self._model_result(computed, written))
+
+    def _report_model_result(self, result: ModelResult) -> ModelResult:
+        self.progress.on_model_end(result)
+        if not self.is_dry:
+            self.alerts.on_model_end(result.model)
+        return result
+
+    def _delete_flushed_events(self, model: Model) -> None:
+        """Delete the events that are in the table, where no collector does that."""
+        delete_flushed_events(self.workspace.settings, model)
+
+    def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
+        """Store that a run wrote nothing: it leaves no commit that would say so."""
+        if written.has_changes:
+            return
+        unchanged = UnchangedRun(
+            definition=model.definition,
+            inputs=written.inputs,
+            table_version=_table_version(written),
+            checks=model.checks_digest,
+            warned=count_warnings(written.findings),
+            at=self.workspace.clock(),
+        )
+        self.workspace.unchanged_run_cache.store_run(model.id, unchanged)
+
+    def _model_result(self, computed: ComputedModel, written: ModelWriteResult) -> ModelResult:
+        step = computed.step
+        return ModelResult(
+            model=step.model,
+            has_changes=written.has_changes,
+            reason=step.reason,
+            run_type="full" if step.is_full else "incremental" if step.table else "backfill",
+            table_version=_table_version(written),
+            version=written.version,
+            rows=written.rows,
+            columns=written.columns,
+            inserted=written.inserted,
+            updated=written.updated,
+            deleted=written.deleted,
+            invalid_rows=sum(written.invalid_counts.values()),
+            verdicts=self._store_verdicts(step.model, written.findings),
+            seconds=time.monotonic() - computed.started_at,
+        )
+
+    def model_verdicts(self, model: Model) -> Iterator[SyncCheckResult]:
+        """Yield what a model's checks found in this run, or in the newest that wrote."""
+        if model.kind.has_invalid_table:
+            yield self._invalid_rows_verdict(model)
+        yield from self.row_verdicts(model)
+
+    def row_verdicts(self, model: Model) -> tuple[SyncCheckResult, ...]:
+        """Return the results of @constraint, @warning and @audit; nothing for those that weren't checked."""
+        return self._model_verdicts.get(model.id, ())
+
+    def _store_verdicts(self, model: Model, findings: Iterable[RowCheckResult]) -> tuple[SyncCheckResult, ...]:
+        self._model_verdicts[model.id] = tuple(map(judge_finding, findings))
+        return self._model_verdicts[model.id]
+
+    def _invalid_rows_verdict(self, model: Model) -> SyncCheckResult:
+        written = self._write_summaries.get(model.id)
+        if not model.kind.has_query:
+            samples = written.invalid_samples if written else ()
+            return judge_invalid_events(self.workspace.invalid_count(model.id), samples)
+        if written:
+            return judge_invalid_rows(written.invalid_counts, written.invalid_samples)
+        return judge_invalid_rows({"set_aside": self.workspace.invalid_count(model.id)})
+
+    @interruption.raise_on_signal()
+    def push(self, sync: Sync, options: RunOptions) -> SyncResult:
+        """Deliver the sync's rows as far as that is possible now."""
+        self.progress.on_sync_start(sync, lambda: push_and_check_sync.describe_pending(self.workspace, sync))
+        result = push_and_check_sync.push_sync(
+            self.workspace, sync, self.tables.feed(sync), options, notify=self._report_notice
+        )
+        self._sync_verdicts[sync.id] = result.verdicts
+        self.progress.on_sync_end(result)
+        self.alerts.on_sync_end(result)
+        return result
+
+    def finish_run(self) -> None:
+        """Send alerts, and with Spark up append missing records to the sync log.
+
+        A run doesn't fail for a log that can't be written: the next one, or `maintain`, appends what is
+        missing. After Ctrl-C this does nothing.
+        """
+        if interruption.received_signal():
+            return
+        self._finish_run()
+
+    @interruption.raise_on_signal()
+    def _finish_run(self) -> None:
+        self.alerts.resolve_alerts()
+        self.alerts.send()
+        if not self.tables.is_open:
+            return
+        try:
+            done = self.workspace.sync_log.append_missing(lambda: self.tables.sync_log(waits=False))
+        except BusyError:
+            return  # another run is at it, and it may not have seen what is new
+        except OndatraError as error:
+            interruption.raise_if_interrupted()  # the log isn't at fault
+            log.warning("the sync log is left as it is: %s", error)
+            return
+        log.info("%s", done.message)
+
+    def run_maintenance(self) -> Iterator[TaskResult]:
+        """Run the maintenance tasks, and yield the result of each when it has ended."""
+        return run_tasks(
+            {
+                **build_maintenance_tasks(self.workspace, self.tables),
+                ALERT_TASK: lambda: self.alerts.check_and_send(is_current=True),
+            },
+            lambda error: store_trace(error, self.workspace.settings.state),
+        )
+
+    def records_address(self, result: SyncResult) -> str | None:
+        """Return where the records of a sync's run are; None when it left none."""
+        run_id = result.summary.run_id
+        return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
+
+    def record_locations(self, result: SyncResult) -> RecordLocations:
+        """Return where the records of a sync's run are, for programs and for people."""
+        sync_id, run_id = result.sync.id, result.summary.run_id
+        path = run_path(sync_id, run_id) if run_id else sync_path(sync_id)
+        return RecordLocations(self.records_address(result), page_url(self.workspace.settings.ui_port, path))
+
+    def verdicts(self, sync: Sync) -> tuple[SyncCheckResult, ...]:
+        """Return the results of the sync's checks: from this run, or else from its newest run and its queue now."""
+        return self._sync_verdicts.get(sync.id) or push_and_check_sync.current_verdicts(self.workspace, sync)
+
+    def _report_notice(self, message: str) -> None:
+        log.info("%s", message)
+        self.progress.on_notice(message)
+
+    def report_error(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
+        """Return a failure as a sentence. An unforeseen one leaves its traceback in the log folder."""
+        message = str(error) if isinstance(error, OndatraError) else store_trace(error, self.workspace.settings.state)
+        self.progress.on_failure(name, message)
+        if of and not self.is_dry:
+            self.alerts.on_failure(of, name, message)
+        return message
+
+
+def _table_version(written: ModelWriteResult) -> str:
+    return f"{written.table_id}@{written.version}"
+
+
+def judge_finding(finding: RowCheckResult) -> SyncCheckResult:
+    """Return the verdict on the rows that a check of the model looked at."""
+    severity = Severity.ERROR if finding.blocks_write else Severity.WARN if finding.failed_rows else Severity.PASS
+    rows = {} if finding.rows is None else {"rows": finding.rows}
+    return SyncCheckResult(
+        name=finding.check.name,
+        severity=severity,
+        description=str(finding),
+        counts={"failed": finding.failed_rows, **rows},
+        samples=tuple(dict(row) for row in finding.samples),
+    )
+
+
+def judge_invalid_events(total: int, samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
+    """Return the verdict on events that no longer fit the table's columns."""
+    message = describe_invalid_events(total) if total else "every event fits the columns"
+    return _invalid_records_result("event", message, {"set_aside": total} if total else {}, samples)
+
+
+def judge_invalid_rows(counts: Mapping[str, int], samples: Sequence[InvalidRowSample] = ()) -> SyncCheckResult:
+    """Return the verdict on rows that a write kept out of the table."""
+    total = sum(counts.values())
+    message = describe_invalid_rows(total) if total else "every row has a key of its own"
+    return _invalid_records_result("key", message, dict(counts), samples)
+
+
+def _invalid_records_result(
+    named_by: str, message: str, counts: Mapping[str, int], samples: Sequence[InvalidRowSample]
+) -> SyncCheckResult:
+    return SyncCheckResult(
+        name="invalid_records",
+        severity=Severity.WARN if any(counts.values()) else Severity.PASS,
+        description=message,
+        counts=counts,
+        samples=tuple({named_by: format_key(sample.key), "reason": sample.reason} for sample in samples),
+    )

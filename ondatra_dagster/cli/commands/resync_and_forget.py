@@ -1,0 +1,64 @@
+"""`ondatra resync` and `ondatra forget`: start a sync again, and drop what is known of the API's rows.
+
+The records of what was sent stay.
+"""
+
+import click
+
+from ondatra_dagster import interruption
+from ondatra_dagster.app.open_run_or_dry_run import OpenRunService, open_run_service
+from ondatra_dagster.app.push_and_check_sync import build_ports
+from ondatra_dagster.cli.commands.run import RunCommandOptions, execute_plan
+from ondatra_dagster.cli.current_project import open_sync
+from ondatra_dagster.cli.output import print_message
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.sync.recovery.queue_reset_by_resync_or_forget import ResyncOptions, forget_sync, resync_queue
+
+
+@click.command("resync")
+@click.argument("sync")
+@click.option("--assume-delivered", is_flag=True, help="Send nothing: the API has the table as it is now.")
+@click.option("--deletes", is_flag=True, help="Also delete what was sent and the table no longer has.")
+@click.option("as_json", "--json", is_flag=True, help="One JSON object a line on stdout.")
+@click.pass_obj
+def resync(
+    opened: OpenRunService | None,
+    sync: str,
+    assume_delivered: bool,  # noqa: FBT001 - click calls it by name
+    deletes: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> int:
+    """Send every row of SYNC again, as an update where the API has acknowledged it."""
+    if assume_delivered and deletes:
+        raise click.UsageError("--assume-delivered sends nothing, so it can't go with --deletes")
+    workspace, chosen = open_sync(sync)
+    way = ResyncOptions(assumes_delivered=assume_delivered, deletes_missing_rows=deletes)
+    opened = opened or open_run_service
+    with interruption.graceful_shutdown(), opened(workspace) as engine:
+        keys = resync_queue(chosen, build_ports(workspace, chosen, engine.tables.feed(chosen)), way)
+    if way.assumes_delivered:
+        print_message(f"{chosen.id} takes its table as delivered; only what changes from now on is sent")
+        return 0
+    print_message(f"{format_count(keys, 'key')} of {chosen.id} go out again")
+    options = RunCommandOptions(as_json=as_json, trigger="ondatra resync")
+    return execute_plan(workspace, workspace.sync_plan(chosen), options, opened=opened)
+
+
+@click.command("forget")
+@click.argument("sync")
+@click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
+def forget(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
+    """Delete SYNC's queue and frontier, so that its next run asks for a resync; its records are kept."""
+    workspace, chosen = open_sync(sync)
+    queue = workspace.queue(chosen.id)
+    keys, letters = (queue.depth, queue.dead_units) if queue else (0, 0)
+    seen = workspace.try_read_queue(chosen.id)
+    if seen.loss_message and not seen.is_forgotten:
+        lost = "what its lost queue would be rebuilt from"
+    else:
+        lost = f"{format_count(keys, 'pending key')} and {format_count(letters, 'dead letter')}"
+    if not yes:
+        raise click.UsageError(f"{chosen.id} would lose {lost}; if that is what you want, add --yes")
+    forget_sync(chosen, workspace.tracking)
+    print_message(f"{chosen.id} has forgotten {lost}; its next run asks for: ondatra resync {chosen.id}")
+    return 0

@@ -1,0 +1,327 @@
+"""The output of `ondatra run`: a line a model and a sync while it runs, the tables of a dry run, or JSON objects."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ondatra_dagster.app.run_events import DescribeActivity, ModelResult, RunProgress, SyncResult
+from ondatra_dagster.cli.output import (
+    display_width,
+    format_cell,
+    indent_lines,
+    pad_right,
+    print_json,
+    print_message,
+    print_table,
+    shorten_text,
+)
+from ondatra_dagster.cli.status_line import StatusLine
+from ondatra_dagster.count_time_and_size_format import format_count, format_duration
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import FailureReason
+from ondatra_dagster.delivery.queue.preview_of_changes_to_send import ExpectedKeyChange, RowChangeCounts
+from ondatra_dagster.planning.plan import Plan
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.sync.run_summary import DryRunResult, GridRow, RunSummary
+from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult
+from ondatra_dagster.sync.sync_definition import Sync
+
+NOTHING_SENT = "delivered nothing"
+SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
+MAX_REASONS_SHOWN = 3
+UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
+
+
+class TextProgress(RunProgress):
+    """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
+
+    def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        """Print how much there is to do; `starts_spark` says whether Spark is to come up here."""
+        names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
+        self._name_width = max(map(display_width, names), default=0)
+        self._status_line = StatusLine(sys.stderr)
+        self._clock = clock
+        models = sum(step.will_run for step in plan.models)
+        syncs = sum(step.will_run for step in plan.syncs)
+        self._steps_total = models + syncs
+        self._steps_ended = 0
+        first = "; Spark comes up first, in about 10 s" if plan.needs_tables and starts_spark else ""
+        print_message(f"{format_count(models, 'model')} and {format_count(syncs, 'sync')} to look at{first}")
+        began = clock()
+        self._status_line.show(lambda: f"… starting, {format_duration(clock() - began)}")
+
+    def on_model_start(self, model: Model, activity: DescribeActivity) -> None:
+        self._show_activity(model.name, activity)
+
+    def on_sync_start(self, sync: Sync, activity: DescribeActivity) -> None:
+        self._show_activity(sync.id, activity)
+
+    def _show_activity(self, name: str, activity: DescribeActivity) -> None:
+        began = self._clock()
+
+        def told() -> str:
+            doing = activity()
+            passed = format_duration(self._clock() - began)
+            turn = f"{self._steps_ended + 1} of {self._steps_total}"
+            return f"… {pad_right(name, self._name_width)}  {passed}{f', {doing}' if doing else ''} ({turn})"
+
+        self._status_line.show(told)
+
+    def on_model_end(self, result: ModelResult) -> None:
+        self._print_model_result(result)
+        self._print_warnings(result.verdicts)
+
+    def _print_model_result(self, result: ModelResult) -> None:
+        name = result.model.name
+        if not result.has_changes:
+            self._print_line("=", name, f"{UNCHANGED_TEXTS.get(result.run_type, 'the same rows')}: {result.reason}")
+            return
+        changes = {"+": result.inserted, "~": result.updated, "-": result.deleted}
+        moved = " ".join(f"{sign}{number}" for sign, number in changes.items() if number)
+        rows = "" if result.rows is None else f"{format_count(result.rows, 'row')} "
+        aside = f", {result.invalid_rows} invalid" if result.invalid_rows else ""
+        what = f"{rows}({moved or 'only its columns changed'}){aside}"
+        self._print_line("✓", name, f"{what}, {result.seconds:.1f} s: {result.reason}")
+
+    def on_sync_end(self, result: SyncResult) -> None:
+        summary, sync = result.summary, result.sync
+        if result.forecast:
+            self._print_dry_run(result, result.forecast)
+            return
+        sign = "✗" if result.errors else "→" if summary.has_run else "="
+        moved = summary.grid.total(GridRow.ATTEMPTED) or not summary.message
+        said = "; ".join(filter(None, (_format_counts(result) if moved else "", summary.message)))
+        self._print_line(sign, sync.id, said)
+        self._print_warnings(result.verdicts, told=summary.message)
+        for warning in result.warnings:
+            self._print_line(" ", "", f"{SEVERITY_PREFIXES[Severity.WARN]}{warning}")
+        self._print_reasons(summary.reject_reasons, of=summary.grid.total(GridRow.REJECTED), noun=summary.unit_noun)
+        self._print_reasons(summary.warning_reasons, of=summary.warned_units, noun=summary.unit_noun)
+        self._print_reasons(summary.failure_reasons, of=summary.grid.total(GridRow.FAILED), noun=summary.unit_noun)
+        for error in _other_errors(summary)[:MAX_REASONS_SHOWN]:
+            self._print_line(" ", "", error)
+
+    def _print_reasons(self, reasons: Sequence[FailureReason], *, of: int, noun: str) -> None:
+        """Each once, the most frequent first, and how many units have still others."""
+        shown = reasons[:MAX_REASONS_SHOWN]
+        for reason in shown:
+            self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
+        others = of - sum(reason.unit_count for reason in shown)
+        if others > 0:
+            self._print_line(" ", "", f"{format_count(others, f'more {noun}')} for other reasons")
+
+    def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
+        """What a run would do: its numbers and samples as tables on stdout."""
+        sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
+        said = _format_dry_run(forecast)
+        self._print_line(sign, result.sync.id, said)
+        self._print_warnings(result.verdicts, told=said)
+        if not forecast.refusal:
+            with self._status_line:
+                _print_dry_run_tables(result.sync.id, forecast)
+
+    def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
+        """The checks that didn't pass, but for what is said already."""
+        for verdict in verdicts:
+            if verdict.severity is not Severity.PASS and verdict.description != told:
+                self._print_line(" ", "", f"{SEVERITY_PREFIXES[verdict.severity]}{verdict.description}")
+
+    def on_wait(self, message: str) -> None:
+        self._print_line(" ", "", message)
+
+    def on_notice(self, message: str) -> None:
+        self._print_line(" ", "", message)
+
+    def on_failure(self, name: str, message: str) -> None:
+        self._print_line("✗", name, message)
+
+    def close(self) -> None:
+        """Leave no line behind that says something is being done."""
+        self._status_line.clear()
+
+    def on_run_end(self, run_id: str, *, is_good: bool) -> None:
+        print_message(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
+
+    def _print_line(self, sign: str, name: str, text: str) -> None:
+        """A line that stays: with the sign of one that ended, its turn is over."""
+        if sign.strip():
+            self._steps_ended += 1
+            self._status_line.clear()
+        with self._status_line:
+            begin = f"{sign} {pad_right(name, self._name_width)}  "
+            print_message(begin + indent_lines(text, len(begin)))
+
+
+class JsonProgress(RunProgress):
+    """For programs, on stdout."""
+
+    def __init__(self, plan: Plan) -> None:
+        """The plan needs no telling: each of its models and syncs tells of itself."""
+
+    def on_model_end(self, result: ModelResult) -> None:
+        print_json(
+            {
+                "model": result.model.name,
+                "changed": result.has_changes,
+                "reason": result.reason,
+                "run_type": result.run_type,
+                "version": result.version,
+                "rows": result.rows,
+                "inserted": result.inserted,
+                "updated": result.updated,
+                "deleted": result.deleted,
+                "set_aside": result.invalid_rows,
+                "checks": _severities(result.verdicts),
+                "seconds": round(result.seconds, 3),
+            }
+        )
+
+    def on_sync_end(self, result: SyncResult) -> None:
+        summary = result.summary
+        if result.forecast:
+            checks = {"checks": _severities(result.verdicts)}
+            print_json(_dry_run_object(result.sync.id, result.forecast) | checks)
+            return
+        print_json(
+            {
+                "sync": result.sync.id,
+                "run": summary.run_id,
+                "message": summary.message,
+                "counts": summary.grid.to_json(),
+                "warned": summary.warned_units,
+                "depth": summary.queue.depth if summary.queue else 0,
+                "dead": summary.queue.dead_units if summary.queue else 0,
+                "checks": _severities(result.verdicts),
+                "errors": list(summary.first_errors),
+                "warnings": list(result.warnings),
+            }
+        )
+
+    def on_wait(self, message: str) -> None:
+        print_json({"waits": message})
+
+    def on_notice(self, message: str) -> None:
+        print_json({"notice": message})
+
+    def on_failure(self, name: str, message: str) -> None:
+        print_json({"failed": name, "error": message})
+
+    def close(self) -> None:
+        """Nothing is left to say."""
+
+    def on_run_end(self, run_id: str, *, is_good: bool) -> None:
+        print_json({"run": run_id, "ok": is_good})
+
+
+def _other_errors(summary: RunSummary) -> list[str]:
+    """Return the errors that no reason of rows and no message has shown."""
+    shown = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
+    return [
+        error
+        for error in summary.first_errors
+        if error != summary.message and not any(each.startswith(error) for each in shown)
+    ]
+
+
+def _severities(verdicts: Iterable[SyncCheckResult]) -> dict[str, Json]:
+    return {verdict.name: verdict.severity.value for verdict in verdicts}
+
+
+def _format_counts(result: SyncResult) -> str:
+    """The grid in a line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
+    grid, queue = result.summary.grid, result.summary.queue
+    done = [
+        format_count(grid.cells[GridRow.SUCCEEDED, operation], operation.value)
+        for operation in UnitOperation
+        if grid.cells[GridRow.SUCCEEDED, operation]
+    ]
+    parts = [f"delivered {', '.join(done)}" if done else NOTHING_SENT]
+    for cell in (GridRow.REJECTED, GridRow.FAILED, GridRow.IN_JOBS, GridRow.NOT_SENT, GridRow.INVALID):
+        if grid.total(cell):
+            parts.append(f"{grid.total(cell)} {cell.value.replace('_', ' ')}")
+    if result.summary.warned_units:
+        parts.append(f"{result.summary.warned_units} with a warning")
+    if queue and queue.depth:
+        parts.append(f"{queue.depth} wait")
+    return "; ".join(parts)
+
+
+MAX_CHANGE_WIDTH = 100  # columns of a terminal that a row's changes take
+MAX_VALUE_WIDTH = 40  # of a value among them, so that the one after it is seen too
+OPTIONAL_COLUMNS = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
+WHOLE_TABLE_KEY = "all"  # in place of the key of a table that goes out whole
+CHANGE_VERBS = ("create", "update", "delete")
+
+
+def _format_dry_run(forecast: DryRunResult) -> str:
+    """Return a sentence: would create 3 rows, update 1 row; 2 rows newly set aside."""
+    if forecast.refusal or forecast.summary.run_id is None:
+        return forecast.summary.message
+    newly = forecast.counts["invalid"]
+    aside = f"{format_count(newly, 'row')} newly set aside" if newly else ""
+    told = f"would {format_changes(forecast.expected_changes.change_counts, noun=forecast.summary.unit_noun)}"
+    return "; ".join(filter(None, (told, aside, forecast.summary.message)))
+
+
+def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
+    """Return the changes as text: create 3 rows, update 1 row."""
+    named = zip(CHANGE_VERBS, moves, strict=True)
+    told = [f"{verb} {format_count(units, noun)}" for verb, units in named if units]
+    return ", ".join(told) or "change nothing"
+
+
+def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
+    """Print the counts, and a sample of the rows."""
+    if forecast.summary.run_id is None:
+        return
+    numbers = {name: number for name, number in forecast.counts.items() if number != 0 or name not in OPTIONAL_COLUMNS}
+    print_table(
+        ("sync", *(name.replace("_", " ") for name in numbers)),
+        [(sync_id, *("unknown" if number is None else number for number in numbers.values()))],
+    )
+    samples = forecast.expected_changes.samples
+    if samples:
+        print_table(
+            ("key", "change", "what"),
+            [(format_cell(row.key) or WHOLE_TABLE_KEY, row.operation.value, _format_columns(row)) for row in samples],
+        )
+
+
+def _dry_run_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
+    """Return the whole forecast, with the samples' changed values."""
+    return {
+        "sync": sync_id,
+        "dry_run": True,
+        "run": forecast.summary.run_id,
+        "message": forecast.summary.message,
+        "ok": not forecast.refusal,
+        **forecast.counts,
+        "samples": [_sample_object(row) for row in forecast.expected_changes.samples],
+        "sample_invalid": [{"key": row.key, "reason": row.reason} for row in forecast.summary.invalid_samples],
+    }
+
+
+def _sample_object(row: ExpectedKeyChange) -> Json:
+    return {
+        "key": row.key,
+        "change": row.operation.value,
+        "rows_before": row.rows_before,
+        "rows_after": row.rows_after,
+        "columns": {name: list(values) for name, values in row.changed_columns.items()},
+    }
+
+
+def _format_columns(row: ExpectedKeyChange) -> str:
+    told = (
+        ", ".join(_format_each_column(row))
+        or f"{format_count(row.rows_before, 'row')} → {format_count(row.rows_after, 'row')}"
+    )
+    return shorten_text(told, MAX_CHANGE_WIDTH)
+
+
+def _format_each_column(row: ExpectedKeyChange) -> Iterator[str]:
+    for name, (old, new) in row.changed_columns.items():
+        values = (old,) if not row.rows_after else (new,) if not row.rows_before else (old, new)
+        texts = [shorten_text(format_cell(value), MAX_VALUE_WIDTH) for value in values]
+        yield f"{format_cell(name)}: {' → '.join(texts)}"

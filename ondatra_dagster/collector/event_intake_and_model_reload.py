@@ -1,0 +1,253 @@
+"""The event collector: it stores events, and updates its routes and counts from time to time.
+
+It refuses requests when too many run or wait, or the disk is full.
+"""
+
+import asyncio
+import collections
+import functools
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ondatra_dagster.collector.event_metrics import EventCounts, format_event_metrics
+from ondatra_dagster.collector.event_store import (
+    EventRequest,
+    EventStore,
+    StoreResult,
+    event_store_path,
+    open_locked_store,
+)
+from ondatra_dagster.collector.group_commit import GroupCommit
+from ondatra_dagster.collector.http_messages import RequestRejectedError, retry_later_error
+from ondatra_dagster.collector.model_routes import ModelRoutes
+from ondatra_dagster.deltalog.log_reader import read_last_transaction
+from ondatra_dagster.errors import OndatraError, ProjectError, SelectionError, WarehouseError
+from ondatra_dagster.planning.find_table_and_columns import warehouse_table_path
+from ondatra_dagster.project.find_and_parse_model_files import FileStates, read_file_states
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.read_settings_and_defaults import EventSettings
+
+DISK_CHECK_SECONDS = 1.0  # between two looks at the disk
+RETRY_AFTER_SECONDS = 30
+
+
+class Backpressure:
+    """The limits of one collector, over all who send."""
+
+    def __init__(
+        self,
+        settings: EventSettings,
+        folder: Path,
+        *,
+        waiting: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._count_pending = waiting
+        self._clock = clock
+        self._allowance = float(settings.per_second or 0)  # a second's worth at most
+        self._refilled_at = clock()
+        self._disk_checked_at = float("-inf")
+        self.free_bytes = 0
+
+    def check_limits(self) -> RequestRejectedError | None:
+        """Why nothing is taken now; None when something is."""
+        per_second = self._settings.per_second
+        if per_second and (allowance := self._refill_allowance()) <= 0:
+            until_made_up_for = math.floor(-allowance / per_second) + 1
+            sentence = f"more than {per_second} events a second; slow down"
+            return retry_later_error("rate", sentence, until_made_up_for)
+        return self.check_queue_and_disk()
+
+    def check_queue_and_disk(self) -> RequestRejectedError | None:
+        """Return the same for a limit that the operator has to act on."""
+        if self._count_pending() >= self._settings.max_waiting:
+            sentence = f"{self._settings.max_waiting} events wait for a run that takes them; send it later"
+            return retry_later_error("waiting", sentence, RETRY_AFTER_SECONDS)
+        self.check_disk()
+        if self.free_bytes < self._settings.free_bytes:
+            return retry_later_error("disk", "the disk is nearly full; send it later", RETRY_AFTER_SECONDS)
+        return None
+
+    def consume_allowance(self, events: int) -> None:
+        """Count what is taken; a batch may take more than is allowed now, and those after it wait."""
+        self._allowance -= events
+
+    def _refill_allowance(self) -> float:
+        now, per_second = self._clock(), float(self._settings.per_second or 0)
+        grown = self._allowance + (now - self._refilled_at) * per_second
+        self._allowance, self._refilled_at = min(grown, per_second), now
+        return self._allowance
+
+    def check_disk(self) -> None:
+        """See how much room there is, unless that was seen just now."""
+        if self._clock() - self._disk_checked_at >= DISK_CHECK_SECONDS:
+            self._disk_checked_at = self._clock()
+            self.free_bytes = shutil.disk_usage(self._folder).free
+
+
+TASK_INTERVAL_SECONDS = 5.0  # between two looks at tables and models
+LOCK_WAIT_SECONDS = 3.0  # that a flush may have the file for, where no collector was
+IDEMPOTENCY_KEY_SECONDS = 24 * 3600  # for which the key of a request is known
+TABLE_READ_ERRORS = (WarehouseError, OSError, ValueError)  # a log that isn't whole, or that is another's
+MODEL_FILES = ("models/**/*.[sS][qQ][lL]",)
+log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Takes events for a project, and drops them when their table has them."""
+
+    def __init__(
+        self, project: Project, *, purpose: str = "ondatra events", more_metrics: Callable[[], str] = str
+    ) -> None:
+        self.routes = ModelRoutes(project)
+        self._new_routes: ModelRoutes | None = None  # to be gone over to
+        self.counts = EventCounts()
+        self._settings = project.settings
+        self._extra_metrics = more_metrics
+        self._model_states = self._read_model_states()
+        self._commits = GroupCommit(
+            lambda: open_locked_store(project.settings, purpose, wait_seconds=LOCK_WAIT_SECONDS)
+        )
+        self.backpressure = Backpressure(project.settings.events, project.settings.state, waiting=self._count_pending)
+        self._event_counts: collections.Counter[str] = collections.Counter()  # in the file, by model
+        self._oldest_times: Mapping[str, float] = {}  # since when, by model; as of the last sweep
+
+    async def start(self) -> None:
+        """Take the file; raises BusyError when another collector has it."""
+        self._commits.start(asyncio.get_running_loop())
+        self._event_counts.update(await self._commits.run_function(EventStore.count_events))
+        await self._apply_routes(self.routes)
+        await self.run_periodic_tasks()
+
+    async def _apply_routes(self, routes: ModelRoutes) -> None:
+        """No number may come twice for a model, also where an older copy of the file was put back."""
+        numbering = await self._commits.run_function(lambda file: file.sequence_id)
+        last = await asyncio.to_thread(self._last_number, routes, numbering)
+        await self._commits.run_function(functools.partial(EventStore.raise_last_number, last=last))
+        self.routes = routes
+
+    def _last_number(self, routes: ModelRoutes, numbering: str) -> int:
+        last = [
+            read_last_transaction(warehouse_table_path(self._settings, model), numbering) for model in routes.models
+        ]
+        return max((number for number in last if number), default=0)
+
+    def stop(self) -> None:
+        """Let go of the file, with all that is in hand committed."""
+        self._commits.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._commits.is_alive
+
+    async def store_request(self, intake: EventRequest) -> StoreResult:
+        """Keep events; they are durable when it returns."""
+        self.backpressure.consume_allowance(intake.events)
+        taken = await self._commits.store_request(intake)
+        if taken is StoreResult.NEW:
+            self._event_counts[intake.model] += intake.events
+        return taken
+
+    def check_health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether events can be taken, and how many wait."""
+        refusal = self.backpressure.check_queue_and_disk()
+        status = "ending" if not self.is_alive else refusal.response.reason if refusal else "ok"
+        return status == "ok", {"status": status, "waiting": self._count_pending()}
+
+    async def collect_metrics(self) -> str:
+        """How events stand, and what else of the project there is to tell."""
+        try:
+            return self._format_own_metrics() + await asyncio.to_thread(self._extra_metrics)
+        except OndatraError as error:
+            log.warning("metrics tell of events only: %s", error)
+            return self._format_own_metrics()
+
+    def _format_own_metrics(self) -> str:
+        path = event_store_path(self._settings)
+        size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+        self.backpressure.check_disk()
+        return format_event_metrics(
+            self.counts,
+            +self._event_counts,
+            self._oldest_times,
+            commit_count=self._commits.commit_count,
+            file_bytes=size,
+            free_bytes=self.backpressure.free_bytes,
+        )
+
+    async def repeat_periodic_tasks(self) -> None:
+        """Sweep from time to time, until nothing can be taken any more."""
+        while self.is_alive:
+            await asyncio.sleep(TASK_INTERVAL_SECONDS)
+            await self.run_periodic_tasks()
+
+    async def run_periodic_tasks(self) -> None:
+        """Drop what the tables have, and read models anew that have changed."""
+        try:
+            await self._delete_flushed()
+        except OndatraError as error:
+            log.warning("what the tables have can't be dropped: %s", error)
+        if routes := await asyncio.to_thread(self._reload_models):
+            await self._switch_routes(routes)
+
+    async def _delete_flushed(self) -> None:
+        numbering = await self._commits.run_function(lambda file: file.sequence_id)
+        in_tables = await asyncio.to_thread(self._flushed_numbers, numbering)
+        for model, upto in in_tables.items():
+            forget = functools.partial(EventStore.delete_up_to, model=model, upto=upto)
+            while events := await self._commits.run_function(forget):
+                self._event_counts[model] -= events
+        before = int((time.time() - IDEMPOTENCY_KEY_SECONDS) * 1e6)
+        await self._commits.run_function(functools.partial(EventStore.delete_keys, before=before))
+        self._oldest_times = await self._commits.run_function(
+            functools.partial(EventStore.read_oldest_times, models=list(self._event_counts))
+        )
+
+    def _flushed_numbers(self, numbering: str) -> Mapping[str, int]:
+        """Up to which number each table has what came for it."""
+        found = {}
+        for model in [model for model, events in self._event_counts.items() if events]:
+            try:
+                upto = read_last_transaction(warehouse_table_path(self._settings, model), numbering)
+            except TABLE_READ_ERRORS as error:
+                log.warning("what the table of %s has can't be dropped: %s", model, error)
+                continue
+            if upto:
+                found[model] = upto
+        return found
+
+    def _reload_models(self) -> ModelRoutes | None:
+        """What has changed, or could not be gone over to yet."""
+        states = self._read_model_states()
+        if states == self._model_states:
+            return self._new_routes
+        self._model_states = states  # broken ones are told of once
+        try:
+            self._new_routes = ModelRoutes(load_project(self._settings.root, self._settings))
+        except (ProjectError, SelectionError) as error:
+            self._new_routes = None
+            log.warning("the models have changed and can't be read, so the old ones go on:\n%s", error)
+        return self._new_routes
+
+    def _read_model_states(self) -> FileStates:
+        return read_file_states(self._settings.root, MODEL_FILES)
+
+    async def _switch_routes(self, routes: ModelRoutes) -> None:
+        try:
+            await self._apply_routes(routes)
+        except TABLE_READ_ERRORS as error:
+            log.warning("the models have changed and a table can't be read, so the old ones go on: %s", error)
+            return
+        self._new_routes = None
+        log.warning("models were read anew: %s", ", ".join(m.name for m in routes.models.values()))
+
+    def _count_pending(self) -> int:
+        return self._event_counts.total()

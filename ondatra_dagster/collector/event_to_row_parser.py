@@ -1,0 +1,113 @@
+"""An event read as a row of its model's table, by the columns that the model defines now.
+
+The application parses to validate, the flush to write. A valid event can be written unless the model changed.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from ondatra_dagster.collector.fast_event_validation import FastEventValidator
+from ondatra_dagster.collector.json_value_parsers import ParseNotes, ValueParser, build_parser, names_by_casefold
+from ondatra_dagster.project.model import EventColumn, EventType
+
+RECEIVED_AT_COLUMN = "received_at"
+TIMESTAMP_TYPE = EventType(name="timestamp")
+
+
+class _ColumnParser(NamedTuple):
+    value_index: int
+    parse: ValueParser
+
+
+class _RequiredColumn(NamedTuple):
+    value_index: int
+    name: str
+    type_name: str
+
+
+class EventParser:
+    """Reads the events of one model."""
+
+    def __init__(self, columns: Sequence[EventColumn], *, keeps_unknown: bool = True) -> None:
+        self._columns = {
+            column.name: _ColumnParser(n, build_parser(column.event_type)) for n, column in enumerate(columns)
+        }
+        self._names_by_casefold = names_by_casefold([column.name for column in columns])
+        self._empty_row: list[Any] = [None] * (len(columns) + 1)
+        self._keeps_unknown = keeps_unknown
+        filled = (RECEIVED_AT_COLUMN, TIMESTAMP_TYPE)
+        received_at = [n for n, column in enumerate(columns) if (column.name.casefold(), column.event_type) == filled]
+        self._received_at_index = received_at[0] if received_at else None
+        self._required = [
+            _RequiredColumn(place, column.name, str(column.event_type))
+            for place, column in enumerate(columns)
+            if column.is_required and place != self._received_at_index
+        ]
+        self._fast_validator = FastEventValidator(columns, required=[column.name for column in self._required])
+
+    def count_if_all_valid(self, body: bytes, *, is_batch: bool) -> int | None:
+        """How many events a body holds, when all of them surely fit; when not, each has to be read."""
+        return self._fast_validator.count_if_all_valid(body, is_batch=is_batch)
+
+    def parse_event(self, event: Any, reading: ParseNotes, received_at: datetime.datetime | None = None) -> list[Any]:
+        """The event's values in the order of the columns, and last the JSON of _extra; problems are noted."""
+        values = self._empty_row.copy()
+        if type(event) is not dict:
+            reading.add_problem("", "is no object; an event is one: {…}")
+            return values
+        self._parse_fields(event, values, reading)
+        for column in self._required:
+            if values[column.value_index] is None:
+                _add_missing_problem(column, event, reading)
+        if self._received_at_index is not None and values[self._received_at_index] is None:
+            values[self._received_at_index] = received_at
+        if reading.extra:
+            values[-1] = self._format_extra(reading)
+        return values
+
+    def _parse_fields(self, event: dict[str, Any], values: list[Any], reading: ParseNotes) -> None:
+        columns = self._columns
+        for name, value in event.items():
+            column = columns.get(name)
+            if column is None:
+                self._parse_other_field(name, value, event, values, reading)
+            elif value is not None:
+                values[column.value_index] = column.parse(value, name, reading)
+
+    def _parse_other_field(
+        self, name: str, value: Any, event: dict[str, Any], values: list[Any], reading: ParseNotes
+    ) -> None:
+        """A field that is spelled in other letters, or that no column is for."""
+        known = self._names_by_casefold.get(name.casefold())
+        if known is None:
+            reading.add_unknown(name, value)
+        elif known in event or values[self._columns[known].value_index] is not None:
+            reading.add_problem(name, f"comes twice, as {known!r} too" if known in event else "comes twice")
+        elif value is not None:
+            column = self._columns[known]
+            values[column.value_index] = column.parse(value, name, reading)
+
+    def _format_extra(self, reading: ParseNotes) -> str | None:
+        extra, reading.extra = reading.extra, {}
+        if not self._keeps_unknown:
+            for path in extra:
+                reading.add_problem(path, "is no column of the model, which takes no others")
+            return None
+        try:
+            return orjson.dumps(extra).decode()
+        except TypeError:  # it can be read deeper than it can be written
+            for path in extra:
+                reading.add_problem(path, "is nested too deep, or too large a number")
+            return None
+
+
+def _add_missing_problem(column: _RequiredColumn, event: dict[str, Any], reading: ParseNotes) -> None:
+    """Note that a column has to have a value; one that misfits has been told of."""
+    given = next((each for each in event if each.casefold() == column.name.casefold()), None)
+    if given is None:
+        reading.add_problem(column.name, f"is missing; it is {column.type_name} NOT NULL")
+    elif event[given] is None:
+        reading.add_problem(given, f"is null; it is {column.type_name} NOT NULL")

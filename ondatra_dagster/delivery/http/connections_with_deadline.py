@@ -1,0 +1,135 @@
+"""The transport of HTTP requests: a connection pool that keeps one deadline for a whole answer.
+
+httpx limits each single read, so a server that drips a byte a second is waited for without end. Here every
+read and write gets what is left until the deadline, the TLS handshake and the headers included.
+"""
+
+import contextlib
+import logging
+import socket
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import httpcore
+import httpx
+
+_WRITE_BYTES = 65_536
+
+
+# it logs the headers of each answer, and an API may give back in them what it was sent
+logging.getLogger("httpcore").setLevel(logging.INFO)
+
+
+ConnectHook = Callable[[], contextlib.AbstractContextManager[None]]  # is entered while a connection is made
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+_connect_hook: ContextVar[ConnectHook] = ContextVar("connecting", default=contextlib.nullcontext)
+
+
+@contextlib.contextmanager
+def limit_response_time(seconds: float, connecting: ConnectHook = contextlib.nullcontext) -> Iterator[None]:
+    """What is sent and received inside has to be over after so many seconds."""
+    deadline, hook = _deadline.set(time.monotonic() + seconds), _connect_hook.set(connecting)
+    try:
+        yield
+    finally:
+        _connect_hook.reset(hook)
+        _deadline.reset(deadline)
+
+
+def check_deadline() -> None:
+    """Raise ReadTimeout when the answer should have been there by now."""
+    if time.monotonic() > _deadline.get():
+        raise httpx.ReadTimeout("timed out")
+
+
+def _remaining_seconds(timeout: float | None, late: type[Exception]) -> float:
+    left = _deadline.get() - time.monotonic()
+    if left <= 0:
+        raise late("timed out")
+    return left if timeout is None else min(timeout, left)
+
+
+class _DeadlineStream(httpcore.NetworkStream):
+    """A connection. What is written waits for the next read: a head and its body in one packet."""
+
+    def __init__(self, stream: httpcore.NetworkStream, streams: "weakref.WeakSet[_DeadlineStream]") -> None:
+        self._stream = stream
+        self._unsent_bytes = b""
+        self._streams = streams
+        streams.add(self)
+
+    def shut_down(self) -> None:
+        """Wake the thread that reads or writes: to be closed by another one isn't enough for that."""
+        with contextlib.suppress(OSError):  # it isn't connected any more
+            # not the method of a TLS socket, which takes its state away from the thread that reads
+            socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        # a server may have answered, and hung up, before it took the whole request
+        with contextlib.suppress(httpcore.WriteError):
+            self._send(timeout)
+        return self._stream.read(max_bytes, _remaining_seconds(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._unsent_bytes += buffer
+        if len(self._unsent_bytes) >= _WRITE_BYTES:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        buffer, self._unsent_bytes = self._unsent_bytes, b""
+        # in pieces: the timeout of one large write starts anew whenever the server takes a little
+        for start in range(0, len(buffer), _WRITE_BYTES):
+            piece = buffer[start : start + _WRITE_BYTES]
+            self._stream.write(piece, _remaining_seconds(timeout, httpcore.WriteTimeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _remaining_seconds(timeout, httpcore.ConnectTimeout)
+        with _connect_hook.get()():
+            return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, left), self._streams)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _DeadlineNetwork(httpcore.SyncBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: weakref.WeakSet[_DeadlineStream] = weakref.WeakSet()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = _remaining_seconds(timeout, httpcore.ConnectTimeout)
+        with _connect_hook.get()():
+            stream = super().connect_tcp(host, port, left, local_address, socket_options)
+        return _DeadlineStream(stream, self.streams)
+
+
+class DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport over a network that looks at the clock."""
+
+    def __init__(self, *, connections: int) -> None:
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        super().__init__(limits=limits)
+        # the pool takes a network of one's own, but httpx has no argument to hand it on
+        self._network = _DeadlineNetwork()
+        self._pool._network_backend = self._network  # noqa: SLF001
+
+    def close(self) -> None:
+        for stream in list(self._network.streams):
+            stream.shut_down()
+        super().close()

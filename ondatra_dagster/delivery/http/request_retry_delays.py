@@ -1,0 +1,38 @@
+"""The delays before one HTTP request is tried again, with Retry-After headers."""
+
+import email.utils
+from collections.abc import Callable
+from datetime import UTC
+
+RETRY_AFTER_CAP_SECONDS = 60.0
+_MAX_DOUBLINGS = 1_000  # a float has no room for more
+
+
+def request_retry_seconds(
+    tries: int, *, backoff_seconds: float, retry_after: str | None, now: float, random: Callable[[], float]
+) -> float:
+    """Return the wait after so many tries: what the server asks for, else twice as long each time.
+
+    Half to one and a half times the doubled back-off, so that many clients don't come back at one moment.
+    """
+    asked = parse_retry_after(retry_after, now=now)
+    if asked is not None:
+        return asked
+    doubled = backoff_seconds * 2.0 ** min(tries - 1, _MAX_DOUBLINGS)
+    return min(doubled, RETRY_AFTER_CAP_SECONDS) * (0.5 + random())
+
+
+def parse_retry_after(header: str | None, *, now: float) -> float | None:
+    """Return the seconds that a Retry-After header asks for, in either form, at most 60; None: none."""
+    if header is None:
+        return None
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), RETRY_AFTER_CAP_SECONDS)
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return min(max(moment.timestamp() - now, 0.0), RETRY_AFTER_CAP_SECONDS)
+    except (ValueError, OverflowError):  # of an offset that no clock has
+        return None

@@ -1,0 +1,157 @@
+"""An HTTP response: its body decompressed and decoded, within limits, and what it means for push().
+
+An unknown charset is read as UTF-8. Python's other codecs are no option: punycode takes hours for 50 MB, utf-7
+makes half characters.
+"""
+
+import codecs
+import dataclasses
+import encodings
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from encodings.aliases import aliases
+
+_CODECS = frozenset(
+    (
+        *("utf_8", "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be"),
+        *("latin_1", *(f"iso8859_{number}" for number in range(2, 17) if number != 12)),
+        *(f"cp{number}" for number in (437, 850, 852, 866, 874, *range(1250, 1259))),
+        *("koi8_r", "koi8_u", "mac_roman", "mac_cyrillic", "tis_620"),
+        *("shift_jis", "cp932", "euc_jp", "iso2022_jp", "gb2312", "gbk", "gb18030", "hz"),
+        *("big5", "big5hkscs", "cp950", "euc_kr", "cp949", "johab", "iso2022_kr"),
+    )
+)
+_CODECS_BY_NAME = {
+    **{alias: codec for alias, codec in aliases.items() if codec in _CODECS},
+    **{codec: codec for codec in _CODECS},
+    # names that servers use and Python lacks
+    "iso_8859_8_i": "iso8859_8",
+    "windows_31j": "cp932",
+    "windows_949": "cp949",
+    "cn_big5": "big5",
+}
+
+
+# their decoders raise without a byte order mark
+_BYTE_ORDER_MARKS = {
+    "utf_16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf_32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
+_CHARSET = re.compile(r"(?:^|[;,\s])charset\s*=\s*[\"']?([\w.:+-]{1,40})[\"']?(?=[;,\s]|$)", re.IGNORECASE)
+_WINDOWS_NAME = re.compile(r"(?:windows|win|cp)_?(874|125[0-8])")
+
+
+def new_decoder(content_type: str, begin: bytes) -> codecs.IncrementalDecoder:
+    """Return the decoder for a body with this Content-Type. Bytes that are no text become U+FFFD."""
+    name = _codec_name(content_type)
+    if name in _BYTE_ORDER_MARKS and not begin.startswith(_BYTE_ORDER_MARKS[name]):
+        name = f"{name}_le"  # browsers do so too
+    return codecs.getincrementaldecoder(name)(errors="replace")
+
+
+def _codec_name(content_type: str) -> str:
+    charset = _CHARSET.search(content_type)
+    if charset is None:
+        return "utf_8"
+    name = encodings.normalize_encoding(charset[1]).lower().removeprefix("x_")
+    if windows := _WINDOWS_NAME.fullmatch(name):
+        return f"cp{windows[1]}"
+    return _CODECS_BY_NAME.get(name, "utf_8")
+
+
+NO_RESPONSE = 0  # in place of a status code
+MAX_RESPONSE_BYTES = 50_000_000
+_CHUNK_BYTES = 1_000_000
+_GZIP_OR_ZLIB = 47  # zlib's own name for: tell by the first bytes
+_GZIP_FIRST_BYTE = 0x1F
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """The result of a call; with NO_RESPONSE as status code there is no answer, and the text says why."""
+
+    status_code: int
+    text: str
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_refused: bool = False  # by us: no try can make it better
+    is_uncertain: bool = False  # no success, but nobody answered at some try: it may have been done all the same
+    is_unsent: bool = False  # there was no token to send it with
+
+    @property
+    def is_success(self) -> bool:
+        return not self.is_refused and 200 <= self.status_code < 300
+
+    @property
+    def is_retryable(self) -> bool:
+        """Return whether the server may take the same request later: no answer, 408, 429 and 5xx."""
+        return self.status_code in {NO_RESPONSE, 408, 429} or self.status_code >= 500
+
+    @property
+    def status_for_push(self) -> int:
+        """Return the status that push() sees: a refused answer counts as none."""
+        return NO_RESPONSE if self.is_refused else self.status_code
+
+
+class UnreadableResponseError(Exception):
+    """An error of an answer that came, but can't be read."""
+
+
+def read_response_text(
+    chunks: Iterable[bytes], headers: Mapping[str, str], *, check_time: Callable[[], None] = lambda: None
+) -> str:
+    """Return the body of an answer, or raise UnreadableResponseError. `check_time` raises when the time is up."""
+    body = bytearray()
+    for piece in _decompress(chunks, headers.get("content-encoding", "identity").strip().lower()):
+        body += piece
+        if len(body) > MAX_RESPONSE_BYTES:
+            raise UnreadableResponseError(
+                f"the answer has more than {MAX_RESPONSE_BYTES // 1_000_000} MB and was not read"
+            )
+        check_time()
+    decoder = new_decoder(headers.get("content-type", ""), bytes(body[:4]))
+    texts = []
+    for start in range(0, len(body), _CHUNK_BYTES):
+        texts.append(decoder.decode(bytes(body[start : start + _CHUNK_BYTES])))
+        check_time()
+    # a byte order mark is no part of the text, and JSON has none
+    return "".join([*texts, decoder.decode(b"", final=True)]).removeprefix("\ufeff")
+
+
+def _decompress(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    chunks = filter(None, chunks)
+    first = next(chunks, None)
+    if first is None:  # a 204 has nothing that could be unpacked, whatever it says of its packing
+        return
+    chunks = itertools.chain([first], chunks)
+    if encoding in {"identity", ""}:
+        yield from chunks
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise UnreadableResponseError(f"the answer is packed as {encoding!r}, which was not asked for")
+    is_whole = yield from _inflate(chunks)
+    if not is_whole and encoding != "deflate":
+        raise UnreadableResponseError("the answer ends in the middle of what was packed")
+
+
+def _inflate(chunks: Iterable[bytes]) -> Generator[bytes, None, bool]:
+    """Yield the decompressed chunks, and return whether all of them came.
+
+    There may be several gzips in a row; what follows them and is none is dropped, as browsers do.
+    """
+    unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        for chunk in chunks:
+            # in pieces: one small chunk may hold a thousand times its size
+            rest = chunk
+            while rest:
+                if unpack.eof:
+                    if rest[0] != _GZIP_FIRST_BYTE:
+                        return True
+                    unpack = zlib.decompressobj(_GZIP_OR_ZLIB)
+                yield unpack.decompress(rest, _CHUNK_BYTES)
+                rest = unpack.unconsumed_tail or unpack.unused_data
+    except zlib.error as error:
+        raise UnreadableResponseError(f"the answer can't be unpacked: {error}") from error
+    return unpack.eof

@@ -1,0 +1,92 @@
+"""The polling of the jobs of an asynchronous API: which to poll next, and for how long in one run."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ondatra_dagster.delivery.push.push_interface import PushResult
+from ondatra_dagster.delivery.queue.claimed_batches import Batch, Job
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.future_time_correction import corrected_time
+
+MAX_WAIT_FOR_NEWS_SECONDS = 120.0  # a run doesn't wait longer for its next piece of news
+MAX_TOTAL_WAIT_SECONDS = 900.0  # nor in all, however often there is some: others want its place
+
+
+class OpenJobs:
+    """Batches that are jobs, between two polls."""
+
+    def __init__(
+        self,
+        batches: Iterable[Batch],
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._batches = {batch.id: batch for batch in batches}
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._waited_seconds = 0.0
+        self.extend_wait()
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def extend_wait(self) -> None:
+        """Start the time to wait again, after a job was submitted or has ended."""
+        self._wait_until = self._clock() + MAX_WAIT_FOR_NEWS_SECONDS
+
+    def add_job(self, batch: Batch) -> None:
+        self._batches[batch.id] = batch
+
+    def new_job(self, reference: str, *, submitted_at: float) -> Job:
+        return Job(reference, submitted_at, self._next_poll_at(submitted_at, submitted_at))
+
+    def next_poll_at(self, job: Job, now: float) -> float:
+        """Return when to poll a job again that is still open now."""
+        return self._next_poll_at(_submitted_at(job, now), now)
+
+    def _next_poll_at(self, submitted_at: float, now: float) -> float:
+        return min(now + self._interval_seconds, max(submitted_at + self._timeout_seconds, now))
+
+    def is_timed_out(self, job: Job) -> bool:
+        """Return whether a job that is still open now has timed out."""
+        now = self._clock()
+        return now >= _submitted_at(job, now) + self._timeout_seconds
+
+    def pop_due_jobs(self) -> Sequence[Batch]:
+        """Return and remove the jobs to be polled now."""
+        now = self._clock()
+        due = [batch for batch in self._batches.values() if batch.job and batch.job.next_poll_time(now) <= now]
+        for batch in due:
+            del self._batches[batch.id]
+        return due
+
+    def seconds_to_next(self) -> float | None:
+        """Return the seconds until one is to be polled; None when there is none."""
+        now = self._clock()
+        times = [batch.job.next_poll_time(now) for batch in self._batches.values() if batch.job]
+        return max(min(times) - now, 0.0) if times else None
+
+    def wait_for_next(self) -> bool:
+        """Wait until one is to be polled; return False when this run doesn't wait that long."""
+        seconds = self.seconds_to_next()
+        if seconds is None or self._clock() + seconds > self._wait_until:
+            return False
+        self._waited_seconds += seconds
+        if self._waited_seconds > MAX_TOTAL_WAIT_SECONDS:
+            return False
+        self._sleep(seconds)
+        return True
+
+
+def _submitted_at(job: Job, now: float) -> float:
+    return corrected_time(job.submitted_at, set_at=job.submitted_at, now=now)
+
+
+def unanswered_job_result(batch: Batch, why: str) -> PushResult:
+    """Return the result of a job that nobody asks about any more: its rows are sent again when they are due."""
+    # it may be done all the same, some time
+    return PushResult(dict.fromkeys(batch.result_keys, RowOutcome.implicit_error(why)), calls=1, unanswered_calls=1)

@@ -1,0 +1,118 @@
+"""The Starlark interpreter for push functions: their built-in names, parsing, evaluation and errors."""
+
+import functools
+import re
+import time
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import starlark
+
+from ondatra_dagster.count_time_and_size_format import docs_command
+from ondatra_dagster.delivery.push.starlark.python_functions_behind_builtin_objects import host_functions
+from ondatra_dagster.errors import Problem, ProjectError
+
+PRELUDE = "@ondatra"
+BUILTIN_NAMES = (
+    *("print", "sleep", "env", "http", "time", "base64", "url_quote"),
+    *("md5", "sha1", "sha256", "sha512", "hmac_sha256"),
+)
+
+
+# Starlark's own words that end the process on some values, and what stands in for them
+_REPLACED_BUILTINS = {"json": "checked_json", "fail": "checked_fail"}
+
+
+# stands as one line before a file's own, so lines in messages are one too high
+LOAD_LINE = "load({})\n".format(
+    ", ".join(
+        [*(f'"{word}"' for word in (PRELUDE, *BUILTIN_NAMES)), *(f'{k} = "{v}"' for k, v in _REPLACED_BUILTINS.items())]
+    )
+)
+_LOAD_SECONDS = 10.0
+_GLOBALS = starlark.Globals.extended_by([starlark.LibraryExtension.StructType, starlark.LibraryExtension.Json])
+_DIALECT = starlark.Dialect.extended()
+_DIALECT.enable_f_strings = True
+
+
+def parse_file(name: str, text: str) -> starlark.AstModule:
+    """The text as Starlark reads it; nothing of it is run."""
+    return starlark.parse(name, text, _DIALECT)
+
+
+def evaluate_file(tree: starlark.AstModule, modules: Mapping[str, starlark.FrozenModule]) -> starlark.FrozenModule:
+    """Run a file's top level, which loads from the modules."""
+    ends_at = time.monotonic() + _LOAD_SECONDS
+    options = starlark.EvalOptions(check_cancelled=lambda: time.monotonic() > ends_at)
+    module = starlark.Module()
+    starlark.eval_with(options, module, tree, _GLOBALS, file_loader=starlark.FileLoader(modules.__getitem__))
+    return module.freeze()
+
+
+def evaluate_until_load(tree: starlark.AstModule) -> None:
+    """Run a file's top level up to its first load()."""
+    starlark.eval(starlark.Module(), tree, _GLOBALS)
+
+
+@functools.cache
+def load_prelude() -> starlark.FrozenModule:
+    """The module of which every file gets its words."""
+    module = starlark.Module()
+    for name, function in host_functions().items():
+        module.add_callable(name, function)
+    text = Path(__file__).with_name("builtin_objects.star").read_text(encoding="utf-8")
+    starlark.eval(module, parse_file(PRELUDE, text), _GLOBALS)
+    return module.freeze()
+
+
+_FRAME_PATTERN = re.compile(r"^  \* (.+?):(\d+), in ", re.MULTILINE)
+_ERROR_PATTERN = re.compile(r"^error: (.*?)(?:\n +--> (.+?):(\d+):\d+$|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class FileLine(NamedTuple):
+    """A line of a user's file."""
+
+    file: str  # lib/NAME.star
+    line: int
+
+    def to_problem(self, what: str, remedy: str) -> Problem:
+        return Problem(file=self.file, line=self.line, description=what, remedy=remedy)
+
+    def to_error(self, what: str, remedy: str) -> ProjectError:
+        return ProjectError([self.to_problem(what, remedy)])
+
+
+class StarlarkFault(NamedTuple):
+    """An error in a user's file."""
+
+    file: str  # "" where Starlark doesn't tell
+    line: int
+    message: str
+
+    @classmethod
+    def parse_error(cls, text: str, files: Set[str]) -> Self:
+        """Where in these files an error is that Starlark tells of in this text, and what it is."""
+        found = _ERROR_PATTERN.search(text)
+        what = found[1] if found else text
+        for prefix in ("fail: ", "WrongUseError: "):
+            what = what.removeprefix(prefix)
+        places = [(file, int(line)) for file, line in _FRAME_PATTERN.findall(text)]
+        if found and found[2]:
+            places.append((found[2], int(found[3])))
+        file, line = next((place for place in reversed(places) if place[0] in files), ("", 2))
+        return cls(file, max(line - 1, 1), what.strip())
+
+
+def is_starlark_error(error: BaseException) -> bool:
+    """Whether the .star file is to blame: a panic and a result that Python can't hold are its doing too."""
+    return (
+        isinstance(error, starlark.StarlarkError | TypeError | ValueError) or type(error).__module__ == "pyo3_runtime"
+    )
+
+
+def to_project_error(error: BaseException, name: str) -> ProjectError:
+    """The error of a file that can't be read, or whose top level fails."""
+    fault = StarlarkFault.parse_error(str(error), {name})
+    what = fault.message.removeprefix("Parse error: ")
+    return FileLine(name, fault.line).to_error(what, f"{docs_command('push-functions')} says what Starlark has")

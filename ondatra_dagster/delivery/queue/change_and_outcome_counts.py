@@ -1,0 +1,217 @@
+"""The counts that users see: the units in a queue, and the outcomes of one run's units.
+
+A unit is what a user thinks of as one change: the key of a merge, the group of a tracked table, the row of an
+append or scd2. In a table or a partition each new row is a unit and replaces an old one, as far as there are
+any. Only old rows without a new one are units of their own. What the API had and still has is an update.
+"""
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind
+from ondatra_dagster.delivery.queue.queue_database import ROW_COUNT, ROWS_ON_API, Queue
+from ondatra_dagster.delivery.queue.removal_count import read_content_sizes
+from ondatra_dagster.storage.sqlite_database import SqliteStore
+
+
+class UnitOperation(enum.StrEnum):
+    """The operation that a unit is to the destination."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class UnitOutcome(enum.StrEnum):
+    """The outcome of a unit in a run that tried it: that of its worst row."""
+
+    SUCCEEDED = "succeeded"
+    REJECTED = "rejected"  # refused, or tried too often
+    FAILED = "failed"  # will be tried again
+
+
+Counts = collections.Counter[UnitOperation]
+SINGLE_COUNTS = {operation: Counts({operation: 1}) for operation in UnitOperation}  # shared: not to be changed
+NO_COUNTS = Counts()
+
+
+# what is only to be deleted counts as there, also while nobody knows whether it arrived
+IS_ON_API = f"iif({ROWS_ON_API} != '' or desired = '', 1, 0)"
+IS_DESIRED = "iif(desired = '', 0, 1)"
+COUNT_BY_UNIT = f"""
+select coalesce(sum({IS_DESIRED} and not {IS_ON_API}), 0), coalesce(sum({IS_ON_API} and {IS_DESIRED}), 0),
+    coalesce(sum({IS_ON_API} and not {IS_DESIRED}), 0)
+from unit where version <= :watermark and {{where}}
+"""
+COUNT_BY_PARTITION = f"""
+select coalesce(sum(max(has - had, 0)), 0), coalesce(sum(min(had, has)), 0),
+    coalesce(sum(max(had - has, 0)), 0)
+from (
+    select sum({IS_ON_API}) as had, sum({IS_DESIRED}) as has from unit
+    where version <= :watermark and {{where}} group by belongs_to
+)
+"""
+READ_MIRROR_ROWS = f"select key, {ROW_COUNT.format('desired')} from unit where version <= :watermark and {{where}}"
+IS_PLANNED = "state in ('pending', 'claimed')"  # what may go in a run, and what is in jobs
+
+
+# of a part of a table that has both, how many rows only go, and how many only come
+READ_REPLACED_PARTITIONS = f"""
+select belongs_to, sum(not {IS_DESIRED}), sum(not {IS_ON_API})
+from unit where version <= :watermark and {IS_PLANNED}
+group by belongs_to having sum(not {IS_DESIRED}) > 0 and sum(not {IS_ON_API}) > 0
+"""
+ANY_REPLACED_PARTITION = f"""
+select exists (select 1 from unit where phase = 0 and {IS_PLANNED})
+    and exists (select 1 from unit where phase = 1 and {IS_PLANNED})
+"""
+
+
+def operation_of(*, had: bool, has: bool) -> UnitOperation:
+    """What a unit is whose destination had something, and is to have something."""
+    if not has:
+        return UnitOperation.DELETE
+    return UnitOperation.UPDATE if had else UnitOperation.INSERT
+
+
+def count_changed_rows(had: int, has: int) -> Counts:
+    """The units of rows that are replaced: as many as there are before and after are updates."""
+    moved = (max(has - had, 0), min(had, has), max(had - has, 0))
+    return Counts({operation: rows for operation, rows in zip(UnitOperation, moved, strict=True) if rows})
+
+
+def count_units(queue: Queue, where: str = IS_PLANNED, bounds: Mapping[str, int | str] | None = None) -> Counts:
+    """How many units of the queue a condition on its rows finds, by what they are."""
+    span = {"watermark": queue.watermark, **(bounds or {})}
+    if queue.unit_kind is UnitKind.MIRROR:
+        return _count_mirrors(queue.store, where, span)
+    statement = COUNT_BY_PARTITION if queue.replaces_rows else COUNT_BY_UNIT
+    moved = queue.store.fetch_rows(statement.format(where=where), span)[0]
+    return Counts({operation: int(units) for operation, units in zip(UnitOperation, moved, strict=True) if units})
+
+
+def _count_mirrors(store: SqliteStore, where: str, span: Mapping[str, int | str]) -> Counts:
+    """What the API has of a mirror isn't in its unit: only how many rows went out last is kept."""
+    sent = read_content_sizes(store)
+    counts = Counts()
+    for key, has in store.fetch_rows(READ_MIRROR_ROWS.format(where=where), span):
+        counts += count_changed_rows(sent.get(str(key), 0), int(has))
+    return counts
+
+
+@dataclasses.dataclass(slots=True)
+class ReplacedPartition:
+    """A table's or a partition's rows that replace each other; which row replaces which is unknown."""
+
+    deletes: int  # old rows for which there is no new one
+    updates: int  # new rows that take the place of an old one
+    ended_updates: int = 0  # updates whose old row the API refused to delete: these have ended
+
+    def count_old_row(self, end: UnitOutcome | None) -> UnitOperation | None:
+        """What an old row counts as that has ended so; None when it is the first half of an update."""
+        if self.deletes:
+            self.deletes -= 1
+            return UnitOperation.DELETE
+        if end is UnitOutcome.SUCCEEDED or not self.updates:
+            return None
+        self.updates -= 1
+        self.ended_updates += 1
+        return UnitOperation.UPDATE
+
+    def count_new_row(self) -> UnitOperation | None:
+        """What a new row counts as that has ended; None when its update has ended with its old row."""
+        if self.ended_updates:
+            self.ended_updates -= 1
+            return None
+        if self.updates:
+            self.updates -= 1
+            return UnitOperation.UPDATE
+        return UnitOperation.INSERT
+
+
+class CountedUnit(NamedTuple):
+    """The facts that decide how a unit is counted."""
+
+    id: int
+    partition: str  # of the table, for kinds that replace rows
+    rows_on_api: int  # rows that the API had before; but for a mirror 1 stands for any number
+    rows_desired: int  # rows that it is to have
+
+
+class UnitCounter:
+    """A counter that counts each unit of a run once, however often it is sent.
+
+    A unit with a newer change behind the one that was sent counts when the newer one has ended.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        """Read what is planned; to be made before anything of it ends."""
+        self._is_mirror = queue.unit_kind is UnitKind.MIRROR
+        self._partitions = _read_replaced_partitions(queue) if queue.replaces_rows and not self._is_mirror else {}
+        self._counts_for_later: dict[int, Counts] = {}
+
+    def count(self, unit: CountedUnit, end: UnitOutcome | None) -> Counts:
+        """Return as what a unit counts that has ended so, or that is in a job.
+
+        Nothing when it is half of another unit, which counts for both.
+        """
+        if self._counts_for_later and (planned := self._counts_for_later.pop(unit.id, None)) is not None:
+            return planned
+        if self._is_mirror:
+            return count_changed_rows(unit.rows_on_api, unit.rows_desired)
+        part = None if unit.rows_on_api and unit.rows_desired else self._partitions.get(unit.partition)
+        if part is None:
+            return SINGLE_COUNTS[operation_of(had=bool(unit.rows_on_api), has=bool(unit.rows_desired))]
+        operation = part.count_new_row() if unit.rows_desired else part.count_old_row(end)
+        return SINGLE_COUNTS[operation] if operation else NO_COUNTS
+
+    def count_later(self, unit: CountedUnit, end: UnitOutcome) -> None:
+        """Count the unit later in this run, as what was planned of it."""
+        self._counts_for_later[unit.id] = self.count(unit, end)
+
+
+def _read_replaced_partitions(queue: Queue) -> dict[str, ReplacedPartition]:
+    if not queue.store.fetch_rows(ANY_REPLACED_PARTITION)[0][0]:
+        return {}
+    found = queue.store.fetch_rows(READ_REPLACED_PARTITIONS, {"watermark": queue.watermark})
+    return {
+        str(part): ReplacedPartition(deletes=max(int(old) - int(new), 0), updates=min(int(old), int(new)))
+        for part, old, new in found
+    }
+
+
+PLANNED = "planned"
+ADD_COUNTS = """
+insert into run_count values (?, ?, ?, ?)
+on conflict (run_id, cell, operation) do update set units = units + excluded.units
+"""
+READ_COUNTS = "select cell, operation, units from run_count where run_id = ?"
+DELETE_COUNTS = "delete from run_count where run_id = ?"
+
+
+def add_counts(queue: Queue, run_id: str, counts: Mapping[UnitOutcome, Counts] | Mapping[str, Counts]) -> None:
+    """Add to a run's counts, by cell; the caller has the transaction."""
+    rows: list[tuple[str, str, str, int]] = [
+        (run_id, str(cell), str(operation), units)
+        for cell, units_of in counts.items()
+        for operation, units in units_of.items()
+        if units
+    ]
+    if rows:
+        queue.store.execute_many(ADD_COUNTS, rows)
+
+
+def read_counts(queue: Queue, run_id: str) -> dict[str, Counts]:
+    """Return a run's counts by cell; none when it was cut off before it had planned anything."""
+    counts: dict[str, Counts] = {}
+    for cell, operation, units in queue.store.fetch_rows(READ_COUNTS, (run_id,)):
+        counts.setdefault(str(cell), Counts())[UnitOperation(str(operation))] = int(units)
+    return counts
+
+
+def delete_counts(queue: Queue, run_id: str) -> None:
+    """Delete a run's counts: they are in its history."""
+    queue.store.execute(DELETE_COUNTS, (run_id,))

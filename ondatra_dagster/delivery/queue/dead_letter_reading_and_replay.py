@@ -1,0 +1,167 @@
+"""The dead letters of a queue: units that are not sent again unless they are replayed."""
+
+import dataclasses
+import json
+from array import array
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import (
+    KeyState,
+    UnitKind,
+    count_batch_rows,
+    find_rows_to_send,
+)
+from ondatra_dagster.delivery.queue.damage_checksums import UNIT_COLUMNS, check_unit_digest
+from ondatra_dagster.delivery.queue.queue_database import UNIT_IDENTIFIER, Queue, read_layouts
+from ondatra_dagster.delivery.queue.queue_status import MIRROR_WEIGHT, ROW_UNIT_WEIGHT
+from ondatra_dagster.row_changes import ChangeType, Json, Layout
+from ondatra_dagster.storage.sqlite_database import SqliteStore, SqlRow
+
+READ_DEAD_UNIT_IDS = """
+select id from unit
+where state = 'dead' and died_at >= :since order by died_at, id limit :limit offset :offset
+"""
+READ_DEAD_UNITS = f"""
+select id, {UNIT_IDENTIFIER}, attempts, refused_at, message, died_at, digest, {", ".join(UNIT_COLUMNS)}
+from unit not indexed
+where state = 'dead' and id in (select value from json_each(:ids)) order by died_at, id
+"""
+CHUNK_DEAD_LETTERS = 500  # letters: between two reads other processes may write
+REQUEUE_DEAD_UNIT = """
+update unit set state = 'pending', attempts = 0, outages = 0, key_renewals = key_renewals + 1,
+    message = null, died_at = null, rows = ?, since = ?
+where id = ?
+"""
+DELETE_UNIT = "delete from unit where id = ?"
+REQUEUE_WAITING_UNITS = "update unit set state = 'pending', due_at = null where state = 'waiting'"
+NO_LIMIT = -1  # SQLite's word for no limit
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A unit that the API refused, or that was tried often enough."""
+
+    unit_id: int
+    key: str
+    version: int
+    attempts: int  # the last among them; of one that was refused at least so many, where nobody knows
+    is_rejected: bool  # or else it was tried often enough
+    error: str
+    died_at: datetime
+    rows_to_send: tuple[tuple[ChangeType, dict[str, Json]], ...]  # what a replay would send now, or the first of it
+    row_count: int  # that it would send
+    change_type: ChangeType | None  # of the last of these
+    weight: int  # rows of a batch that it takes; 0: it is as it should be
+
+
+def read_dead_letters(
+    store: SqliteStore,
+    shape: UnitKind,
+    *,
+    limit: int | None = None,
+    since: datetime | None = None,
+    offset: int = 0,
+    most_rows: int | None = None,
+) -> Iterator[DeadLetter]:
+    """Yield the dead letters, the oldest first, some at a time; a read-only store will do.
+
+    Each has at most `most_rows` of its rows: a whole table may be one letter. What is retried meanwhile is
+    left out.
+    """
+    wanted = {
+        "since": since.timestamp() if since else 0.0,
+        "limit": NO_LIMIT if limit is None else limit,
+        "offset": offset,
+    }
+    found = array("q", (unit for (unit,) in store.iterate_rows(READ_DEAD_UNIT_IDS, wanted)))
+    for start in range(0, len(found), CHUNK_DEAD_LETTERS):
+        ids = json.dumps(found[start : start + CHUNK_DEAD_LETTERS].tolist())
+        rows = store.fetch_rows(READ_DEAD_UNITS, {"ids": ids})
+        layouts = read_layouts(store)
+        yield from (_build_dead_letter(store, row, shape, layouts, most_rows) for row in rows)
+
+
+def _build_dead_letter(
+    store: SqliteStore, row: SqlRow, shape: UnitKind, layouts: dict[int, Layout], most_rows: int | None
+) -> DeadLetter:
+    unit, key, attempts, refused_at, message, died_at, digest, *values = row
+    check_unit_digest(store, unit, values, digest)
+    _, _, _, version, acknowledged, maybe_sent, desired, *_ = values  # the UNIT_COLUMNS
+    sent = find_rows_to_send(KeyState.load(acknowledged, desired, maybe_sent), shape, layouts)
+    return DeadLetter(
+        unit_id=int(unit),
+        key=str(key),
+        version=int(version),
+        attempts=int(attempts or refused_at or 1),
+        is_rejected=not attempts,
+        error=str(message or ""),
+        died_at=datetime.fromtimestamp(float(died_at), UTC),
+        rows_to_send=tuple(
+            (change_type, layouts[row.layout_id].parse_row(row.payload)) for change_type, row in sent[:most_rows]
+        ),
+        row_count=len(sent),
+        change_type=sent[-1].change_type if sent else None,
+        weight=count_batch_rows(sent, shape),
+    )
+
+
+def replay_dead_letters(queue: Queue, *, now: float, limit: int | None = None, since: datetime | None = None) -> int:
+    """Let dead letters go again, from what the API has to what the table has now; how many there were."""
+    with queue.store.write_transaction():
+        found = read_dead_letters(queue.store, queue.unit_kind, limit=limit, since=since, most_rows=0)
+        letters = [(letter.unit_id, letter.weight) for letter in found]
+        queue.store.execute_many(REQUEUE_DEAD_UNIT, ((weight, now, unit) for unit, weight in letters if weight))
+        queue.store.execute_many(DELETE_UNIT, ((unit,) for unit, weight in letters if not weight))
+    return len(letters)
+
+
+def retry_waiting_now(queue: Queue) -> int:
+    """Let the waiting rows go now; how many there were."""
+    return queue.store.execute(REQUEUE_WAITING_UNITS)
+
+
+SHOWN_KEYS = 3
+WHOLE_TABLE = "the whole table"  # has no key
+GROUP_DEAD_UNITS = """
+with letter as (
+    select {key} as key, coalesce(message, '') as reason, {weight} as units, died_at, id
+    from unit where state = 'dead'
+), told as (
+    select key, reason, sum(units) over (partition by reason) as units,
+        row_number() over (partition by reason order by died_at, id) as place
+    from letter
+)
+select reason, units, key from told where place <= :keys order by units desc, reason, place limit :limit
+"""
+
+
+class FailureReason(NamedTuple):
+    """A message, the number of units that failed with it, and the first of their keys: one more than is shown."""
+
+    message: str
+    unit_count: int
+    keys: tuple[str, ...]
+
+    def describe_units(self, noun: str) -> str:
+        """b2; 4 rows (a1, b2, c3 and others)."""
+        return self.key_list if self.unit_count == 1 else f"{format_count(self.unit_count, noun)} ({self.key_list})"
+
+    @property
+    def key_list(self) -> str:
+        """a1, b2, c3 and others."""
+        others = " and others" if len(self.keys) > SHOWN_KEYS else ""
+        return ", ".join(key or WHOLE_TABLE for key in self.keys[:SHOWN_KEYS]) + others
+
+
+def read_dead_letter_reasons(store: SqliteStore, shape: UnitKind, *, limit: int) -> tuple[FailureReason, ...]:
+    """Of the dead letters, the most frequent first."""
+    kept = SHOWN_KEYS + 1
+    weight = MIRROR_WEIGHT if shape is UnitKind.MIRROR else ROW_UNIT_WEIGHT
+    dead = GROUP_DEAD_UNITS.format(key=UNIT_IDENTIFIER, weight=weight)
+    keys: dict[tuple[str, int], list[str]] = {}
+    for reason, units, key in store.fetch_rows(dead, {"keys": kept, "limit": limit * kept}):
+        keys.setdefault((str(reason), int(units)), []).append(str(key))
+    return tuple(FailureReason(*said, tuple(of)) for said, of in list(keys.items())[:limit])

@@ -1,0 +1,196 @@
+"""The recovery of a queue's units from the records of runs that came after its snapshot.
+
+Units that the records report as delivered aren't sent again; those that they report as refused are dead letters
+again. snapshot_and_restore makes the queue from the snapshot.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import orjson
+
+from ondatra_dagster.delivery.queue.async_jobs import remove_units_from_jobs
+from ondatra_dagster.delivery.queue.claimed_batches import DESIRED_CHANGE_TYPES
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
+from ondatra_dagster.delivery.queue.unpublished_records import STATUS_SUCCEEDED
+from ondatra_dagster.row_changes import ChangeType, FeedSegment, RowChange
+
+DELETE_DELIVERED = "delete from unit where key = ? and version <= ?"
+# what comes in the version in which it goes is sent with it, but published after it
+DELETE_DELIVERED_DELETES = "delete from unit where key = ? and version <= ? and (version <> ? or desired = '')"
+# What arrived before the newest change was frozen in the snapshot, which has it as maybe_sent. This leaves out
+# maybe_sent = '': of a delete that goes before its insert, it tells the delete and not what the insert brought.
+ACKNOWLEDGE_MAYBE_SENT = """
+update unit set acknowledged = maybe_sent, maybe_sent = null
+where key = ? and version > ? and maybe_sent <> '' and state != 'claimed'
+"""
+ACKNOWLEDGE_DELETE = """
+update unit set acknowledged = '', maybe_sent = null
+where key = ? and version >= ? and (version = ? or maybe_sent is not null) and state != 'claimed'
+"""
+# no insert goes before the deletes of its version have ended; a dead one has a record
+DELETE_REPLACED = """
+delete from unit where phase = 0 and version <= ? and state != 'dead'
+    and key not in (select value from json_each(?))
+"""
+MARK_DEAD = """
+update unit set state = 'dead', message = ?, died_at = ?, attempts = 0 where key = ? and version <= ?
+"""
+
+
+class KeyOutcome(NamedTuple):
+    """The outcome of a delivery key in a run that left no snapshot."""
+
+    key: str
+    version: int
+    status: str
+    message: str | None
+    change_type: str
+    run_id: str = ""
+
+    @property
+    def send_id(self) -> tuple[str, str, int]:
+        """What it has in common with the other rows that went out with it."""
+        return self.key, self.run_id, self.version
+
+
+def recorded_content_sizes(ends: Iterable[KeyOutcome], known: Mapping[str, int]) -> Mapping[str, int]:
+    """How many rows at most the API has of each mirror by these ends and by what was `known` before them.
+
+    A run that was cut off may have told of a part of what it gave, so that fewer than before tell nothing. Of
+    a mirror that was empty there is no record.
+    """
+    rows = dict(known)
+    for (key, _, _), told in Counter(end.send_id for end in ends if end.status == STATUS_SUCCEEDED).items():
+        rows[key] = max(told, rows.get(key, 0))
+    return rows
+
+
+def _outcome_order(end: KeyOutcome) -> tuple[int, bool]:
+    """Its place among the ends of its key: of a row that goes and comes in one version it comes last."""
+    return end.version, end.change_type != ChangeType.DELETE
+
+
+def _delivered_outcomes(ends: Collection[KeyOutcome]) -> Mapping[str, KeyOutcome]:
+    """The newest that the API has taken of each key; a group of which a part was refused hasn't arrived."""
+    refused = {end.send_id for end in ends if end.status != STATUS_SUCCEEDED}
+    return {end.key: end for end in sorted(ends, key=_outcome_order) if end.send_id not in refused}
+
+
+def _rejected_outcomes(ends: Iterable[KeyOutcome]) -> Mapping[str, KeyOutcome]:
+    """The newest that the API has refused of each key, as the newest run tells it."""
+    refused = (end for end in ends if end.status != STATUS_SUCCEEDED)
+    return {end.key: end for end in sorted(refused, key=lambda end: (end.version, end.run_id))}
+
+
+def _find_deletes_ended_upto(ends: Iterable[KeyOutcome], frozen: Collection[str]) -> int:
+    """Up to which version deletes have ended, most of them without a record: inserts have gone since."""
+    inserts = (end for end in ends if end.change_type != ChangeType.DELETE and end.key not in frozen)
+    return max((end.version for end in inserts), default=NOTHING_ENQUEUED)
+
+
+def _keys_of_deletes(ends: Mapping[str, KeyOutcome]) -> Collection[str]:
+    """The keys of which that was the end."""
+    return {key for key, end in ends.items() if end.change_type == ChangeType.DELETE}
+
+
+class RecordedOutcomes:
+    """The newest outcome of each key after the snapshot, according to the records.
+
+    `cut_off_at` has, for each crashed run since then, the version up to which it may have sent rows without a
+    record. The units in `frozen` were claimed before, so their delivery says nothing about later deletes.
+    """
+
+    def __init__(
+        self,
+        ends: Collection[KeyOutcome],
+        *,
+        replaces_rows: bool = False,
+        cut_off_at: Mapping[str, int] = MappingProxyType({}),
+        frozen: Collection[str] = (),
+    ) -> None:
+        self._crash_versions = frozenset(cut_off_at.values())
+        self._marked_dead_upto = NOTHING_ENQUEUED
+        arrived = _delivered_outcomes(ends)
+        self._delivered_versions = {key: end.version for key, end in arrived.items()}
+        self._deleted_keys = _keys_of_deletes(arrived)
+        self._rejected_by_key = _rejected_outcomes(ends)
+        self._rejected_deletes = _keys_of_deletes(self._rejected_by_key)
+        self._deletes_ended_upto = _find_deletes_ended_upto(ends, frozen) if replaces_rows else NOTHING_ENQUEUED
+        # what a run refused is dead once all is enqueued that this run had taken in
+        self._dead_from_version = {
+            key: max(end.version, cut_off_at.get(end.run_id, end.version)) for key, end in self._rejected_by_key.items()
+        }
+
+    def split_versions(self, *, after: int, upto: int) -> Sequence[int]:
+        """The versions at which those up to `upto` are parted: between two of them nobody has sent anything.
+
+        A row that came before one and went after it may be at the API, though nobody has noted it.
+        """
+        told = [*self._delivered_versions.values(), *(end.version for end in self._rejected_by_key.values())]
+        first = [min(told)] if told and after == NOTHING_ENQUEUED else []
+        between = (version for version in (*self._crash_versions, *first) if after < version < upto)
+        return [*sorted(set(between)), *([upto] if upto > after else [])]
+
+    def may_be_sent(self, version: int) -> bool:
+        """Whether a run was cut off that sent what the table had at this version."""
+        return version in self._crash_versions
+
+    def __bool__(self) -> bool:
+        return bool(self._delivered_versions or self._rejected_by_key)
+
+    def delete_delivered_units(self, queue: Queue) -> None:
+        """Units whose newest change the API has acknowledged; others go on from what it has."""
+        gone = [
+            (key, version, version) for key, version in self._delivered_versions.items() if key in self._deleted_keys
+        ]
+        there = [each for each in self._delivered_versions.items() if each[0] not in self._deleted_keys]
+        with queue.store.write_transaction():
+            remove_units_from_jobs(queue, self._delivered_versions.keys() | self._rejected_by_key.keys())
+            queue.store.execute_many(DELETE_DELIVERED, there)
+            queue.store.execute_many(ACKNOWLEDGE_MAYBE_SENT, there)
+            queue.store.execute_many(DELETE_DELIVERED_DELETES, gone)
+            queue.store.execute_many(ACKNOWLEDGE_DELETE, gone)
+        self.delete_replaced_units(queue)
+
+    def delete_replaced_units(self, queue: Queue, *, after: int = NOTHING_ENQUEUED) -> None:
+        """Rows whose places are known to be taken: a delete of theirs has arrived, or they never went out.
+
+        Hardly any of them has a record. To be called again when changes `after` a version are enqueued: it
+        does nothing once that version is past all such rows, for deletes that are owed again must stay.
+        """
+        if after < self._deletes_ended_upto:
+            queue.store.execute(
+                DELETE_REPLACED, (self._deletes_ended_upto, orjson.dumps(list(self._rejected_deletes)).decode())
+            )
+
+    def mark_rejected_dead(self, queue: Queue, now: float) -> None:
+        """Units whose newest change the API has refused, each once all is enqueued that its run had taken in.
+
+        To be called at each stop; what is enqueued later takes dead ones along, as ever.
+        """
+        upto = queue.watermark
+        due = [
+            end
+            for key, end in self._rejected_by_key.items()
+            if self._marked_dead_upto < self._dead_from_version[key] <= upto
+        ]
+        with queue.store.write_transaction():
+            queue.store.execute_many(MARK_DEAD, [(end.message, now, end.key, end.version) for end in due])
+        self._marked_dead_upto = upto
+
+    def without_delivered_changes(self, segment: FeedSegment) -> FeedSegment:
+        """Return the segment without the changes that are known to have arrived, and their context rows."""
+        pages = (
+            page._replace(changes=[change for change in page.changes if self._is_undelivered(change)])
+            for page in segment.pages
+        )
+        return segment._replace(pages=pages)
+
+    def _is_undelivered(self, change: RowChange) -> bool:
+        """Whether nobody told that it arrived: of a key that went, what came then isn't told of either."""
+        arrived = self._delivered_versions.get(change.key, NOTHING_ENQUEUED)
+        came_with_it = change.version == arrived and change.change_type in DESIRED_CHANGE_TYPES
+        return change.version > arrived or (came_with_it and change.key in self._deleted_keys)

@@ -1,0 +1,64 @@
+"""The user metadata of a Delta commit, as one value: the definition, inputs and run that made it.
+
+The warehouse writes it and the plan reads it, so data and state can't disagree.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
+
+import orjson
+
+from ondatra_dagster.count_time_and_size_format import ondatra_version
+from ondatra_dagster.errors import WarehouseError
+
+FORMAT_KEY, FORMAT_VERSION = "ondatra", 1  # a higher number: what an older ondatra would misunderstand
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    definition: str
+    inputs: Mapping[str, str]  # Input.name → its version, as planning/input_versions.py writes it
+    run_id: str
+    rows: int | None = None  # in the table after this commit
+    fingerprint: str | None = None  # of the whole content, where the kind compares whole tables
+    checks: str = ""  # a digest of the checks that were judged before the commit
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
+
+    def dump(self) -> str:
+        return orjson.dumps(
+            {FORMAT_KEY: FORMAT_VERSION, **dataclasses.asdict(self)}, option=orjson.OPT_SORT_KEYS
+        ).decode()
+
+    @classmethod
+    def load(cls, text: str | None) -> Self | None:
+        """The note in a commit's user metadata; None when somebody else's hand made the commit.
+
+        What a newer ondatra says beside it is passed over.
+        """
+        fields = _parse_fields(text)
+        if fields.get(FORMAT_KEY) != FORMAT_VERSION:
+            return None
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in fields.items() if name in known})
+
+
+def is_from_newer_version(text: str | None) -> bool:
+    """Whether the note is one that only a newer ondatra understands."""
+    number = _parse_fields(text).get(FORMAT_KEY)
+    return isinstance(number, int) and number > FORMAT_VERSION
+
+
+def newer_version_error(what: str) -> WarehouseError:
+    """What to do about it."""
+    return WarehouseError(
+        f"{what} was made by a newer ondatra than this, which is {ondatra_version()}: use that one here"
+    )
+
+
+def _parse_fields(text: str | None) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(text or "")
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

@@ -1,0 +1,76 @@
+"""The context that the checks of `ondatra doctor` get, and the results that they give."""
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from pathlib import Path
+
+from ondatra_dagster.app.workspace import Workspace, load_workspace
+from ondatra_dagster.errors import InvalidSettingsError, Problem, ProjectError
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, read_settings
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """The settings that hold here, as far as they can be used, and what is wrong with them."""
+
+    folder: Path  # the project's, or the one that the user is in
+    settings: Settings | None  # None: nothing else can be judged without them
+    settings_problems: Sequence[Problem] = ()
+    is_project: bool = False
+    workspace: Workspace | None = None  # None outside of a project, and where its files have problems
+    project_problems: Sequence[Problem] = ()
+    starts_spark: bool = True  # and may fetch what Spark needs
+
+
+def read_check_context(root: Path | None, *, starts_spark: bool = True) -> CheckContext:
+    """Return the machine as the project at `root` finds it; None is outside of a project."""
+    folder = root or Path.cwd()
+    settings, problems = _settings(folder)
+    machine = CheckContext(folder=folder, settings=settings, settings_problems=problems, starts_spark=starts_spark)
+    if root is None:
+        return machine
+    machine = dataclasses.replace(machine, is_project=True)
+    if problems:
+        return machine
+    try:
+        return dataclasses.replace(machine, workspace=load_workspace(root))
+    except ProjectError as error:
+        return dataclasses.replace(machine, project_problems=error.problems)
+
+
+def _settings(folder: Path) -> tuple[Settings | None, Sequence[Problem]]:
+    try:
+        return read_settings(folder), ()
+    except InvalidSettingsError as error:
+        return error.usable_settings, error.problems
+
+
+class CheckLevel(enum.StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # worth a look, and no run fails for it
+    FAILED = "failed"  # a run, or a part of one, fails for it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The result of a check, and the remedy."""
+
+    level: CheckLevel
+    what: str
+    remedy: str = ""  # empty where nothing is to be done
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
+
+
+def ok_result(what: str) -> CheckResult:
+    return CheckResult(level=CheckLevel.OK, what=what)
+
+
+def warning_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.WARNING, what=what, remedy=remedy)
+
+
+def failed_result(what: str, remedy: str = "") -> CheckResult:
+    return CheckResult(level=CheckLevel.FAILED, what=what, remedy=remedy)

@@ -1,0 +1,148 @@
+"""The checks of installed packages, Java, Spark's jars, and of Spark itself."""
+
+import dataclasses
+import importlib.metadata
+import platform
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from ondatra_dagster.count_time_and_size_format import format_elapsed, format_size
+from ondatra_dagster.doctor.check_context_and_result import (
+    CheckContext,
+    CheckResult,
+    failed_result,
+    ok_result,
+    warning_result,
+)
+from ondatra_dagster.errors import SparkSetupError, WarehouseError
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.warehouse.spark.jar_download import (
+    DELTA_JARS,
+    S3A_FOLDER,
+    S3A_JARS,
+    JarSet,
+    damaged_jars,
+    fetch_needed_jars,
+    missing_jars,
+)
+from ondatra_dagster.warehouse.spark.java_finder import find_java
+
+PACKAGES_SHOWN = ("ondatra", "dagster", "pyspark", "delta-spark")
+
+
+def check_packages(_: CheckContext) -> Iterator[CheckResult]:
+    """Return a result for each package that isn't as the installed ondatra requires, or one for all."""
+    wrong = [result for each in _read_requirements() if (result := _judge_requirement(each))]
+    shown = [f"{name} {version}" for name in PACKAGES_SHOWN if (version := _installed_version(name))]
+    yield from wrong or [ok_result(", ".join([*shown, f"Python {platform.python_version()}"]))]
+
+
+def _read_requirements() -> list[Requirement]:
+    """Return what ondatra requires here; its extras are the user's choice."""
+    required = map(Requirement, importlib.metadata.requires("ondatra") or ())
+    return [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def _judge_requirement(required: Requirement) -> CheckResult | None:
+    version = _installed_version(required.name)
+    remedy = f"pip install '{required}'"
+    if version is None:
+        return failed_result(f"{required.name} is not installed", remedy)
+    if not required.specifier.contains(version, prereleases=True):
+        return failed_result(f"{required.name} is {version}, and ondatra needs {required.specifier}", remedy)
+    return None
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_java(machine: CheckContext) -> Iterator[CheckResult]:
+    """Return which Java Spark would use, or which to get."""
+    if machine.settings is None:
+        return
+    if machine.settings.spark.remote:
+        yield ok_result("not needed: spark.remote is set")
+        return
+    try:
+        java = find_java(machine.settings.java_home, setting=machine.settings.java_home_setting)
+    except SparkSetupError as error:
+        yield failed_result(str(error))
+    else:
+        yield ok_result(f"Java {java.release} at {java.executable}")
+
+
+def check_jars(machine: CheckContext) -> Iterator[CheckResult]:
+    """Fetch the jars that are missing, as a run would, and return whether all are intact."""
+    if machine.settings is None:
+        return
+    if machine.settings.spark.remote:
+        yield ok_result("not needed: spark.remote is set")
+        return
+    if machine.starts_spark:
+        try:
+            fetch_needed_jars(machine.settings)
+        except SparkSetupError as error:
+            yield failed_result(str(error))
+            return
+    yield from (_judge_jar_set(folder, wanted) for folder, wanted in _needed_jar_sets(machine.settings).items())
+
+
+def _needed_jar_sets(settings: Settings) -> dict[Path, JarSet]:
+    return {settings.jars: DELTA_JARS} | ({settings.jars / S3A_FOLDER: S3A_JARS} if settings.uses_s3 else {})
+
+
+def _judge_jar_set(folder: Path, wanted: JarSet) -> CheckResult:
+    if missing := missing_jars(folder, wanted):
+        size = format_size(sum(jar.size for jar in missing))
+        return warning_result(f"{wanted.title} are not all in {folder}", f"the next run fetches them: {size}")
+    if damaged := damaged_jars(folder, wanted):
+        names = ", ".join(str(folder / jar.name) for jar in damaged)
+        return failed_result(f"the content is not the pinned one: {names}", "delete it; the next run fetches it again")
+    return ok_result(f"{wanted.title}: {len(wanted.jars)} files, {format_size(wanted.size)}, in {folder}")
+
+
+def check_spark(machine: CheckContext) -> Iterator[CheckResult]:
+    """Start Spark with the project's settings and return how long that took."""
+    if machine.settings is None:
+        return
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ondatra-doctor-") as folder:
+        try:
+            done = _try_spark(_trial_settings(machine, machine.settings, Path(folder)), Path(folder))
+        except WarehouseError as error:
+            yield failed_result(str(error))
+        else:
+            yield ok_result(f"{done}, in {format_elapsed(time.monotonic() - began)}")
+
+
+def _trial_settings(machine: CheckContext, settings: Settings, folder: Path) -> Settings:
+    """Return the settings; outside of a project nothing is left behind."""
+    return settings if machine.is_project else dataclasses.replace(settings, state=folder / "state")
+
+
+def _try_spark(settings: Settings, folder: Path) -> str:
+    """Start Spark and use it; return what went well. Raises WarehouseError."""
+    # imported here: pyspark may be missing, or Java
+    from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+    from ondatra_dagster.warehouse.spark.session import Warehouse
+
+    with (
+        Warehouse(settings) as warehouse,
+        explain_spark_errors("Spark started, and a first query failed", raises=SparkSetupError),
+    ):
+        session = warehouse.session
+        session.range(1).collect()
+        if settings.spark.remote or not settings.spark.master.startswith("local"):
+            return f"Spark {session.version} started and ran a query"  # its disk is another machine's
+        table = str(folder / "trial")
+        session.range(1).write.format("delta").save(table)
+        session.read.format("delta").load(table).collect()
+        return f"Spark {session.version} started, and wrote and read a Delta table"

@@ -1,0 +1,84 @@
+"""Maintenance of queues and fact tables: enqueue what is pending, report dead letters, refresh the fact tables."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.errors import BusyError, OndatraError, ResyncNeededError
+from ondatra_dagster.operations.maintenance_task_runner import TaskResult
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.records.source_and_destination_tables import build_fact_tables
+from ondatra_dagster.sync.sync_definition import Sync
+
+ENQUEUE_TASK = "feeds"
+EnqueueChanges = Callable[[], int | None]  # returns how many versions were new
+
+
+def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
+    """Bring the queues of these syncs, which are behind, up to their tables."""
+    versions, told, is_good = {}, [], True
+    for sync_id, take_in in syncs.items():
+        try:
+            if (taken := take_in()) is not None:
+                versions[sync_id] = taken
+        except BusyError:
+            told.append(f"{sync_id} is at work, and takes them in by itself")
+        except ResyncNeededError as error:  # its own runs fail for it
+            told.append(str(error))
+        except OndatraError as error:
+            is_good = False
+            told.append(f"{sync_id}: {error}")
+    taken_in = f"{format_count(len(versions), 'sync')} took in new versions" if versions else ""
+    return TaskResult(
+        task=ENQUEUE_TASK,
+        message="; ".join(filter(None, [taken_in, *told])) or "every sync has seen its table as it is",
+        counts={"syncs": len(versions), "versions": sum(versions.values())},
+        details=tuple({"sync": sync_id, "versions": number} for sync_id, number in versions.items()),
+        is_successful=is_good,
+    )
+
+
+def report_dead_letters(
+    queues: Mapping[str, QueueStatus | None], *, unread: Collection[str] = (), lost: Collection[str] = (), now: float
+) -> TaskResult:
+    """Tell of each sync that has some how many, and how old the oldest is. Nothing goes.
+
+    Of those whose queue can't be read, or is lost, nobody knows.
+    """
+    each = {
+        sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))
+        for sync_id, queue in queues.items()
+        if queue and queue.dead_units
+    }
+    total = sum(dead for dead, _ in each.values())
+    oldest = max((days for _, days in each.values()), default=0)
+    told = f"{format_count(total, 'dead letter')} of {', '.join(each)}, the oldest of {format_count(oldest, 'day')}"
+    reasons = {"can't be read": unread, "is lost": lost}
+    unknown = "".join(
+        f"; of {', '.join(syncs)} nobody knows, for its queue {reason}" for reason, syncs in reasons.items() if syncs
+    )
+    return TaskResult(
+        task=DEAD_LETTER_TASK,
+        message=(f"{told}: see `ondatra dead SYNC`" if each else "there are none") + unknown,
+        counts={"dead": total, "oldest_days": oldest},
+        details=tuple({"sync": sync_id, "dead": dead, "oldest_days": days} for sync_id, (dead, days) in each.items()),
+        is_successful=not unread,
+    )
+
+
+DEAD_LETTER_TASK = "dead_letters"
+DAY_SECONDS = 86_400
+
+
+FACT_TABLE_TASK = "fact_tables"
+
+
+def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskResult:
+    """Write them anew."""
+    facts = build_fact_tables(sync.endpoints for sync in syncs)
+    tracking.write_fact_tables(facts)
+    return TaskResult(
+        task=FACT_TABLE_TASK,
+        message=f"the fact tables tell of {format_count(len(syncs), 'sync')}",
+        counts={name: len(rows) for name, rows in facts.items()},
+    )

@@ -1,0 +1,87 @@
+"""The decision when a sensor requests a run: at once for new work, and less and less often for the same work.
+
+The plan decides whether there is work, so no change is missed. The sensor's cursor has its requests, so a run
+that fails at once isn't requested at each tick.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import dagster as dg
+import orjson
+
+from ondatra_dagster.delivery.row_retry_delays import row_retry_seconds
+from ondatra_dagster.future_time_correction import corrected_time
+from ondatra_dagster.orchestration.asset_keys import op_name
+from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import DRY_RUN, is_tag_set
+
+NEW_WORK_GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SensorRequest:
+    """A run that a sensor requested."""
+
+    work_digest: str  # what there was to do, as a text that stays the same while it is the same
+    tries: int  # 0: it was seen, and left to another
+    requested_at: float  # seconds since 1970
+
+    @property
+    def next_at(self) -> float:
+        """When to ask again for the same work; without chance, for each tick asks this."""
+        if not self.tries:
+            return self.requested_at + NEW_WORK_GRACE_SECONDS
+        return self.requested_at + row_retry_seconds(self.tries, uniform=lambda *_: 1.0)
+
+    def run_key(self, sync_id: str) -> str:
+        """Dagster starts one run for each, ever: work that comes back as it once was is asked for anew."""
+        return f"{sync_id}:{self.work_digest}#{self.tries}@{self.requested_at:.0f}"
+
+
+def next_request(work: str, before: SensorRequest | None, *, now: float, is_new: bool = False) -> SensorRequest | None:
+    """The run to ask for now; None when the same work was asked for too short a time ago.
+
+    What is new is only noted the first time it is seen.
+    """
+    if before is None or before.work_digest != work:
+        return SensorRequest(work_digest=work, tries=0 if is_new else 1, requested_at=now)
+    if now < corrected_time(before.next_at, set_at=before.requested_at, now=now):
+        return None
+    return SensorRequest(work_digest=work, tries=before.tries + 1, requested_at=now)
+
+
+INTERVAL_SECONDS = 15
+UNFINISHED_STATUSES = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def load_requests(cursor: str | None) -> dict[str, SensorRequest]:
+    """The runs that were asked for, by sync."""
+    return {name: SensorRequest(**fields) for name, fields in orjson.loads(cursor or "{}").items()}
+
+
+def dump_requests(wakes: Mapping[str, SensorRequest]) -> str:
+    return orjson.dumps(wakes).decode()
+
+
+def keys_in_unfinished_runs(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
+    """Those that a run which hasn't ended has among its own."""
+    unfinished = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES))
+    runs = [run for run in unfinished if not is_tag_set(run.tags, DRY_RUN)]
+    return {key for run in runs for key in _keys_of_run(instance, run, keys)}
+
+
+def _keys_of_run(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Sequence[dg.AssetKey]
+) -> Iterator[dg.AssetKey]:
+    """Those that a run makes; one without a selection runs a whole job, which may be of no assets at all."""
+    if run.asset_selection is not None or run.job_snapshot_id is None:
+        yield from (key for key in keys if run.asset_selection is None or key in run.asset_selection)
+        return
+    ops = instance.get_job_snapshot(run.job_snapshot_id).node_names
+    yield from (key for key in keys if op_name(key) in ops)

@@ -1,0 +1,111 @@
+"""The lookup of a table by its name, and of its columns as they are known without Spark."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from ondatra_dagster.deltalog.log_reader import TableState, read_table_state
+from ondatra_dagster.errors import SelectionError
+from ondatra_dagster.project.column_lineage import TableColumnsLookup
+from ondatra_dagster.project.inputs.input_resolution import source_locations, source_table_address
+from ondatra_dagster.project.model import Input, ModelInput, SourceInput
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.project.settings.storage_access import StorageAddress, is_readable_without_spark
+from ondatra_dagster.project.spelling_suggestions import find_nearest
+
+TableStateLookup = Callable[[str], TableState | None]  # model id → its table
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    name: str  # as it is spelled
+    address: StorageAddress | None  # None: a catalog knows it
+    remedy: str  # what to do when it isn't there
+    source: SourceInput | None = None
+
+
+def find_named_table(project: Project, name: str) -> NamedTable:
+    """The table of that name, without regard to case where it is ours; raises SelectionError."""
+    wanted = name.replace("/", ".").casefold()
+    model = project.models.get(wanted.removesuffix(INVALID_TABLE_SUFFIX))
+    if model is not None:
+        table = table_path(project.settings, model.id)
+        if wanted == model.id:
+            remedy = f"it has no table yet; run it first: ondatra run {model.name}"
+            return NamedTable(name=model.name, address=table, remedy=remedy)
+        aside = StorageAddress(invalid_table_path(table), table.s3)
+        remedy = "it never had an invalid row"
+        return NamedTable(name=model.name + INVALID_TABLE_SUFFIX, address=aside, remedy=remedy)
+    schema, _, table_name = name.partition(".")
+    for source, location in source_locations(project.settings).items():
+        if table_name and source.casefold() == schema.casefold():
+            found = SourceInput(source=source, table=table_name, location=location)
+            address = source_table_address(found, project.settings)
+            return NamedTable(name=found.name, address=address, remedy=_missing_table_remedy(found), source=found)
+    raise SelectionError(f"there is no table {name!r}; {_suggest_table_names(project, name)}")
+
+
+def _missing_table_remedy(source: SourceInput) -> str:
+    if source.name.casefold() == SYNC_LOG_TABLE:
+        return "it is made when a run with Spark has sent something, or by: ondatra maintain"
+    return f"there is no such table in {source.location}"
+
+
+def _suggest_table_names(project: Project, name: str) -> str:
+    models = [model.name for model in project.models.values()]
+    asides = [
+        model.name + INVALID_TABLE_SUFFIX
+        for model in project.models.values()
+        if read_table_state(invalid_table_path(table_path(project.settings, model.id)))
+    ]
+    guess = find_nearest(name, [*models, *asides, SYNC_LOG_TABLE])
+    if guess:
+        return f"did you mean {guess}?"
+    sources = [f"{source}.TABLE" for source in project.settings.sources]
+    return f"there are {', '.join([*sorted(models), *asides, *sources])}" if models else "there are no models yet"
+
+
+def columns_lookup(
+    project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
+) -> TableColumnsLookup:
+    """Return a lookup of the columns of models' tables, which `model_table` gives, and of others' readable tables."""
+
+    def columns(read: Input) -> Sequence[str] | None:
+        state = model_table(read.model) if isinstance(read, ModelInput) else None
+        if isinstance(read, SourceInput):
+            folder = source_table_address(read, project.settings)
+            state = read_table_state(folder) if folder is not None and is_readable(folder) else None
+        return [column.name for column in state.columns] if state else None
+
+    return columns
+
+
+def current_columns_lookup(project: Project) -> TableColumnsLookup:
+    """Return a lookup of the columns of models that were run as they are written now, and of others' Delta tables."""
+
+    def model_table(model_id: str) -> TableState | None:
+        state = read_table_state(table_path(project.settings, model_id))
+        note = state.commit_metadata if state else None
+        return state if note and note.definition == project.models[model_id].definition else None
+
+    return columns_lookup(project, model_table, is_readable_without_spark)
+
+
+def table_path(settings: Settings, model_id: str) -> StorageAddress:
+    """Where a model's table is: in the warehouse, or where a dry run has put its clone."""
+    moved = settings.dry_run_folder and settings.dry_run_folder.tables.get(model_id)
+    return StorageAddress(moved, settings.s3) if moved else warehouse_table_path(settings, model_id)
+
+
+def warehouse_table_path(settings: Settings, model_id: str) -> StorageAddress:
+    """warehouse/SCHEMA/TABLE, in the letters of the model's id."""
+    return StorageAddress(settings.warehouse, settings.s3).join_names(*model_id.split("."))
+
+
+def invalid_table_path(table: str) -> str:
+    """Where the rows are that were set aside before a write to `table`."""
+    return table + INVALID_TABLE_SUFFIX
+
+
+INVALID_TABLE_SUFFIX = "__invalid"
+SYNC_LOG_TABLE = "ondatra.sync_log"  # the table of what was sent, beside those of the models

@@ -1,0 +1,100 @@
+"""The columns in models' queries that surely don't exist, found before Spark starts.
+
+An input's columns are those that its definition names. Where that leaves them open, as SELECT * from a file
+does, they are its table's, as long as nothing has changed that the table is made from.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.planning.find_table_and_columns import columns_lookup
+from ondatra_dagster.planning.input_versions import (
+    INPUT_NOT_FOUND,
+    MODEL_NOT_BUILT,
+    UNVERSIONED,
+    list_changed_inputs,
+    read_input_versions,
+    table_state_lookup,
+)
+from ondatra_dagster.planning.plan import find_last_run
+from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
+from ondatra_dagster.project.column_lineage import LineageResolver, TableColumnsLookup
+from ondatra_dagster.project.inputs.input_resolution import source_table_address
+from ondatra_dagster.project.model import Input, Model, ModelInput, SourceInput
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.settings.storage_access import local_path
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn
+
+NO_FROM_REMEDY = "its SELECT reads nothing: add a FROM"
+REGEX_COLUMNS_CONF = "spark.sql.parser.quotedRegexColumnNames"  # with it a name may be a pattern
+UNKNOWN_VERSIONS = (MODEL_NOT_BUILT, INPUT_NOT_FOUND, UNVERSIONED)
+IsUpToDate = Callable[[str], bool]  # model id → whether who reads it will find its table as it is now
+
+
+def find_missing_columns(
+    project: Project, is_settled: IsUpToDate, models: Collection[str] | None = None
+) -> list[Problem]:
+    """Return a problem for each column that can't be resolved, of all models or of these ids."""
+    if project.settings.spark.conf.get(REGEX_COLUMNS_CONF, "").casefold() == "true":
+        return []
+    lineage = LineageResolver(project, up_to_date_columns_lookup(project, is_settled))
+    return [
+        _problem(model, column)
+        for model in project.models.values()
+        if model.kind.has_query and (models is None or model.id in models)
+        for column in lineage.find_unresolved_columns(model)
+    ]
+
+
+def _problem(model: Model, column: UnresolvedColumn) -> Problem:
+    return Problem(
+        file=model.file,
+        line=model.sql_line + column.line - 1,
+        description=f"column {column.name!r} doesn't exist there",
+        remedy=suggest_correction(column.unknown, column.known, plural="columns") if column.known else NO_FROM_REMEDY,
+    )
+
+
+def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> TableColumnsLookup:
+    """Return what knows the columns of settled tables, and of Delta tables of others on this machine."""
+    tables = table_state_lookup(project.settings)
+    return columns_lookup(
+        project,
+        lambda model_id: tables(model_id) if is_settled(model_id) else None,
+        lambda folder: local_path(folder) is not None,
+    )
+
+
+def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) -> IsUpToDate:
+    """Return a function that tells whether nothing has changed that a model's table is made from.
+
+    Only what is on this machine is looked at: no network is opened.
+    """
+    known: dict[str, bool] = {}
+    tables = table_state_lookup(project.settings)
+    is_local = local_path(project.settings.warehouse) is not None
+
+    def is_settled(model_id: str) -> bool:
+        if model_id not in known:
+            known[model_id] = is_local and _is_settled(project.models[model_id])
+        return known[model_id]
+
+    def _is_settled(model: Model) -> bool:
+        table = tables(model.id) if all(map(_is_here, model.inputs)) else None
+        last = find_last_run(table, unchanged.get(model.id)) if table else None
+        if last is None or last.definition != model.definition:
+            return False
+        versions = read_input_versions(model.inputs, project.settings, tables)
+        if any(version in UNKNOWN_VERSIONS for version in versions.values()):
+            return False
+        above = (read.model for read in model.inputs if isinstance(read, ModelInput))
+        return not list_changed_inputs(last.inputs, versions) and all(map(is_settled, above))
+
+    def _is_here(read: Input) -> bool:
+        if isinstance(read, SourceInput):
+            folder = source_table_address(read, project.settings)
+            return folder is not None and local_path(folder) is not None
+        return isinstance(read, ModelInput) or local_path(read.path) is not None
+
+    return is_settled

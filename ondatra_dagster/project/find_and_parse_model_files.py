@@ -1,0 +1,237 @@
+"""The user's model files: their discovery, and the parsing of a file's header and query.
+
+project_loader.py checks what needs the other files: inputs, cycles, sync ids.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from ondatra_dagster.errors import Problem
+from ondatra_dagster.project.header_value_parsers import ON_CHANGE
+from ondatra_dagster.project.model import EventColumn
+from ondatra_dagster.project.model_header import HEADER_WORDS, Header, find_header_end, find_header_lines, read_header
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+from ondatra_dagster.project.sql.event_schema import empty_query, read_event_columns
+from ondatra_dagster.project.sql.output_and_system_columns import (
+    OutputColumnNames,
+    is_reserved_name,
+    read_output_columns,
+)
+from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
+from ondatra_dagster.project.sql.tokenizer import QueryError
+
+RESERVED_FOLDERS = frozenset({"csv", "json", "parquet", "orc", "avro", "text", "delta", "ondatra"})
+INVALID_SUFFIX = "__invalid"  # SCHEMA.TABLE__invalid holds the rows that were set aside
+ReportProblem = Callable[[Problem], None]
+
+
+class ModelFile(NamedTuple):
+    name: str  # sync.crm
+    path: Path
+    file: str  # models/sync/crm.sql
+
+
+def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
+    """Every model file whose name can be a model's, in order; reports the others."""
+    folder = root / "models"
+    if not folder.is_dir():
+        report(_problem("models", "there is no such folder", "stand in a project, or make one: ondatra init DIR"))
+        return []
+    found: dict[str, ModelFile] = {}
+    for path in _sql_files(folder):
+        file = path.relative_to(root).as_posix()
+        model = ModelFile(".".join((path.parent.name, path.stem)), path, file)
+        wrong = _find_name_problem(path, folder)
+        other = found.get(_unique_model_name(model))
+        if wrong:
+            report(_problem(file, *wrong))
+        elif other:
+            same = other.name.casefold() == model.name.casefold()
+            what = f"{other.file} is {'the same model' if same else 'the same name in Dagster'}"
+            report(_problem(file, what, "rename one of them"))
+        else:
+            found[_unique_model_name(model)] = model
+    return list(found.values())
+
+
+def find_sink_files(root: Path) -> dict[str, Path]:
+    """Every lib/*.star by its name."""
+    return {path.stem: path for path in sorted((root / "lib").glob("*.star")) if path.is_file()}
+
+
+def read_model_text(model: ModelFile, report: ReportProblem) -> str | None:
+    """The file's text with plain line ends; None, and a problem, when it can't be read."""
+    try:
+        content = model.path.read_bytes()
+    except OSError as error:
+        report(_problem(model.file, f"the file can't be read: {error.strerror}", "make it readable"))
+        return None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        report(_problem(model.file, "the file is not UTF-8", "save it as UTF-8", line=line))
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _unique_model_name(model: ModelFile) -> str:
+    """What no two models may share: Spark looks past case, and Dagster takes a.b__c and a__b.c for one."""
+    return model.name.replace(".", "__").casefold()
+
+
+def _sql_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix.casefold() == ".sql" and not hidden and path.is_file():
+            yield path
+
+
+def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
+    """Why a file can't be a model, and what to do about it."""
+    if path.parent.parent != folder:
+        return "a model is exactly one folder deep", "move it to models/FOLDER/NAME.sql"
+    for name in (path.parent.name, path.stem):
+        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+            return f"{name!r} can't be part of a model's name", "rename it with A-Z a-z 0-9 _"
+    if path.parent.name.casefold() in RESERVED_FOLDERS:
+        return (f"{path.parent.name!r} can't be a folder of models", "rename it: the word has a meaning of its own")
+    if path.stem.casefold().endswith(INVALID_SUFFIX):
+        return (f"a model can't end in {INVALID_SUFFIX}", "rename it: such tables hold invalid rows")
+    return None
+
+
+def _problem(file: str, what: str, remedy: str, *, line: int = 1) -> Problem:
+    return Problem(file=file, line=line, description=what, remedy=remedy)
+
+
+class ParsedModelFile(NamedTuple):
+    """One model file, read as far as it can be read by itself."""
+
+    source: ModelFile
+    header: Header
+    query: ParsedQuery
+    line: int  # where the query begins
+    columns: OutputColumnNames
+    event_columns: tuple[EventColumn, ...]
+
+    def problem(self, line: int, what: str, remedy: str) -> Problem:
+        """A problem at a line of the query."""
+        return Problem(file=self.source.file, line=self.line + line - 1, description=what, remedy=remedy)
+
+    def query_problem(self, error: QueryError) -> Problem:
+        return self.problem(error.line, error.description, error.remedy)
+
+    def header_problem(self, line: int, what: str, remedy: str) -> Problem:
+        return Problem(file=self.source.file, line=line, description=what, remedy=remedy)
+
+
+def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProblem) -> ParsedModelFile | None:
+    """The file's header and query; reports what is wrong with either, and with both together."""
+    text = read_model_text(file, report)
+    if text is None:
+        return None
+    end = find_header_end(text)
+    header, problems = read_header(text[:end], file=file.file, model=file.name, sinks=sinks)
+    for problem in problems:
+        report(problem)
+    line = text.count("\n", 0, end) + 1
+    try:
+        events = () if header.kind.has_query else read_event_columns(text[end:])
+        query = parse_query(empty_query(events) if events else text[end:])
+    except QueryError as error:
+        report(Problem(file=file.file, line=line + error.line - 1, description=error.description, remedy=error.remedy))
+        return None
+    draft = ParsedModelFile(file, header, query, line, read_output_columns(query.tree), events)
+    looks = (
+        _untranslatable_call_problems,
+        _misplaced_header_problems,
+        _column_problems,
+        _unknown_column_problems,
+        _incremental_problems,
+        _on_change_problems,
+    )
+    for problem in (problem for look in looks for problem in look(draft)):
+        report(problem)
+    return draft
+
+
+def _untranslatable_call_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Calls of another dialect that can't be put into Spark's words."""
+    yield from map(draft.query_problem, draft.query.dialect.problems)
+
+
+def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Header lines below the first word of the query: nobody would read them."""
+    for line, comment in draft.query.comments:
+        for late in find_header_lines(comment, first_line=line):
+            if late.word in HEADER_WORDS:
+                yield draft.problem(late.number, f"@{late.spelling} stands below the query", "move it above")
+
+
+def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Columns that a table can't have, as far as the query's text shows them."""
+    seen: set[str] = set()
+    how = " with AS" if draft.header.kind.has_query else ""
+    for name, line in draft.columns.columns:
+        if is_reserved_name(name):
+            yield draft.problem(line, f"a column can't be called {name!r}", f"rename it{how}")
+        elif name.casefold() in draft.header.kind.own_columns:
+            what = f"kind {draft.header.kind.name} has a column {name!r} of its own"
+            yield draft.problem(line, what, f"rename it{how}")
+        elif name.casefold() in seen:
+            yield draft.problem(line, f"column {name!r} comes twice", f"rename one of them{how}")
+        seen.add(name.casefold())
+
+
+def _unknown_column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Columns that the header names and the query surely doesn't have."""
+    if not draft.columns.is_complete:
+        return
+    known = [column.name for column in draft.columns.columns]
+    own = draft.header.kind.own_columns
+    for name, line in draft.header.named_columns:
+        if draft.columns.find_column(name) is None and name.casefold() not in own:
+            remedy = suggest_correction(name, known, plural="columns")
+            yield draft.header_problem(line, f"the query has no column {name!r}", remedy)
+
+
+def _incremental_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """@incremental and {{ last_value }} need each other."""
+    places, incremental = draft.query.last_values, draft.header.incremental
+    if incremental and not places and draft.header.kind.takes_incremental:
+        what = "@incremental is there, but the query doesn't use {{ last_value }}"
+        remedy = f"add WHERE {incremental.column} >= {{{{ last_value }}}}"
+        yield draft.header_problem(draft.header.incremental_line, what, remedy)
+    if places and not incremental:
+        line = draft.query.sql.count("\n", 0, places[0][0]) + 1
+        yield draft.problem(line, "{{ last_value }} needs @incremental", "add -- @incremental: column")
+
+
+def _on_change_problems(draft: ParsedModelFile) -> Iterator[Problem]:
+    """Models of which nobody can tell by what they read whether they would change."""
+    header = draft.header
+    if header.schedule != ON_CHANGE:
+        return
+    if not header.kind.has_query:
+        what, remedy = "events are flushed without a @schedule", "remove it, or give a time"
+        yield draft.header_problem(header.schedule_line, what, remedy)
+    elif not draft.query.is_deterministic:
+        what = "a query that may give other rows each time can't run on change"
+        yield draft.header_problem(header.schedule_line, what, "give @schedule a time, such as 0 6 * * *")
+
+
+FileStates: TypeAlias = frozenset[tuple[str, int, int]]
+
+
+def read_file_states(root: Path, patterns: Iterable[str]) -> FileStates:
+    """Return each file's path, time and size: another result means that one of the files has changed."""
+    states = []
+    for path in (path for pattern in patterns for path in root.glob(pattern)):
+        with contextlib.suppress(FileNotFoundError):
+            state = path.stat()
+            states.append((str(path), state.st_mtime_ns, state.st_size))
+    return frozenset(states)

@@ -1,0 +1,112 @@
+"""The places where a setting may be written: pyproject.toml, .env, the variables that were handed over.
+
+What is found is neither judged nor put together here: that is read_settings_and_defaults.py.
+"""
+
+import contextlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import dotenv
+
+from ondatra_dagster.errors import InvalidSettingsError, Problem
+from ondatra_dagster.project.settings.setting_names_and_parsers import (
+    SETTINGS_BY_VARIABLE,
+    TABLE_SETTINGS,
+    VARIABLE_PREFIX,
+    flatten_table,
+)
+from ondatra_dagster.project.spelling_suggestions import find_nearest
+
+PYPROJECT = "pyproject.toml"
+EVENTS_TOKEN_VARIABLE = "ONDATRA_EVENTS_TOKEN"  # noqa: S105 - a variable's name; its value is a secret, not a setting
+OAUTH_VARIABLE_PREFIX = "ONDATRA_OAUTH_TOKEN_"  # secrets that a sink's provider names, not settings
+MISSPELLING_LIKENESS = 0.9  # how like a setting's variable an unknown ONDATRA_ variable must be to be refused
+
+
+class SettingEntry(NamedTuple):
+    file: str  # pyproject.toml, or the variable's name
+    line: int  # 0: a variable has none
+    name: str
+    value: object
+
+
+def read_dot_env(root: Path) -> dict[str, str]:
+    """What .env says, as it stands: a password may have a $ in it."""
+    try:
+        written = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable_file_error(".env", error) from error
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def read_pyproject(root: Path) -> Iterator[SettingEntry]:
+    """Every setting that pyproject.toml has; a project without that file has none."""
+    try:
+        text = (root / PYPROJECT).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable_file_error(PYPROJECT, error) from error
+    for name, value in flatten_table(_ondatra_section(text), whole=TABLE_SETTINGS):
+        yield SettingEntry(PYPROJECT, _find_line(name, text), name, value)
+
+
+def _ondatra_section(text: str) -> Mapping[str, object]:
+    """What stands in [tool.ondatra]."""
+    try:
+        tool = tomllib.loads(text).get("tool", {})
+    except tomllib.TOMLDecodeError as error:
+        # Python tells the place in words only: Expected '=' after a key (at line 3, column 5)
+        found = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
+        line = int(found[1]) if found and found[1] else text.rstrip().count("\n") + 1
+        what = str(error)[: found.start()] if found else str(error)
+        raise _settings_error(PYPROJECT, line, f"it is no TOML: {what}", "correct the line") from error
+    section = tool.get("ondatra", {}) if isinstance(tool, dict) else tool
+    if not isinstance(section, dict):
+        what, remedy = "tool.ondatra is not a table", "write [tool.ondatra]"
+        raise _settings_error(PYPROJECT, _find_line("ondatra", text), what, remedy)
+    return section
+
+
+def _unreadable_file_error(file: str, error: OSError | UnicodeDecodeError) -> InvalidSettingsError:
+    if isinstance(error, OSError):
+        return _settings_error(file, 0, f"the file can't be read: {error.strerror}", "make it readable")
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return _settings_error(file, line, "the file is not UTF-8", "save it as UTF-8")
+
+
+def _settings_error(file: str, line: int, what: str, remedy: str) -> InvalidSettingsError:
+    return InvalidSettingsError([Problem(file=file, line=line, description=what, remedy=remedy)])
+
+
+def find_setting_line(name: str, root: Path) -> tuple[str, int]:
+    """The file and the line that most likely say a setting that is known to be said."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return PYPROJECT, _find_line(name, (root / PYPROJECT).read_text(encoding="utf-8-sig"))
+    return VARIABLE_PREFIX + name.partition(".")[0].upper(), 0  # there is no such file: a variable says it
+
+
+def _find_line(name: str, text: str) -> int:
+    """The line of pyproject.toml that most likely says it: tomllib doesn't tell."""
+    last = re.escape(name.rpartition(".")[2])
+    section = max(text.find("[tool.ondatra"), 0)
+    written = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last}\b|[^=\n#\[]*\b{last}\b[^=\n]*=)", re.MULTILINE)
+    found = written.search(text, section)
+    return text.count("\n", 0, found.start(1) if found else section) + 1
+
+
+def read_setting_variables(variables: Mapping[str, str]) -> Iterator[SettingEntry]:
+    """Every variable that stands for a setting, and those that look like one but for a letter."""
+    for variable, value in variables.items():
+        if not value or not variable.startswith(VARIABLE_PREFIX) or variable.startswith(OAUTH_VARIABLE_PREFIX):
+            continue
+        if variable in SETTINGS_BY_VARIABLE:
+            yield SettingEntry(variable, 0, SETTINGS_BY_VARIABLE[variable], value)
+        elif variable != EVENTS_TOKEN_VARIABLE and find_nearest(
+            variable, (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE), likeness=MISSPELLING_LIKENESS
+        ):
+            yield SettingEntry(variable, 0, variable, value)

@@ -1,0 +1,299 @@
+"""The settings of a project, read from pyproject.toml's [tool.ondatra], the environment and .env.
+
+This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml.
+Nothing here puts .env into the environment, where every child process sees it; `dagster` and `dg` do.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from ondatra_dagster.errors import InvalidSettingsError, Problem
+from ondatra_dagster.project.settings.read_raw_setting_entries import (
+    EVENTS_TOKEN_VARIABLE,
+    PYPROJECT,
+    SettingEntry,
+    read_dot_env,
+    read_pyproject,
+    read_setting_variables,
+)
+from ondatra_dagster.project.settings.setting_names_and_parsers import (
+    ANY_ORIGIN,
+    FOREVER_VALUE,
+    OFF_VALUE,
+    SETTING_PARSERS,
+    SETTINGS_BY_VARIABLE,
+    VARIABLE_PREFIX,
+    SettingValueError,
+    needs_http_permission,
+)
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, S3Access, read_s3_access, scheme_of
+from ondatra_dagster.project.spelling_suggestions import suggest_correction
+
+DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
+HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
+AWS_VERSION = "2.35.4"  # what that Hadoop was built with
+PUBLISH_SECONDS = "10"  # after which a record is in its file at the latest
+TRACKING_RETENTION_DAYS = "14"  # of records in .ondatra/tracking
+UI_PORT = "8323"  # the demo API is beside it
+DAGSTER_URL = "http://127.0.0.1:3000"  # where `dg dev` is if nobody says otherwise
+TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
+MAINTAIN_AT = "20 3 * * *"  # when few look
+
+JAVA_HOME_VARIABLE = "JAVA_HOME"  # the variable that other programs use too
+ALERT_DEFAULTS = {"alerts.rejects": "10%", "alerts.deviation": "off", "alerts.no_success_hours": "24"}
+VARIABLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # in the address of the alerts' webhook
+DEFAULT_COLLECTOR_PORT = 8330
+
+SettingTexts: TypeAlias = dict[str, str | dict[str, str]]
+
+
+class Secrets:
+    """The variables of .env and the environment, by name; their values never show."""
+
+    __slots__ = ("_variables",)
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = dict(variables)
+
+    def get(self, name: str) -> str | None:
+        """The variable's value; one that is set to nothing counts as not set."""
+        return self._variables.get(name) or None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the variables that are set to something."""
+        return tuple(name for name, value in self._variables.items() if value)
+
+    def __repr__(self) -> str:
+        return f"Secrets({len(self._variables)} variables)"
+
+    __str__ = __repr__
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """Where Spark runs. `remote` wins over `master`; it and `conf` may hold tokens, so they don't show."""
+
+    master: str = "local[*]"
+    remote: str | None = dataclasses.field(default=None, repr=False)
+    conf: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSettings:
+    """The settings in [tool.ondatra.alerts]. The webhook may hold a token, so `repr` leaves it out."""
+
+    webhook: str | None = dataclasses.field(default=None, repr=False)  # None: no alerts
+    token_env: str | None = None  # the variable that holds a Bearer token
+    rejects: float | None = 0.1  # a share of the rows attempted; None: no such alert
+    deviation: float | None = None  # a share of the mean
+    no_success_hours: float | None = 24
+
+    @property
+    def required_variables(self) -> tuple[str, ...]:
+        """Return the variables that the alerts need."""
+        named = VARIABLE_REFERENCE.findall(self.webhook or "")
+        return tuple(dict.fromkeys([*named, *([self.token_env] if self.token_env and self.webhook else [])]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """The settings in [tool.ondatra.events]: the collector's limits, and who may send events."""
+
+    unknown_fields: str = "keep"  # in _extra; or refuse
+    max_bytes: int = 1_000_000  # of one request
+    per_second: int | None = None  # events; None: as many as come
+    max_waiting: int = 10_000_000  # events that no run has taken yet
+    free_bytes: int = 100_000_000  # what is left to others on the disk
+    flush_seconds: int = 60  # so old the oldest gets before Dagster's sensor asks for a run
+    hosts: tuple[str, ...] = ()  # under which requests may come, besides this machine's own names
+    origins: tuple[str, ...] = ()  # of pages whose scripts may send: https://shop.example.com, or *
+
+    @property
+    def allows_any_origin(self) -> bool:
+        return ANY_ORIGIN in self.origins
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunFolder:
+    """Where a dry run keeps what it makes; nobody else knows of it, and it goes when the run ends."""
+
+    folder: Path  # on this machine: copies of queues, locks
+    tables_address: str  # the path or address below which it has tables
+    tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is for now
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    root: Path  # the project
+    state: Path  # root/.ondatra: all that ondatra writes beside the warehouse
+    warehouse: str  # an absolute path or an address such as s3a://bucket/folder
+    tracking: str  # the same, for records
+    jars: Path  # where Delta's jars are kept
+    spark: SparkSettings = SparkSettings()
+    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
+    publish_seconds: int = int(PUBLISH_SECONDS)
+    tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
+    table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
+    maintain_at: str | None = MAINTAIN_AT  # when Dagster maintains, as cron says it; None: never
+    sinks: str = "on"  # on, dry, off
+    alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
+    organization: str = "1"
+    workspace: str = "1"
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
+    ui_port: int = int(UI_PORT)  # where the records page is, on this machine
+    dagster_url: str = DAGSTER_URL  # where Dagster's page is
+    maven_mirror: str | None = None
+    java_home: Path | None = None
+    java_home_setting: str = JAVA_HOME_VARIABLE  # what java_home was read from, as messages name it
+    events: EventSettings = dataclasses.field(default_factory=EventSettings)
+    secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
+    dry_run_folder: DryRunFolder | None = None  # of a dry run; no setting of the user's
+
+    @property
+    def uses_s3(self) -> bool:
+        """Whether tables are on S3, as far as the settings tell."""
+        return any(scheme_of(each) in S3_SCHEMES for each in (self.warehouse, *self.sources.values()))
+
+    def secret(self, name: str) -> str | None:
+        """A variable of the environment or .env, the environment first; None when it isn't set."""
+        return self.secrets.get(name)
+
+
+def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the project at `root`; raises InvalidSettingsError with everything that is wrong."""
+    root = root.resolve()
+    environ = os.environ if environ is None else environ
+    variables = {**read_dot_env(root), **environ}
+    chosen: SettingTexts = {}
+    places: dict[str, SettingEntry] = {}  # setting → where it was read from
+    problems: list[Problem] = []
+    refused: set[str] = set()
+    for given in (*read_pyproject(root), *read_setting_variables(variables)):
+        try:
+            _apply_entry(given, chosen)
+            places[given.name] = given
+        except SettingValueError as bad:
+            what, _, remedy = str(bad).partition("; ")
+            problems.append(Problem(file=given.file, line=given.line, description=what, remedy=remedy))
+            refused.add(given.name)
+    if needs_http_permission(chosen):
+        what = "maven_mirror is an http:// address: others can read its password, and put in what they like"
+        remedy = 'write https://…, or allow it by maven_http = "on"'
+        mirror = places["maven_mirror"]
+        problems.append(Problem(file=mirror.file, line=mirror.line, description=what, remedy=remedy))
+    settings = _build_settings(root, chosen, variables)
+    if "java_home" in places:
+        file = places["java_home"].file
+        named = f"java_home in {file}" if file == PYPROJECT else file
+        settings = dataclasses.replace(settings, java_home_setting=named)
+    if problems:
+        # without the sources nobody knows what models may read: each that reads one would seem to be wrong
+        raise InvalidSettingsError(problems, usable=None if "sources" in refused else settings)
+    return settings
+
+
+def _apply_entry(given: SettingEntry, chosen: SettingTexts) -> None:
+    """Put a setting over what was said of it before; a table's names are put over one by one."""
+    if given.name not in SETTING_PARSERS:
+        known = (
+            (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
+            if given.name.startswith(VARIABLE_PREFIX)
+            else SETTING_PARSERS
+        )
+        raise SettingValueError(
+            f"{given.name!r} is not a setting; {suggest_correction(given.name, known, plural='settings')}"
+        )
+    value = SETTING_PARSERS[given.name](given.value)
+    before = chosen.get(given.name)
+    chosen[given.name] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+
+
+def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, str]) -> Settings:
+    """The settings with their defaults; paths are absolute, whatever folder the user stands in."""
+    texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
+    tables = {name: value for name, value in chosen.items() if isinstance(value, dict)}
+    state = root / ".ondatra"
+    secrets = Secrets(variables)
+    java_home = texts.get("java_home") or secrets.get("JAVA_HOME")
+    return Settings(
+        root=root,
+        state=state,
+        warehouse=_absolute_address(root, texts.get("warehouse", str(state / "warehouse"))),
+        tracking=_absolute_address(root, texts.get("tracking", str(state / "tracking"))),
+        jars=_absolute_path(root, texts["jars"])
+        if "jars" in texts
+        else _cache_folder(secrets) / "jars" / DELTA_VERSION,
+        spark=SparkSettings(
+            master=texts.get("spark.master", "local[*]"),
+            remote=texts.get("spark.remote"),
+            conf=tables.get("spark.conf", {}),
+        ),
+        s3=read_s3_access(variables, tables.get("spark.conf", {})),
+        publish_seconds=int(texts.get("publish_seconds", PUBLISH_SECONDS)),
+        tracking_retention_days=_parse_days(
+            # a place of the user's own is his to clear; ours isn't looked after by anybody else
+            texts.get("tracking_retention_days", FOREVER_VALUE if "tracking" in texts else TRACKING_RETENTION_DAYS)
+        ),
+        table_retention_days=_parse_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
+        maintain_at=None if texts.get("maintain_at") == OFF_VALUE else texts.get("maintain_at", MAINTAIN_AT),
+        sinks=texts.get("sinks", "on"),
+        alerts=_read_alert_settings(texts),
+        organization=texts.get("organization", "1"),
+        workspace=texts.get("workspace", "1"),
+        sources=tables.get("sources", {}),
+        ui_port=int(texts.get("ui_port", UI_PORT)),
+        dagster_url=texts.get("dagster_url", DAGSTER_URL),
+        maven_mirror=texts.get("maven_mirror"),
+        java_home=_absolute_path(root, java_home) if java_home else None,
+        events=_read_event_settings(texts),
+        secrets=secrets,
+    )
+
+
+def _read_alert_settings(texts: Mapping[str, str]) -> AlertSettings:
+    """Return the alert settings from the texts of the single settings."""
+    texts = {**ALERT_DEFAULTS, **texts}
+    hours = texts["alerts.no_success_hours"]
+    return AlertSettings(
+        webhook=texts.get("alerts.webhook"),
+        token_env=texts.get("alerts.token_env"),
+        rejects=_parse_share(texts["alerts.rejects"]),
+        deviation=_parse_share(texts["alerts.deviation"]),
+        no_success_hours=None if hours == OFF_VALUE else float(hours),
+    )
+
+
+def _parse_share(text: str) -> float | None:
+    return None if text == OFF_VALUE else float(text.removesuffix("%")) / 100
+
+
+def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
+    """Return the event settings from the texts of the single settings."""
+    given = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
+    numbers = {name: int(text) for name, text in given.items() if re.fullmatch(r"[0-9]+", text)}
+    origins, hosts = (tuple(given.get(name, "").split()) for name in ("origins", "hosts"))
+    unknown = given.get("unknown_fields", "keep")
+    return EventSettings(hosts=hosts, origins=origins, unknown_fields=unknown, **numbers)
+
+
+def _parse_days(written: str) -> int | None:
+    return None if written == FOREVER_VALUE else int(written)
+
+
+def _absolute_path(root: Path, written: str) -> Path:
+    return root / Path(written).expanduser()
+
+
+def _absolute_address(root: Path, written: str) -> str:
+    return written if "://" in written else str(_absolute_path(root, written))
+
+
+def _cache_folder(secrets: Secrets) -> Path:
+    """The user's cache folder: XDG's, Windows', or ~/.cache."""
+    folder = secrets.get("XDG_CACHE_HOME") or secrets.get("LOCALAPPDATA")
+    return Path(folder) / "ondatra" if folder else Path("~/.cache/ondatra").expanduser()

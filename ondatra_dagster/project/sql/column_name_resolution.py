@@ -1,0 +1,245 @@
+"""The columns of a table or subquery, by name, and the columns that each is made of.
+
+Names are looked up as Spark looks them up. column_tracing.py traces a query with them.
+The origin of a name with two meanings is unknown; it is never guessed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from ondatra_dagster.project.model import Input
+
+
+class ColumnOrigin(NamedTuple):
+    """A column of an input."""
+
+    input: Input
+    column: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSources:
+    """What a value is made of."""
+
+    origins: frozenset[ColumnOrigin] = frozenset()
+    is_known: bool = True  # False: of something else too, or of nothing like this
+    is_json: bool = False  # the text of a JSON builder: within another it isn't quoted
+
+    def __or__(self, other: "ValueSources") -> "ValueSources":
+        return ValueSources(
+            origins=self.origins | other.origins,
+            is_known=self.is_known and other.is_known,
+            is_json=self.is_json and other.is_json,
+        )
+
+
+NO_SOURCES = ValueSources()  # a literal, the clock
+UNKNOWN_SOURCES = ValueSources(is_known=False)
+
+
+def merge_sources(parts: Collection[ValueSources]) -> ValueSources:
+    """What a value is made of that is made of all of these."""
+    origins = frozenset[ColumnOrigin]().union(*(part.origins for part in parts))
+    return ValueSources(origins=origins, is_known=all(part.is_known for part in parts))
+
+
+class OutputColumn(NamedTuple):
+    """A column that something gives; Spark finds a name for one that has none."""
+
+    name: str | None
+    sources: ValueSources
+
+    def has_name(self, name: str) -> bool:
+        return self.name is not None and self.name.casefold() == name.casefold()
+
+
+UnknownColumnSources = Callable[[str], ValueSources]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """Something that columns can be taken from."""
+
+    columns: tuple[OutputColumn, ...] = ()
+    # what a column is made of that isn't among these; None: there is no other
+    unknown_columns: UnknownColumnSources | None = None
+
+    def find_column(self, name: str) -> ValueSources | None:
+        """What the column of that name is made of; None when there is none."""
+        found = [column.sources for column in self.columns if column.has_name(name)]
+        if found:
+            return found[0] if len(found) == 1 else UNKNOWN_SOURCES
+        if self.unknown_columns:
+            return self.unknown_columns(name)
+        return UNKNOWN_SOURCES if any(column.name is None for column in self.columns) else None
+
+    def with_names(self, names: Sequence[str]) -> "Relation":
+        """The same under other names: AS t(a, b)."""
+        if not names:
+            return self
+        if self.unknown_columns is not None or len(names) != len(self.columns):
+            rest = self.unknown_columns
+            is_same = rest is not None and not self.columns  # a function's: each column is made alike
+            made = rest(names[0]) if rest and is_same and rest(names[0]) == rest("") else UNKNOWN_SOURCES
+            return Relation(columns=tuple(OutputColumn(name, made) for name in names))
+        pairs = zip(names, self.columns, strict=True)
+        return Relation(columns=tuple(OutputColumn(name, column.sources) for name, column in pairs))
+
+    def without_columns(self, names: Collection[str]) -> "Relation":
+        """The same but for the columns of these names, casefolded."""
+        columns = (column for column in self.columns if column.name is None or column.name.casefold() not in names)
+        return Relation(columns=tuple(columns), unknown_columns=self.unknown_columns)
+
+    def union(self, other: "Relation") -> "Relation":
+        """A UNION: each column is made of those in its place."""
+        if self.unknown_columns or other.unknown_columns or len(self.columns) != len(other.columns):
+            return Relation(
+                columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in self.columns),
+                unknown_columns=unknown_sources,
+            )
+        pairs = zip(self.columns, other.columns, strict=True)
+        return Relation(columns=tuple(OutputColumn(one.name, one.sources | two.sources) for one, two in pairs))
+
+    def union_by_name(self, other: "Relation") -> "Relation":
+        """A UNION BY NAME: each column is made of those of its name."""
+        if self.unknown_columns or other.unknown_columns:
+            return self.union(other)
+        columns = []
+        for column in self.columns:
+            made = UNKNOWN_SOURCES if column.name is None else other.find_column(column.name)
+            columns.append(OutputColumn(column.name, column.sources | made if made else column.sources))
+        columns += [each for each in other.columns if each.name is None or self.find_column(each.name) is None]
+        return Relation(columns=tuple(columns))
+
+    def unpivot(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
+        """An UNPIVOT of these columns: their names in one column, their values in another."""
+        others = self.without_columns({each.casefold() for each in names})
+        made = merge_sources([self.find_column(each) or UNKNOWN_SOURCES for each in names])
+        return Relation(
+            columns=(*others.columns, OutputColumn(name, NO_SOURCES), OutputColumn(value, made)),
+            unknown_columns=others.unknown_columns,
+        )
+
+    def common_columns(self, other: "Relation") -> list[str] | None:
+        """The names that both have; None when that can't be told."""
+        names = [column.name for column in (*self.columns, *other.columns)]
+        if self.unknown_columns or other.unknown_columns or None in names:
+            return None
+        return [column.name for column in self.columns if column.name is not None and other.find_column(column.name)]
+
+
+def unknown_sources(_: str) -> ValueSources:
+    """The rest of something that nobody knows the columns of."""
+    return UNKNOWN_SOURCES
+
+
+def opaque_relation(made: ValueSources = UNKNOWN_SOURCES) -> Relation:
+    """Something whose columns have any name, and are all made alike."""
+    return Relation(unknown_columns=lambda _: made)
+
+
+def input_relation(read: Input, columns: Sequence[str] | None) -> Relation:
+    """An input: just these columns, or any when nobody knows which it has."""
+
+    def origin(name: str) -> ValueSources:
+        return ValueSources(origins=frozenset({ColumnOrigin(read, name)}))
+
+    if columns is None:
+        return Relation(unknown_columns=origin)
+    return Relation(columns=tuple(OutputColumn(name, origin(name)) for name in columns))
+
+
+class FromSource(NamedTuple):
+    """Something in a FROM."""
+
+    name: str
+    full_name: tuple[str, ...]  # (schema, table) when columns may be qualified with both
+    relation: Relation
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ColumnScope:
+    """What the columns of one SELECT can mean; it grows while its FROM is read."""
+
+    outer: "ColumnScope | None" = None
+    sources: list[FromSource] = dataclasses.field(default_factory=list)
+    merged_columns: dict[str, OutputColumn] = dataclasses.field(default_factory=dict)  # by USING, casefolded
+    has_unknown_natural_join: bool = False  # by NATURAL, and nobody knows which columns both sides have
+    aliases: dict[str, ValueSources] = dataclasses.field(default_factory=dict)  # of the SELECT list, so far
+
+    def resolve_column(self, parts: Sequence[str]) -> ValueSources:
+        """What the column is made of that is written with these parts."""
+        return self.find_in_scopes(parts) or UNKNOWN_SOURCES
+
+    def find_in_scopes(self, parts: Sequence[str]) -> ValueSources | None:
+        """Return the same by this SELECT and those around it; None when the column is surely in none."""
+        found = self.resolve_locally(parts)
+        return self.outer.find_in_scopes(parts) if found is None and self.outer else found
+
+    def resolve_locally(self, parts: Sequence[str]) -> ValueSources | None:
+        """The same by this SELECT alone; None when it has no such column."""
+        folded = tuple(part.casefold() for part in parts)
+        for size in (2, 1):
+            if len(parts) > size:
+                found = self._find_in_source(folded[:size], parts[size])
+                if found is not None:
+                    return _field_sources(found, is_field=len(parts) > size + 1)
+        found = self.find_column(parts[0])
+        if found is None:
+            found = self.aliases.get(folded[0])
+        return None if found is None else _field_sources(found, is_field=len(parts) > 1)
+
+    def _find_in_source(self, qualifier: tuple[str, ...], name: str) -> ValueSources | None:
+        named = self.sources_named(qualifier)
+        if len(named) > 1:
+            return UNKNOWN_SOURCES
+        return named[0].relation.find_column(name) if named else None
+
+    def sources_named(self, qualifier: tuple[str, ...]) -> list[FromSource]:
+        """The sources that a column can be qualified with that name of."""
+        if len(qualifier) == 1:
+            return [source for source in self.sources if source.name.casefold() == qualifier[0]]
+        return [source for source in self.sources if source.full_name == qualifier]
+
+    def find_column(self, name: str) -> ValueSources | None:
+        """What a column without a qualifier is made of, going by the sources alone."""
+        if name.casefold() in self.merged_columns:
+            return self.merged_columns[name.casefold()].sources
+        if self.has_unknown_natural_join:
+            return UNKNOWN_SOURCES
+        closed = [
+            column.sources for source in self.sources for column in source.relation.columns if column.has_name(name)
+        ]
+        others = [source.relation for source in self.sources if _has_unlisted_columns(source.relation)]
+        if closed:
+            return closed[0] if len(closed) == 1 else UNKNOWN_SOURCES
+        if others:
+            return (others[0].find_column(name) if len(others) == 1 else None) or UNKNOWN_SOURCES
+        return None
+
+    def expand_star(self) -> Relation:
+        """What * stands for."""
+        if self.has_unknown_natural_join:
+            return opaque_relation()
+        columns = list(self.merged_columns.values())
+        for source in self.sources:
+            columns += [
+                column
+                for column in source.relation.columns
+                if column.name is None or column.name.casefold() not in self.merged_columns
+            ]
+        is_open = any(source.relation.unknown_columns for source in self.sources)
+        return Relation(columns=tuple(columns), unknown_columns=self._find_or_unknown if is_open else None)
+
+    def _find_or_unknown(self, name: str) -> ValueSources:
+        return self.find_column(name) or UNKNOWN_SOURCES
+
+
+def _has_unlisted_columns(relation: Relation) -> bool:
+    """Whether it may have columns of names that aren't listed."""
+    return relation.unknown_columns is not None or any(column.name is None for column in relation.columns)
+
+
+def _field_sources(found: ValueSources, *, is_field: bool) -> ValueSources:
+    return dataclasses.replace(found, is_json=False) if is_field else found

@@ -1,0 +1,174 @@
+"""The columns of a query that surely name nothing: found without Spark, where all that it reads is known.
+
+A column is passed over wherever it may mean something that isn't known here: what Spark takes isn't refused.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ondatra_dagster.project.sql.column_name_resolution import ColumnScope, Relation
+from ondatra_dagster.project.sql.column_tracing import ColumnTracer, InputRelationLookup
+from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name
+from ondatra_dagster.project.sql.query_parser import ParsedQuery
+
+PIPE_OPERATOR = "|>"  # sqlglot makes other queries of pipes
+CHECKED_CLAUSES = ("expressions", "where", "group", "windows", "laterals")
+
+
+# what has names of its own, or may have been taken for something else
+UNCERTAIN_NODES = (exp.Query, exp.Lambda, exp.Kwarg, exp.PropertyEQ, exp.Star, exp.Pivot, exp.QueryTransform)
+
+
+# words that are functions or keywords of Spark where no column is called so
+SPARK_WORDS = frozenset(
+    {"user", "session_user", "localtimestamp", "localtime", "grouping__id", "all", "default", "_metadata"}
+    | {"year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second"}
+    | {"microsecond", "millisecond", "both", "leading", "trailing", "timestamp_ltz", "timestamp_ntz"}
+    | {"window", "session_window", "unknown"}  # GROUP BY window(…) gives a column that is called so
+)
+SPARK_WORD_PREFIXES = ("current_", "__")  # the latter names what Spark itself has named
+
+
+class UnresolvedColumn(NamedTuple):
+    """A column that nothing in sight of it has."""
+
+    name: str  # as it is written
+    line: int  # within the query
+    unknown: str  # the part that isn't known
+    known: tuple[str, ...]  # the columns that could have been meant
+
+
+def find_unresolved_columns(query: ParsedQuery, relation_of: InputRelationLookup) -> list[UnresolvedColumn]:
+    """Return every column that surely can't be resolved, in the order of the text, each once a line."""
+    if PIPE_OPERATOR in query.words:
+        return []
+    found = {
+        column
+        for each in read_select_scopes(query.tree, relation_of)
+        if not _is_in_nested_with(each.select)
+        for column in _unresolved_in_select(each)
+    }
+    return sorted(found, key=lambda column: (column.line, column.name))
+
+
+class ScopedSelect(NamedTuple):
+    """A SELECT of a query, and what its columns can mean."""
+
+    select: exp.Select
+    scope: ColumnScope
+    output: Relation  # what it gives: ORDER BY and HAVING see that, too
+
+
+def _unresolved_in_select(each: ScopedSelect) -> Iterator[UnresolvedColumn]:
+    for column in _checked_columns(each):
+        parts = [part.name for part in column.parts]
+        line = column.parts[0].meta.get("line")
+        is_known = each.scope.find_in_scopes(parts) or _is_spark_word(column) or any(map(is_reserved_name, parts))
+        if line is not None and not is_known:
+            yield _describe_column(parts, line, each.scope)
+
+
+def _checked_columns(each: ScopedSelect) -> Iterator[exp.Column]:
+    """Yield the columns of a SELECT that are looked up in its scope alone."""
+    for clause in CHECKED_CLAUSES:
+        yield from _columns_of_clause(each.select, clause)
+    for join in each.select.args.get("joins") or ():
+        if join.args.get("on"):
+            yield from _columns_within(join.args["on"])
+    if each.output.unknown_columns is not None or any(column.name is None for column in each.output.columns):
+        return  # it gives columns whose names aren't known
+    given = {str(column.name).casefold() for column in each.output.columns}
+    for clause in CLAUSES_AFTER_SELECT:
+        found = _columns_of_clause(each.select, clause)
+        yield from (column for column in found if column.parts[0].name.casefold() not in given)
+
+
+def _columns_of_clause(select: exp.Select, clause: str) -> Iterator[exp.Column]:
+    written = select.args.get(clause) or []
+    for node in written if isinstance(written, list) else [written]:
+        yield from _columns_within(node)
+
+
+def _columns_within(node: exp.Expr) -> Iterator[exp.Column]:
+    for part in node.walk(prune=_is_uncertain):
+        if isinstance(part, exp.Column) and not part.is_star and not _is_uncertain(part):
+            yield part
+
+
+def _is_uncertain(node: exp.Expr) -> bool:
+    if isinstance(node, exp.JSONExtract):  # f(g => x -> y): sqlglot takes the arrow for something else
+        return not isinstance(node.expression, exp.JSONPath)
+    return isinstance(node, UNCERTAIN_NODES)
+
+
+def _is_in_nested_with(select: exp.Select) -> bool:
+    """Return whether a WITH within another query is around it: what that can see isn't followed."""
+    node: exp.Expr = select
+    while clause := node.find_ancestor(exp.With):
+        node = clause
+        if clause.parent is None or clause.parent.find_ancestor(exp.Query):
+            return True
+    return False
+
+
+def _is_spark_word(column: exp.Column) -> bool:
+    first = column.parts[0]
+    folded = first.name.casefold()
+    return folded in SPARK_WORDS or folded.startswith(SPARK_WORD_PREFIXES)
+
+
+def _describe_column(parts: list[str], line: int, scope: ColumnScope) -> UnresolvedColumn:
+    named = scope.sources_named((parts[0].casefold(),)) if len(parts) > 1 else []
+    sources = named or scope.sources
+    known = [column.name for source in sources for column in source.relation.columns]
+    return UnresolvedColumn(
+        name=".".join(parts),
+        line=line,
+        unknown=parts[1] if named else parts[0],
+        known=tuple(dict.fromkeys(name for name in known if name is not None)),
+    )
+
+
+CLAUSES_AFTER_SELECT = ("having", "qualify", "order", "sort", "cluster", "distribute")
+
+
+def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iterator[ScopedSelect]:
+    """Yield every SELECT of a query, also those in its conditions."""
+    flow = ColumnTracer(relation_of)
+    flow.trace_query(tree, {}, None)
+    for select in tree.find_all(exp.Select):  # those around it come first
+        around = select.parent_select
+        if around is not None and id(select) not in flow.scopes and id(around) in flow.scopes:
+            _read_condition(flow, select, around)
+        if id(select) in flow.outputs:
+            yield ScopedSelect(select, _complete_scope(flow, select), flow.outputs[id(select)])
+
+
+def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) -> None:
+    """Read the query in a condition of a SELECT that this one is a part of, unless more is in sight there."""
+    above = [select, *_ancestors_below(select, around)]
+    if above[-1].arg_key not in CLAUSES_AFTER_SELECT:
+        scope, ctes = flow.scopes[id(around)]
+        outermost = [node for node in above if isinstance(node, exp.Query)][-1]
+        flow.trace_query(outermost, ctes, scope)
+
+
+def _ancestors_below(node: exp.Expr, around: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield what is around a node, up to what is directly in `around`."""
+    above = node.parent
+    while above is not None and above is not around:
+        yield above
+        above = above.parent
+
+
+def _complete_scope(flow: ColumnTracer, select: exp.Select) -> ColumnScope:
+    """Return a SELECT's scope, with the right sides of SEMI and ANTI joins: their ON can name them."""
+    scope, ctes = flow.scopes[id(select)]
+    whole = dataclasses.replace(scope, sources=list(scope.sources))
+    for join in select.find_all(exp.Join):
+        if join.kind in ("SEMI", "ANTI") and join.parent_select is select:
+            flow.add_source(join.this, whole, ctes)
+    return whole

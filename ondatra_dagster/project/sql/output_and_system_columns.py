@@ -1,0 +1,81 @@
+"""The columns of a query, as far as its text shows them, and the columns that ondatra and Delta add to a table."""
+
+from typing import NamedTuple
+
+from sqlglot import exp
+
+RESERVED_PREFIX = "__ondatra_"
+ROWID_COLUMN = "__ondatra_rowid"  # a Delta identity column: a row keeps its number while it lives
+CONTENT_HASH_COLUMN = "_content_hash"  # of a tracked group
+PARTITION_COLUMN = "__ondatra_partition"  # a digest of a partition's key, which names its folder
+REASON_COLUMN = "__ondatra_reason"  # why a row was set aside
+
+
+# what Delta adds to a row that its change feed tells
+CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN = "_change_type", "_commit_version"
+FEED_COLUMNS = frozenset({CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "_commit_timestamp"})
+RESERVED_NAMES = FEED_COLUMNS | {CONTENT_HASH_COLUMN}
+
+
+def is_hidden_column(name: str) -> bool:
+    """Whether a column is kept from every reader through a model, and from pushed rows."""
+    return name == CONTENT_HASH_COLUMN or name.startswith(RESERVED_PREFIX)
+
+
+class OutputColumnName(NamedTuple):
+    name: str
+    line: int  # within the query
+
+
+class OutputColumnNames(NamedTuple):
+    columns: tuple[OutputColumnName, ...]
+    is_complete: bool  # no star, and no expression that Spark will name
+
+    def find_column(self, name: str) -> str | None:
+        """The column's name as the query spells it."""
+        return next((column.name for column in self.columns if column.name.casefold() == name.casefold()), None)
+
+
+def read_output_columns(tree: exp.Expr) -> OutputColumnNames:
+    """The columns of a query's first SELECT: they name those of a whole UNION."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    if not isinstance(tree, exp.Select) or tree.args.get("kind"):
+        return OutputColumnNames((), is_complete=False)
+    named = [(projection, find_certain_names(projection)) for projection in tree.expressions]
+    is_complete = bool(named) and all(names for _, names in named)
+    columns = (OutputColumnName(name.name, _find_line(name, each)) for each, names in named for name in names)
+    return OutputColumnNames(tuple(columns), is_complete)
+
+
+def is_reserved_name(name: str) -> bool:
+    folded = name.casefold()
+    return folded in RESERVED_NAMES or folded.startswith(RESERVED_PREFIX)
+
+
+def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:
+    """Return the identifier's line; `t.null` and `t.true` have none of their own, but their table has."""
+    lines = (node.meta["line"] for node in (identifier, *projection.walk()) if "line" in node.meta)
+    return next(lines, 1)
+
+
+def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
+    """The names that a projection surely has in Spark: those of a column, its field, or behind AS."""
+    if isinstance(projection, exp.Aliases):
+        found = projection.aliases
+    elif isinstance(projection, exp.Alias):
+        found = [projection.args["alias"]]
+    elif isinstance(projection, exp.Column):
+        found = [projection.this]
+    elif _is_field(projection):
+        found = [projection.expression]
+    else:
+        found = []
+    return [identifier for identifier in found if isinstance(identifier, exp.Identifier)]
+
+
+def _is_field(node: exp.Expr) -> bool:
+    """Whether it is a.b.c.d.e: the field of a column; that of an expression is called otherwise."""
+    while isinstance(node, exp.Dot):
+        node = node.this
+    return isinstance(node, exp.Column)

@@ -1,0 +1,73 @@
+"""The fact tables, which name the sources and destinations of syncs, for joins with records."""
+
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, NamedTuple, TypeAlias
+
+import orjson
+import pyarrow as pa
+
+from ondatra_dagster.records import parquet_files
+from ondatra_dagster.records.metadata_and_heartbeat_format import Endpoint
+
+
+class SyncEndpoints(NamedTuple):
+    """The endpoints of one sync: its model, and its object at the destination."""
+
+    model: str
+    destination: str  # the API dict's "destination"
+    object: str  # and its "object"
+
+    @property
+    def source_endpoint(self) -> Endpoint:
+        return Endpoint(type="DataWarehouse::Query", id=self.model)
+
+    @property
+    def destination_endpoint(self) -> Endpoint:
+        return Endpoint(type=f"{self.destination}::Connection", id=self.destination)
+
+    @property
+    def object_endpoint(self) -> Endpoint:
+        type_ = f"{self.destination}::ObjectTypes::{self.object}"
+        return Endpoint(type=type_, id=f"{self.destination}/{self.object}")
+
+
+# the tables by the names of their files, with their columns
+FACT_TABLES = {
+    "source_objects": (
+        *("id", "type", "name", "model_id"),
+        # the other things that the published format can send from, which aren't here
+        *("business_object_id", "filter_segment_id", "cohort_id"),
+    ),
+    "destinations": ("id", "type", "name"),
+    "destination_objects": ("id", "type", "name"),
+}
+FactRow: TypeAlias = tuple[str | None, ...]  # its id comes first
+WORKSPACES_NOTE = "ondatra.workspaces"  # a note in each file: which workspace has which of its rows
+
+
+def build_fact_tables(syncs: Iterable[SyncEndpoints]) -> dict[str, tuple[FactRow, ...]]:
+    """One row for each model, destination and object that the syncs use, sorted, by the names of FACT_TABLES."""
+    rows: dict[str, set[FactRow]] = {table: set() for table in FACT_TABLES}
+    for sync in syncs:
+        source, destination, found = sync.source_endpoint, sync.destination_endpoint, sync.object_endpoint
+        rows["source_objects"].add((source.id, source.type, sync.model, sync.model, None, None, None))
+        rows["destinations"].add((destination.id, destination.type, sync.destination))
+        rows["destination_objects"].add((found.id, found.type, sync.object))
+    return {table: tuple(sorted(each, key=lambda row: [str(value) for value in row])) for table, each in rows.items()}
+
+
+def write_fact_table(file: BinaryIO, table: str, by_workspace: Mapping[str, Iterable[FactRow]]) -> None:
+    """Put one of FACT_TABLES into an empty file: all workspaces' rows, each once; its columns are text."""
+    schema = pa.schema(dict.fromkeys(FACT_TABLES[table], pa.string()))
+    rows = {row[0]: row for rows in by_workspace.values() for row in rows}
+    batches = parquet_files.build_batches(sorted(rows.values(), key=lambda row: row[0] or ""), schema, len)
+    ids = {workspace: [row[0] for row in rows] for workspace, rows in sorted(by_workspace.items())}
+    parquet_files.write_file(file, schema, batches, notes={WORKSPACES_NOTE: orjson.dumps(ids).decode()})
+
+
+def read_fact_table(file: BinaryIO, table: str) -> dict[str, tuple[FactRow, ...]]:
+    """The rows of each workspace, as write_fact_table() left them."""
+    ids = orjson.loads(parquet_files.read_notes(file).get(WORKSPACES_NOTE, "{}"))
+    file.seek(0)
+    rows = {row[0]: row for row in parquet_files.read_rows(file, FACT_TABLES[table])}
+    return {workspace: tuple(rows[id_] for id_ in of if id_ in rows) for workspace, of in ids.items()}

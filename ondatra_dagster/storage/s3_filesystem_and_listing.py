@@ -1,0 +1,116 @@
+"""The objects on S3, listed without Spark: by path or pattern, with the ETag of each."""
+
+import concurrent.futures
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.inputs.file_patterns import (
+    PATTERN_CHARACTERS,
+    compile_pattern,
+    expand_braces,
+    is_ignored_by_spark,
+)
+from ondatra_dagster.project.settings.storage_access import S3Access
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, S3FileSystem
+
+MAX_CONCURRENT_REQUESTS = 16  # requests for one listing
+DEFAULT_REGION = "us-east-1"  # what a store that isn't AWS takes for its own
+
+
+class FileState(NamedTuple):
+    """A file or an object; when another one takes its place, it has another size or tag."""
+
+    path: str  # of an object with its bucket
+    size: int
+    change_tag: str  # its ETag, or its time
+
+
+@functools.cache
+def open_s3_filesystem(access: S3Access) -> "S3FileSystem":
+    """The store, opened once: what looks at it does so many times."""
+    from pyarrow.fs import S3FileSystem  # here: a project on this machine's disk must plan quickly
+
+    endpoint = urlsplit(access.endpoint or "")
+    where = {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc} if access.endpoint else {}
+    return S3FileSystem(
+        access_key=access.key,
+        secret_key=access.secret,
+        session_token=access.token,
+        region=access.region or (DEFAULT_REGION if access.endpoint else None),
+        connect_timeout=10,
+        request_timeout=60,
+        **where,
+    )
+
+
+def bucket_path(address: str) -> str:
+    """bucket/folder, as the store's own tools have it."""
+    _, _, rest = address.partition("://")
+    return rest.rstrip("/")
+
+
+@contextlib.contextmanager
+def explain_unreachable(what: object, *let_pass: type[OSError]) -> Iterator[None]:
+    """Raise WarehouseError in place of an error of the store, but for those to let pass."""
+    try:
+        yield
+    except let_pass:
+        raise
+    except OSError as error:
+        remedy = "look at the endpoint, the region and the keys (AWS_…)"
+        raise WarehouseError(f"{what} can't be read: {error}; {remedy}") from error
+
+
+def list_objects(address: str, access: S3Access) -> list[FileState]:
+    """The objects that an address or a pattern means, with those below it; raises WarehouseError."""
+    files = open_s3_filesystem(access)
+    with explain_unreachable(address):
+        found = {file.path: file for one in expand_braces(bucket_path(address)) for file in _list_files(files, one)}
+        with concurrent.futures.ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
+            return sorted(pool.map(functools.partial(_read_object_state, files), found.values()))
+
+
+def remove_folder_contents(address: str, access: S3Access) -> None:
+    """Whatever is below a folder's address goes; raises WarehouseError."""
+    files = open_s3_filesystem(access)
+    with explain_unreachable(address):
+        files.delete_dir_contents(bucket_path(address), missing_dir_ok=True)
+
+
+def _list_files(files: "S3FileSystem", path: str) -> "list[FileInfo]":
+    """All files whose path fits a pattern, or lies below one that does."""
+    from pyarrow.fs import FileSelector
+
+    special = PATTERN_CHARACTERS.search(path)
+    if special is None:
+        (here,) = files.get_file_info([path])
+        if here.is_file:
+            return [here]
+    base = path if special is None else path[: special.start()].rpartition("/")[0]
+    below = files.get_file_info(FileSelector(base, allow_not_found=True, recursive=True))
+    if special is None:
+        return [file for file in below if file.is_file and _is_read_by_spark(file.path[len(path) + 1 :])]
+    fits = compile_pattern(path)
+    depth = path.count("/")
+    split = [(file, file.path.split("/")) for file in below if file.is_file]
+    return [
+        file
+        for file, parts in split
+        if fits.fullmatch("/".join(parts[: depth + 1])) and _is_read_by_spark("/".join(parts[depth:]))
+    ]
+
+
+def _is_read_by_spark(inside: str) -> bool:
+    return not any(map(is_ignored_by_spark, inside.split("/")))
+
+
+def _read_object_state(files: "S3FileSystem", file: "FileInfo") -> FileState:
+    with files.open_input_file(file.path) as opened:
+        etag = opened.metadata().get("ETag", str(file.mtime_ns).encode())
+    return FileState(file.path, file.size, etag.decode())

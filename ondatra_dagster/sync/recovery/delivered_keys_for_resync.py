@@ -1,0 +1,146 @@
+"""The delivered keys according to the records: which keys the API has, and the rows for their deletes."""
+
+import collections
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+import orjson
+
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import UnitKind, load_row_set
+from ondatra_dagster.delivery.queue.enqueue_changes import CHUNK_KEYS, CoalescedChange, keys_with_units
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.unit_shape_by_model_kind import KEY_NAMES_SINCE
+from ondatra_dagster.records.record_schema import DeliveredRecord, RecordOperation, RecordStatus
+from ondatra_dagster.records.record_store import RecordStore
+from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment, Layout, RowChange
+from ondatra_dagster.sync.run_context import SourceState
+from ondatra_dagster.sync.sync_definition import Sync
+
+MarkKey = TypeVar("MarkKey")
+
+
+class DeliveredChange(NamedTuple):
+    """One acknowledged change; the newest is the greatest."""
+
+    run_id: str
+    version: int
+    is_present: bool  # the API has the key or the row after it
+
+
+class DeliveredKeys:
+    """The newest acknowledged change of each key."""
+
+    def __init__(
+        self,
+        sync: Sync,
+        tracking: RecordStore,
+        table_id: str,
+        *,
+        since: str | None = None,
+        upto: str | None = None,
+        named_since: str,
+    ) -> None:
+        self._sync = sync
+        self._record_store = tracking
+        self._table_id = table_id
+        self._after_run_id = since
+        self._upto_run_id = upto
+        self._last_run_with_other_keys = named_since
+        self._newest_by_key: dict[str, DeliveredChange] = {}
+        # of records that call their keys otherwise, the rows are what can be found again
+        self._newest_by_rowid: dict[int | None, DeliveredChange] = {}
+        for end in self._read_succeeded_records():
+            if self._has_other_key(end):
+                if end.table_id == table_id:
+                    _update_newest(self._newest_by_rowid, end.rowid, _build_change(end))
+            else:
+                _update_newest(self._newest_by_key, self._derive_key(end), _build_change(end))
+
+    def is_delivered(self, each: CoalescedChange) -> bool:
+        """Whether the newest acknowledged change of the key, or of a row that it has, wasn't its end."""
+        if each.key in self._newest_by_key or not self._newest_by_rowid:
+            return self.is_key_delivered(each.key)
+        marks = (self._newest_by_rowid.get(row.rowid) for row in load_row_set(each.desired))
+        return any(mark.is_present for mark in marks if mark)
+
+    def is_key_delivered(self, key: str) -> bool:
+        """Whether its newest acknowledged change wasn't its end."""
+        return key in self._newest_by_key and self._newest_by_key[key].is_present
+
+    def read_delivered_records(self) -> Iterator[DeliveredRecord]:
+        """The records, with their payloads, of what the API has."""
+        for end in self._read_succeeded_records(with_payload=True):
+            mark = _build_change(end)
+            newest = (
+                self._find_by_rowid(end) if self._has_other_key(end) else self._newest_by_key[self._derive_key(end)]
+            )
+            if mark.is_present and newest == mark:
+                yield end
+
+    def build_deletes(self, queue: Queue, source: SourceState) -> FeedSegment:
+        """Deletes of what the API has and the queue doesn't know, all of the table being in the queue."""
+        layout = Layout(source.columns)
+        keys = {key for key in self._newest_by_key if self.is_key_delivered(key)}
+        keys -= set(_find_known_keys(queue, keys))
+        changes: dict[str, list[RowChange]] = collections.defaultdict(list)
+        for end in self._read_succeeded_records(with_payload=True) if keys else ():
+            key = self._derive_key(end)
+            if key in keys and _build_change(end) == self._newest_by_key[key]:
+                changes[key].append(self._build_delete(key, end, layout, source.version))
+        together = [change for of_key in changes.values() for change in of_key]
+        return FeedSegment(-1, source.version, [FeedPage(layout, together)])
+
+    def _read_succeeded_records(self, *, with_payload: bool = False) -> Iterator[DeliveredRecord]:
+        delivered = self._record_store.read_delivered_since(
+            self._sync.id, self._after_run_id, upto=self._upto_run_id, with_payload=with_payload
+        )
+        for end in delivered:
+            if end.status == RecordStatus.SUCCEEDED:
+                yield end
+
+    def _has_other_key(self, end: DeliveredRecord) -> bool:
+        """Whether the record's identifier is of a key that the model had before."""
+        return self._sync.delivers_by_key and end.run_id <= self._last_run_with_other_keys
+
+    def _find_by_rowid(self, end: DeliveredRecord) -> DeliveredChange | None:
+        return self._newest_by_rowid.get(end.rowid) if end.table_id == self._table_id else None
+
+    def _derive_key(self, end: DeliveredRecord) -> str:
+        """The unit that the record is of; rowids name rows of one table only."""
+        if self._sync.delivers_by_key:
+            return end.identifier
+        return str(end.rowid) if end.table_id == self._table_id else f"{end.rowid}@{end.table_id}"
+
+    def _build_delete(self, key: str, end: DeliveredRecord, layout: Layout, version: int) -> RowChange:
+        row = orjson.loads(end.payload)
+        payload = orjson.dumps([row.get(name) for name in layout.names]).decode()
+        belongs_to = end.identifier if self._sync.unit_shape is UnitKind.VERSION else ""
+        return RowChange(key, end.rowid or 0, ChangeType.DELETE, version, payload, belongs_to)
+
+
+def _build_change(end: DeliveredRecord) -> DeliveredChange:
+    return DeliveredChange(end.run_id, end.table_version, end.operation != RecordOperation.DELETE)
+
+
+def _update_newest(newest: dict[MarkKey, DeliveredChange], name: MarkKey, mark: DeliveredChange) -> None:
+    newest[name] = max(mark, newest.get(name, mark))
+
+
+def store_delivered_keys(sync: Sync, tracking: RecordStore, *, through: str) -> None:
+    """Keep what a resync has to know of the runs up to that one, so that their records may go.
+
+    Nothing is kept where a resync doesn't ask, or where rows come and go without a key: of these, what is
+    older than the records that are kept counts as new.
+    """
+    kind, snapshot = sync.model.kind, tracking.read_newest_snapshot(sync.id)
+    if snapshot is None or kind.is_insert_only or kind.replaces_rows or sync.unit_shape is UnitKind.MIRROR:
+        return
+    named_since = snapshot.queue_metadata.get(KEY_NAMES_SINCE, "")
+    sent = DeliveredKeys(sync, tracking, snapshot.table_id, upto=through, named_since=named_since)
+    tracking.write_delivered(sync.id, sent.read_delivered_records(), through=through)
+
+
+def _find_known_keys(queue: Queue, keys: set[str]) -> Iterator[str]:
+    wanted = sorted(keys)
+    for start in range(0, len(wanted), CHUNK_KEYS):
+        yield from keys_with_units(queue, wanted[start : start + CHUNK_KEYS])

@@ -1,0 +1,92 @@
+"""The check that the queue's units have the format in which this sync sends them.
+
+Dead letters are units too: a replay sends them, and a newer change of the row starts from them.
+"""
+
+from collections.abc import Collection
+
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.delivery.queue.queue_database import NOTHING_ENQUEUED, Queue
+from ondatra_dagster.delivery.queue.queue_status import RemainingUnits, count_remaining_units
+from ondatra_dagster.delivery.queue.snapshot_and_restore import QueueSnapshot
+from ondatra_dagster.delivery.unit_shape_by_model_kind import (
+    KEY_NAMES_SINCE,
+    UNIT_FORMAT,
+    UnitFormat,
+    read_unit_format,
+    write_unit_format,
+)
+from ondatra_dagster.errors import ResyncNeededError
+from ondatra_dagster.sync.run_context import Ports, SourceState
+from ondatra_dagster.sync.sync_definition import Sync
+
+
+def update_unit_format(queue: Queue, sync: Sync, ports: Ports, source: SourceState) -> None:
+    """Make units in this sync's form from now on; ResyncNeededError when some of another are left."""
+    known, form = read_unit_format(queue), sync.unit_format.with_key_types(source.columns)
+    if known == form:
+        return
+    refuse_other_format(queue, sync, form)
+    _refuse_changes_of_other_format(queue, sync, ports, form)
+    since = find_last_run_with_other_keys(
+        known, queue.read_meta(KEY_NAMES_SINCE) or "", form, ports.record_store.list_runs(sync.id)
+    )
+    with queue.store.write_transaction():
+        write_unit_format(queue, form, named_since=since)
+
+
+def refuse_other_format(queue: Queue, sync: Sync, form: UnitFormat | None = None) -> None:
+    """ResyncNeededError when units are left that have another form than this one, or the sync's."""
+    known, form = read_unit_format(queue), form or sync.unit_format
+    if known and not known.has_same_units(form):
+        _raise_resync_needed(count_remaining_units(queue), known, sync.id, form)
+
+
+def _refuse_changes_of_other_format(queue: Queue, sync: Sync, ports: Ports, form: UnitFormat) -> None:
+    """The same of changes that aren't in the queue yet: of a group they may be a few rows, of many."""
+    known, watermark = read_unit_format(queue), queue.watermark
+    if known is None or known.has_same_units(form) or not form.has_many_rows or watermark == NOTHING_ENQUEUED:
+        return
+    if ports.has_old_changes(watermark):
+        raise ResyncNeededError(
+            f"{sync.id} has {form.describe_difference(known)} now, and hasn't seen yet what {sync.model.name} changed"
+            f" while it had {known.describe_difference(form)}: that can't go out otherwise;"
+            f" run `ondatra resync {sync.id}`"
+        )
+
+
+def refuse_snapshot_of_other_format(snapshot: QueueSnapshot, sync: Sync, source: SourceState) -> None:
+    """The same, of the units that a lost queue would be made of."""
+    known, form = read_snapshot_format(snapshot), sync.unit_format.with_key_types(source.columns)
+    if known and not known.has_same_units(form):
+        left = [unit for unit in snapshot.units if unit.version <= snapshot.watermark]
+        _raise_resync_needed(
+            RemainingUnits(len(left), sum(unit.state == "dead" for unit in left)), known, sync.id, form
+        )
+
+
+def _raise_resync_needed(left: RemainingUnits, known: UnitFormat, sync_id: str, form: UnitFormat) -> None:
+    if not left.unit_count:
+        return
+    dead = f" ({format_count(left.dead_units, 'dead letter')} among them)" if left.dead_units else ""
+    raise ResyncNeededError(
+        f"{sync_id} has {form.describe_difference(known)} now, but"
+        f" {format_count(left.unit_count, 'key')} in its queue{dead}"
+        f" came in with {known.describe_difference(form)} and can't go out otherwise; put that back until"
+        f" nothing is left of them, or run `ondatra resync {sync_id}`"
+    )
+
+
+def read_snapshot_format(snapshot: QueueSnapshot) -> UnitFormat | None:
+    """In which its units are."""
+    text = snapshot.queue_metadata.get(UNIT_FORMAT)
+    return UnitFormat.load(text) if text else None
+
+
+def find_last_run_with_other_keys(
+    known: UnitFormat | None, before: str, form: UnitFormat, runs: Collection[str]
+) -> str:
+    """The run after which the records name keys as this form does; `before` holds for the known one."""
+    if known is None or known.has_same_names(form):
+        return before
+    return max(runs, default="")

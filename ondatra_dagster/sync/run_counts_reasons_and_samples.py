@@ -1,0 +1,89 @@
+"""The counters of a run: its grid, and the messages about its rows. Equal messages count as one reason."""
+
+import collections
+from collections.abc import Iterable, Iterator
+
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import SHOWN_KEYS, FailureReason
+from ondatra_dagster.delivery.queue.settle_batch import SettledBatch
+from ondatra_dagster.row_changes import ChangeType, InvalidRow
+from ondatra_dagster.sync.run_context import RunContext
+from ondatra_dagster.sync.run_summary import MAX_SAMPLES, CountGrid, InvalidRecordSample, load_invalid_samples
+
+MAX_MESSAGES = 1000  # different ones that are told apart: a message with a key in it is another one each time
+
+
+class MessageCounter:
+    """The counter of one run's messages."""
+
+    def __init__(self) -> None:
+        self._units_by_message: collections.Counter[str] = collections.Counter()
+        self._keys_by_message: dict[str, dict[str, None]] = {}  # the first of them, each once
+
+    def add_message(self, key: str, message: str, *, units: int = 1) -> None:
+        """Add units of which this was said."""
+        if message not in self._keys_by_message and len(self._keys_by_message) >= MAX_MESSAGES:
+            return
+        self._units_by_message[message] += units
+        keys = self._keys_by_message.setdefault(message, {})
+        if len(keys) <= SHOWN_KEYS:
+            keys[key] = None
+
+    def most_common(self, most: int = MAX_SAMPLES) -> tuple[FailureReason, ...]:
+        """The most frequent first; of equally frequent ones that which was said first."""
+        counted = self._units_by_message.most_common(most)
+        return tuple(FailureReason(message, rows, tuple(self._keys_by_message[message])) for message, rows in counted)
+
+
+MAX_ERRORS = 5  # different messages that are kept
+
+
+class RunCounters:
+    """The counters of one run."""
+
+    def __init__(self) -> None:
+        self.grid = CountGrid()
+        self.dead_units = 0  # units that ran out of attempts
+        self.warned_units = 0  # units that were delivered with a warning
+        # why units were rejected, delivered with a warning, or failed so that they are tried again
+        self.reject_messages = MessageCounter()
+        self.warning_messages = MessageCounter()
+        self.failure_messages = MessageCounter()
+        self._new_invalid_samples: list[InvalidRecordSample] = []
+        self._error_messages: dict[str, None] = {}  # in order, each once
+
+    @property
+    def first_errors(self) -> tuple[str, ...]:
+        return tuple(self._error_messages)[:MAX_ERRORS]
+
+    def add_settled(self, settled: SettledBatch) -> None:
+        """What became of a batch."""
+        self.grid.add_attempts(settled.counts)
+        self.dead_units += settled.exhausted_units
+        self.warned_units += sum(said.unit_count for said in settled.warnings)
+        for reasons, ended in (
+            (self.reject_messages, settled.rejections),
+            (self.warning_messages, settled.warnings),
+            (self.failure_messages, settled.failures),
+        ):
+            for said in ended:
+                reasons.add_message(said.key, said.message, units=said.unit_count)
+        for error in sorted(settled.errors):
+            self.add_error(error)
+
+    def add_error(self, message: str) -> None:
+        self._error_messages.setdefault(message)
+
+    def sample_invalid_rows(self, rows: Iterable[InvalidRow]) -> Iterator[InvalidRow]:
+        """The rows that were set aside, the first of them remembered as they pass."""
+        for row in rows:
+            if len(self._new_invalid_samples) < MAX_SAMPLES:
+                self._new_invalid_samples.append(InvalidRecordSample(row.key, ChangeType.INSERT, row.reason))
+            yield row
+
+    def collect_invalid_samples(self, context: RunContext) -> tuple[InvalidRecordSample, ...]:
+        """Some of the rows that are set aside: new ones first, then those that earlier runs have seen."""
+        if not context.source.invalid_count:
+            return ()
+        past = context.ports.history.list_runs(context.sync.id, limit=2)
+        known = [sample for run in past for sample in load_invalid_samples(run)]
+        return tuple(dict.fromkeys([*self._new_invalid_samples, *known]))[:MAX_SAMPLES]

@@ -1,0 +1,339 @@
+"""The history of sync runs: one row for each run, kept in `.ondatra/history.sqlite`.
+
+Single records are in the record store; what is still to be sent is in the queue.
+"""
+
+import collections
+import copy
+import dataclasses
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import orjson
+
+from ondatra_dagster.errors import StateError
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.storage.file_errors import damage_error
+from ondatra_dagster.storage.sqlite_database import (
+    SqliteSchema,
+    SqliteStore,
+    SqlRow,
+    SqlValue,
+    open_existing_database,
+    open_transaction,
+)
+
+log = logging.getLogger(__name__)
+
+Content = TypeVar("Content")
+
+HISTORY_SCHEMA = SqliteSchema(
+    "history",
+    (
+        (
+            "sync runs",
+            """
+            create table sync_runs (
+                sync_id text not null,
+                run_id text not null,
+                model text not null,
+                dagster_run_id text,
+                started_at text not null,  -- ISO 8601 in UTC, so that text order is time order
+                ended_at text,
+                trigger text not null,
+                mode text not null,
+                reason text not null,
+                version_from integer,
+                version_to integer,
+                counts text not null,
+                result text not null,
+                first_errors text not null,
+                primary key (sync_id, run_id)
+            ) strict;
+            create index sync_runs_by_time on sync_runs (started_at)
+            """,
+        ),
+    ),
+    if_damaged=(
+        "move it away: `ondatra history` begins anew, and what waits and is recorded isn't touched; a queue"
+        " that is lost at the same time passes for one that never was"
+    ),
+)
+
+# whoever begins holds the sync's queue: a run of it that still says "running" has lost its process
+CLOSE_CRASHED = "update sync_runs set result = 'crashed' where sync_id = :sync_id and result = 'running'"
+
+# one whose process ended without a word, by what it left
+CLOSE_RUN = """
+update sync_runs set result = 'crashed', counts = :counts
+where sync_id = :sync_id and run_id = :run_id and result = 'running'
+"""
+
+# a run is put in when it begins and replaced when it ends
+WRITE_RUN = """
+insert or replace into sync_runs values (
+    :sync_id, :run_id, :model, :dagster_run_id, :started_at, :ended_at, :trigger, :mode, :reason,
+    :version_from, :version_to, :counts, :result, :first_errors
+)
+"""
+
+SELECT_RUNS = """
+select sync_id, run_id, model, dagster_run_id, started_at, ended_at, trigger, mode, reason,
+       version_from, version_to, counts, result, first_errors
+from sync_runs
+"""
+SELECT_NEWEST = f"""{SELECT_RUNS}
+where (:sync_id is null or sync_id = :sync_id) and (:with_dry or result <> 'dry')
+    and (:run_id is null or run_id = :run_id)
+order by {{order}}
+limit :limit offset :offset
+"""
+
+# the times in a sync's run ids are in the order of its runs, also where the clock was set back between them
+ORDER_OF_ONE_SYNC = "substr(run_id, 1, 16) desc, started_at desc, run_id desc"
+ORDER_OF_ALL_SYNCS = "started_at desc, run_id desc"
+
+SELECT_NEWEST_OF_EACH = f"""{SELECT_RUNS}
+where (sync_id, run_id) in (
+    select sync_id, max(run_id) from sync_runs where result <> 'dry' group by sync_id
+)
+"""
+
+NEVER_BEGUN_REASON = "it was refused before the sync had ever begun"
+SELECT_BEGUN = "select 1 from sync_runs where sync_id = ? and result <> 'dry' and reason <> ? limit 1"
+
+# all that a sync's runs did, and when one last went well; a dry run did nothing
+COUNT_RUNS = """
+select sync_id, count(*), sum(result = 'failed' or result = 'crashed'), sum(result = 'interrupted'),
+       max(case when result = 'succeeded' then run_id || ' ' || ended_at end)
+from sync_runs where result <> 'dry' group by sync_id
+"""
+# these say that they go on, whether or not they do
+SELECT_RUNNING = "select sync_id, run_id from sync_runs where result = 'running'"
+# counts are of three operations each
+SUM_ROW_COUNTS = """
+select sync_id, cell.key, sum(operation.value)
+from sync_runs, json_each(counts, '$.grid') as cell, json_each(cell.value) as operation
+where result <> 'dry' group by sync_id, cell.key
+"""
+
+
+class RunMode(enum.StrEnum):
+    """The share of the table that a run reads."""
+
+    FULL = "full"
+    INCREMENTAL = "incremental"
+    RETRY = "retry"  # nothing new: only what waited
+
+
+class RunResult(enum.StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # by Ctrl-C or SIGTERM; what it did until then is counted
+    CRASHED = "crashed"  # its process ended without a word
+    DRY = "dry"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A sync run in the history; one that goes on has no end yet."""
+
+    sync_id: str
+    run_id: str
+    model: str
+    dagster_run_id: str | None
+    started_at: datetime
+    ended_at: datetime | None = None
+    trigger: str  # what started it: the command, a sensor, a schedule
+    mode: RunMode
+    reason: str  # why that mode, in words
+    version_from: int | None
+    version_to: int | None = None
+    counts: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    result: RunResult = RunResult.RUNNING
+    first_errors: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncTotals:
+    """The totals over all runs of a sync."""
+
+    runs: int = 0
+    failed_runs: int = 0  # crashed ones too
+    interrupted_runs: int = 0
+    last_success: datetime | None = None
+    row_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by outcome, such as succeeded
+
+
+NO_TOTALS = SyncTotals()
+
+
+class RunHistory:
+    """All sync runs of a project. Any number of processes may use it at once.
+
+    `is_at_work` tells whether a process holds a sync: else a run of it that never told its end has crashed.
+    No delivery needs the history: where its file can't be read or written, a warning says so, and it passes
+    for empty. The history that required() gives raises StateError.
+    """
+
+    def __init__(self, path: Path, *, is_at_work: Callable[[str], bool] = lambda _sync_id: True) -> None:
+        self._path = path
+        self._is_at_work = is_at_work
+        self._is_required = False
+        self.problem: str | None = None  # why the file was left out, and what to do
+
+    def as_required(self) -> Self:
+        """Return the same history for a caller that has nothing to tell without it."""
+        other = copy.copy(self)
+        other._is_required = True  # noqa: SLF001 - of the same class
+        return other
+
+    def begin_run(self, run: PastRun) -> None:
+        """Note that a run has begun, and that no earlier one of its sync is running any more.
+
+        To be called by who holds the sync's queue; a dry run doesn't, and is only finished.
+        """
+        self._write_file((CLOSE_CRASHED, {"sync_id": run.sync_id}), (WRITE_RUN, _to_row(run)))
+
+    def finish_run(self, run: PastRun) -> None:
+        """Note how a run ended, in place of what was noted when it began."""
+        self._write_file((WRITE_RUN, _to_row(run)))
+
+    def close_crashed_run(self, sync_id: str, run_id: str, counts: Mapping[str, Json]) -> None:
+        """Note of a run that still says it goes on that it doesn't, and what became of its rows."""
+        text = orjson.dumps(dict(counts)).decode()
+        self._write_file((CLOSE_RUN, {"sync_id": sync_id, "run_id": run_id, "counts": text}))
+
+    def list_runs(
+        self, sync_id: str | None = None, *, limit: int = 20, offset: int = 0, with_dry: bool = False
+    ) -> tuple[PastRun, ...]:
+        """The newest runs of one sync, or of all, the newest first; dry ones did nothing, so on request.
+
+        With an offset those after so many.
+        """
+        found = self._select_runs(sync_id=sync_id, limit=limit, offset=offset, with_dry=with_dry)
+        return tuple(map(self._with_current_result, found))
+
+    def find_run(self, sync_id: str, run_id: str) -> PastRun | None:
+        """That run, dry or not; None when nothing is known of it."""
+        return next(map(self._with_current_result, self._select_runs(sync_id=sync_id, run_id=run_id)), None)
+
+    def _select_runs(
+        self, *, sync_id: str | None, run_id: str | None = None, limit: int = 1, offset: int = 0, with_dry: bool = True
+    ) -> list[PastRun]:
+        wanted: dict[str, SqlValue] = {
+            "sync_id": sync_id,
+            "run_id": run_id,
+            "limit": limit,
+            "offset": offset,
+            "with_dry": with_dry,
+        }
+        query = SELECT_NEWEST.format(order=ORDER_OF_ONE_SYNC if sync_id else ORDER_OF_ALL_SYNCS)
+        return self._read_runs(query, wanted)
+
+    def _read_runs(self, query: str, wanted: Mapping[str, SqlValue]) -> list[PastRun]:
+        return self._read_file(lambda store: [_from_row(row) for row in store.fetch_rows(query, wanted)], [])
+
+    def _with_current_result(self, run: PastRun) -> PastRun:
+        """The run, crashed when it says that it goes on and its process is gone.
+
+        It may have ended in between, and said so before it let go of its sync: that is looked for last.
+        """
+        if run.result is not RunResult.RUNNING or self._is_at_work(run.sync_id):
+            return run
+        now = next(iter(self._select_runs(sync_id=run.sync_id, run_id=run.run_id)), run)
+        return dataclasses.replace(now, result=RunResult.CRASHED) if now.result is RunResult.RUNNING else now
+
+    def has_begun(self, sync_id: str) -> bool:
+        """Whether any of its runs may have sent something."""
+        return self._read_file(
+            lambda store: bool(store.fetch_rows(SELECT_BEGUN, (sync_id, NEVER_BEGUN_REASON))), otherwise=False
+        )
+
+    def read_newest_runs(self) -> dict[str, PastRun]:
+        """Of each sync its newest run that wasn't dry."""
+        return {run.sync_id: self._with_current_result(run) for run in self._read_runs(SELECT_NEWEST_OF_EACH, {})}
+
+    def read_totals(self) -> dict[str, SyncTotals]:
+        """Of each sync that has ever run."""
+        crashed = self.count_crashed_runs()
+        return self._read_file(lambda store: _read_totals(store, crashed), {})
+
+    def count_crashed_runs(self) -> collections.Counter[str]:
+        """How many runs of each sync have crashed, and no run has come since that would have noted it."""
+        none: list[SqlRow] = []
+        running = self._read_file(lambda store: store.fetch_rows(SELECT_RUNNING), none)
+        runs = [self.find_run(sync_id, run_id) for sync_id, run_id in running]
+        return collections.Counter(run.sync_id for run in runs if run and run.result is RunResult.CRASHED)
+
+    def _read_file(self, read: Callable[[SqliteStore], Content], otherwise: Content) -> Content:
+        """Return what is read from the file; `otherwise` where there is none, or it can't be read."""
+        try:
+            with open_existing_database(self._path, HISTORY_SCHEMA) as store:
+                return read(store) if store else otherwise
+        except StateError as error:
+            self._handle_error(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self._handle_error(damage_error(self._path, str(error), HISTORY_SCHEMA.if_damaged))
+        return otherwise
+
+    def _write_file(self, *statements: tuple[str, Mapping[str, SqlValue]]) -> None:
+        try:
+            with open_transaction(self._path, HISTORY_SCHEMA, purpose="writing history") as store:
+                for statement, values in statements:
+                    store.execute(statement, values)
+        except StateError as error:
+            self._handle_error(error)
+
+    def _handle_error(self, error: StateError) -> None:
+        if self._is_required:
+            raise error
+        if self.problem is None:
+            self.problem = str(error)
+            log.warning("the history is left out, and the run goes on: %s", error)
+
+
+def _read_totals(store: SqliteStore, crashed: Mapping[str, int]) -> dict[str, SyncTotals]:
+    rows: dict[str, dict[str, int]] = {}
+    for sync_id, cell, number in store.fetch_rows(SUM_ROW_COUNTS):
+        rows.setdefault(sync_id, {})[cell] = int(number)
+    return {
+        sync_id: SyncTotals(
+            runs=int(runs),
+            failed_runs=int(failed) + crashed.get(sync_id, 0),
+            interrupted_runs=int(interrupted),
+            last_success=datetime.fromisoformat(last.partition(" ")[2]) if last else None,
+            row_counts=rows.get(sync_id, {}),
+        )
+        for sync_id, runs, failed, interrupted, last in store.fetch_rows(COUNT_RUNS)
+    }
+
+
+def _to_row(run: PastRun) -> dict[str, SqlValue]:
+    return {
+        **{field.name: getattr(run, field.name) for field in dataclasses.fields(PastRun)},
+        "started_at": _to_text(run.started_at),
+        "ended_at": _to_text(run.ended_at) if run.ended_at else None,
+        "counts": orjson.dumps(dict(run.counts)).decode(),
+        "first_errors": orjson.dumps(run.first_errors).decode(),
+    }
+
+
+def _from_row(row: tuple[Any, ...]) -> PastRun:
+    values = dict(zip((field.name for field in dataclasses.fields(PastRun)), row, strict=True))
+    values["started_at"] = datetime.fromisoformat(values["started_at"])
+    values["ended_at"] = values["ended_at"] and datetime.fromisoformat(values["ended_at"])
+    values["mode"] = RunMode(values["mode"])
+    values["result"] = RunResult(values["result"])
+    values["counts"] = orjson.loads(values["counts"])
+    values["first_errors"] = tuple(orjson.loads(values["first_errors"]))
+    return PastRun(**values)
+
+
+def _to_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,285 @@
+"""A harness for a push function: a table, a real queue, the function, and a fake API that it calls."""
+
+import contextlib
+import dataclasses
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from ondatra_dagster.delivery.acknowledged_to_desired_diff import SentRow, UnitKind
+from ondatra_dagster.delivery.delivery_loop import DeliveryHooks, DeliverySettings, deliver
+from ondatra_dagster.delivery.http.api_client import ApiClient, RetryClock
+from ondatra_dagster.delivery.http.connections_with_deadline import DeadlineTransport
+from ondatra_dagster.delivery.push.push_config import PushConfig
+from ondatra_dagster.delivery.push.push_interface import PushBatch, PushResult
+from ondatra_dagster.delivery.push.starlark.load_and_call_push_functions import PushContext, PushLibrary
+from ondatra_dagster.delivery.push.starlark_sink_and_batch_halving import StarlarkSink
+from ondatra_dagster.delivery.queue.claimed_batches import BatchUnit, mark_due_pending
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import (
+    DeadLetter,
+    read_dead_letters,
+    replay_dead_letters,
+)
+from ondatra_dagster.delivery.queue.enqueue_changes import enqueue_segment
+from ondatra_dagster.delivery.queue.queue_database import Queue
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus, read_status
+from ondatra_dagster.delivery.response_journal import ResponseJournal
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.delivery.unit_shape_by_model_kind import UnitFormat, open_queue_for
+from ondatra_dagster.row_changes import ChangeType, Column
+from ondatra_dagster.testing.conformance.in_memory_table import InMemoryTable
+from ondatra_dagster.testing.conformance.push_test_input import PushCase, Row
+from ondatra_dagster.testing.fake_api import FakeApi, running_fake_api
+from ondatra_dagster.testing.fake_api_server import RecordedCall
+
+RUN_INTERVAL_SECONDS = 2 * 86_400.0  # longer than any row waits for its next try
+CONNECTIONS = 8
+MAX_RUNS = 12  # more than a row is tried
+OPERATION_NAMES = {
+    ChangeType.INSERT: "insert",
+    ChangeType.UPDATE_POSTIMAGE: "update",
+    ChangeType.DELETE: "delete",
+    ChangeType.UPDATE_PREIMAGE: "update_preimage",
+}
+
+
+class RowResult(NamedTuple):
+    """What push() made of one row that stands for something."""
+
+    operation: str  # insert, update, delete
+    key: str
+    rowid: int
+    outcome: RowOutcome
+
+    @property
+    def name(self) -> str:
+        return f"the {self.operation} of {self.key}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedPush:
+    """One batch that was handed to push(), and what came of it."""
+
+    parcel: PushBatch
+    pushed: PushResult
+    calls: Sequence[RecordedCall]
+
+    def results(self, *, with_context: bool = False) -> Iterator[RowResult]:
+        """Of all rows, or of all but those that only tell what was there before; none of an open job's."""
+        for unit in self.parcel.units if self.pushed.outcomes else ():
+            for change_type, row in unit.sent_rows if with_context else changing_rows(unit):
+                outcome = self.pushed.outcomes[f"{row.rowid}:{change_type}"]
+                yield RowResult(OPERATION_NAMES[change_type], unit.key, row.rowid, outcome)
+
+
+def changing_rows(unit: BatchUnit) -> Iterator[SentRow]:
+    """The rows of a unit that change something at the API."""
+    is_rewrite = len({change_type for change_type, _ in unit.sent_rows}) > 1 or unit.is_context
+    for sent in unit.sent_rows:
+        is_before = sent.change_type is ChangeType.DELETE and is_rewrite
+        if sent.change_type is not ChangeType.UPDATE_PREIMAGE and not is_before:
+            yield sent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PushRecorder:
+    """Hands batches on to push(), and keeps what came of them."""
+
+    pusher: StarlarkSink
+    api: FakeApi
+    recorded: list[RecordedPush]
+
+    def __call__(self, parcel: PushBatch, journal: ResponseJournal) -> PushResult:
+        return self._record_push(parcel, lambda: self.pusher(parcel, journal))
+
+    def poll(self, parcel: PushBatch, job: str) -> PushResult:
+        return self._record_push(parcel, lambda: self.pusher.poll(parcel, job))
+
+    def finalize(self, succeeded: int, failed: int, *, columns: Sequence[Column], journal: ResponseJournal) -> None:
+        self.pusher.finalize(succeeded, failed, columns=columns, journal=journal)
+
+    def _record_push(self, parcel: PushBatch, push: Callable[[], PushResult]) -> PushResult:
+        before = len(self.api.calls)
+        pushed = push()
+        self.recorded.append(RecordedPush(parcel=parcel, pushed=pushed, calls=self.api.calls[before:]))
+        return pushed
+
+
+class ConformanceRun:
+    """A table that is delivered, from its first version on."""
+
+    def __init__(
+        self, case: PushCase, pusher: StarlarkSink, queue: Queue, *, config: PushConfig, journal: Path, api: FakeApi
+    ) -> None:
+        self._table = InMemoryTable(case, queue.unit_kind)
+        self._queue = queue
+        self._config = config
+        self._journal = journal
+        self._now = 1_800_000_000.0
+        self.api = api
+        self.recorded_pushes: list[RecordedPush] = []
+        self._push = PushRecorder(pusher, api, self.recorded_pushes)
+
+    def write_version(self, rows: Sequence[Row]) -> None:
+        """The model gives these rows now."""
+        enqueue_segment(self._queue, self._table.write_rows(rows), now=self._now)
+
+    def run_sync(self, *, batch_size: int | None = None) -> Sequence[RecordedPush]:
+        """One sync run; what was handed to push() in it."""
+        before = len(self.recorded_pushes)
+        self._now += RUN_INTERVAL_SECONDS
+        # one call after the other, so that a fault meets the same one each time
+        push = dataclasses.replace(self._config.push, max_concurrent=1)
+        if batch_size and not self.is_mirror:
+            push = dataclasses.replace(push, batch_size=batch_size)
+        config = dataclasses.replace(self._config, push=push)
+        settings = DeliverySettings.from_config(config, run_id=f"run-{self._now:.0f}", journal=self._journal)
+        mark_due_pending(self._queue, self._now)
+        hooks = DeliveryHooks(clock=lambda: self._now, on_settled=lambda *_: None, sleep=self._sleep)
+        deliver(self._queue, self._push, settings, hooks)
+        return self.recorded_pushes[before:]
+
+    def deliver_version(self, rows: Sequence[Row], *, batch_size: int | None = None) -> None:
+        """The model gives these rows now, and they are delivered."""
+        self.write_version(rows)
+        self.run_until_settled(batch_size=batch_size)
+
+    def run_until_settled(self, *, batch_size: int | None = None) -> None:
+        """Runs until nothing is left that would be tried again."""
+        for _ in range(MAX_RUNS):
+            self.run_sync(batch_size=batch_size)
+            if not self.state.depth:
+                return
+
+    def repeat_push(self, handed: RecordedPush) -> RecordedPush:
+        """The same batch once more, as after a crash: answered from its journal as far as that goes."""
+        journal = ResponseJournal.in_memory("again")
+        self._push(handed.parcel, journal)
+        self._push(handed.parcel, journal)
+        return self.recorded_pushes.pop()
+
+    def _sleep(self, seconds: float) -> None:
+        """Between two polls of a job."""
+        self._now += seconds
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether contents go out whole, in batches of their own."""
+        return self._queue.unit_kind is UnitKind.MIRROR
+
+    def finalize(self, succeeded: int, failed: int) -> None:
+        """Tell the function that a sync run has come to its end; PushContractError when it didn't take it."""
+        journal = ResponseJournal.in_memory("finalize")
+        self._push.finalize(succeeded, failed, columns=self._table.layout.columns, journal=journal)
+
+    @property
+    def state(self) -> QueueStatus:
+        return read_status(self._queue.store, now=self._now)
+
+    @property
+    def dead_letters(self) -> Sequence[DeadLetter]:
+        return list(read_dead_letters(self._queue.store, self._queue.unit_kind))
+
+    def replay_dead(self) -> None:
+        replay_dead_letters(self._queue, now=self._now)
+
+
+@dataclasses.dataclass(slots=True)
+class PushHarness:
+    """Where plays of one push function are given: its library is loaded once, its API runs throughout."""
+
+    library: PushLibrary
+    case: PushCase
+    http: ApiClient
+    api: FakeApi
+    folder: Path
+    run_count: int = 0
+
+    @contextlib.contextmanager
+    def open_run(self, case: PushCase | None = None) -> Iterator[ConformanceRun]:
+        """A new table, a new queue, an empty API."""
+        case = case or self.case
+        self.run_count += 1
+        self.api.clear()
+        path = self.folder / f"{self.run_count}.sqlite"
+        if self.run_count > 1:  # a copy of an empty one is there sooner than a new one
+            shutil.copy(self.folder / "empty", path)
+        size = self.library.config.push.batch_size
+        context = PushContext(
+            sync_id=self.library.config.name,
+            kind=case.kind,
+            key_columns=tuple(case.key),
+            arguments=tuple(case.arguments),
+        )
+        with open_queue_for(UnitFormat(case.kind, tuple(case.key), size), path) as queue:
+            if self.run_count == 1:
+                queue.store.checkpoint()
+                shutil.copy(path, self.folder / "empty")
+            queue.store.execute("pragma synchronous = off")  # it is gone in a moment
+            yield ConformanceRun(
+                case,
+                StarlarkSink(self.library, self.http, context),
+                queue,
+                config=self.library.config,
+                journal=path.with_suffix(".journal"),
+                api=self.api,
+            )
+
+
+@contextlib.contextmanager
+def open_harness(library: PushLibrary, case: PushCase) -> Iterator[PushHarness]:
+    """Open a harness for this function. The fake API answers its calls to any address."""
+    fields = tuple(case.id_fields or case.key or ("id",))
+    with (
+        running_fake_api(
+            answer=case.answer, id_fields=fields, heeds_idempotency_keys=case.heeds_idempotency_keys
+        ) as api,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        # each failure has to reach push() at once, and no secret is needed
+        base_url = library.config.base_url or api.url
+        config = dataclasses.replace(library.config, base_url=base_url, auth=None, retry=0)
+        transport = RedirectTransport(api.url)
+        retry_clock = RetryClock(sleep=lambda _: None)
+        with ApiClient(config, secrets="value-of-{}".format, transport=transport, retry_clock=retry_clock) as http:
+            yield PushHarness(library, case, http, api, Path(folder))
+
+
+@contextlib.contextmanager
+def capture_push_warnings() -> Iterator[list[str]]:
+    """What is warned of while batches are handed over, each once."""
+    told: list[str] = []
+    handler = _MessageHandler(told)
+    logger = logging.getLogger(StarlarkSink.__module__)
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
+
+
+class _MessageHandler(logging.Handler):
+    def __init__(self, told: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._messages = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())
+
+
+class RedirectTransport(DeadlineTransport):
+    """All else, credentials and hosts that may be called, is judged by the real address before."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(connections=CONNECTIONS)
+        self._address = httpx.URL(address)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        place = {"scheme": self._address.scheme, "host": self._address.host, "port": self._address.port}
+        request.url = request.url.copy_with(**place)
+        return super().handle_request(request)

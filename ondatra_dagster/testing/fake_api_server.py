@@ -1,0 +1,242 @@
+"""The server of a fake API on a loopback port: faults on request, idempotency keys, and the record of each call.
+
+The answer to an allowed call is the API's own. The server runs in a thread of the process that starts it.
+"""
+
+import asyncio
+import dataclasses
+import datetime
+import fnmatch
+import socket
+import threading
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ondatra_dagster.row_changes import Json
+
+DropMoment = Literal["before", "after"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens to the next `times` calls that match, instead of the right answer."""
+
+    method: str = "*"
+    path: str = "*"  # as a shell would match it: /crm/*
+    times: int | None = 1  # None: until the faults are cleared
+    delay_seconds: float = 0  # before anything else; alone, the answer is right and late
+    status: int | None = None  # answered without doing anything
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    message: str = "a fault that was asked for"
+    drop: DropMoment | None = None  # end the connection before the call is looked at, or after it was done
+
+    def __post_init__(self) -> None:
+        if self.drop not in (None, *get_args(DropMoment)):
+            raise ValueError(f"drop is 'before' or 'after', not {self.drop!r}")
+        if self.times is not None and not (isinstance(self.times, int) and self.times >= 1):
+            raise ValueError(f"times is 1 or more, or null for always, not {self.times!r}")
+        if self.status is not None and not (isinstance(self.status, int) and 200 <= self.status <= 599):
+            raise ValueError(f"status is an HTTP status from 200, not {self.status!r}")
+        if not (isinstance(self.delay_seconds, int | float) and self.delay_seconds >= 0):
+            raise ValueError(f"delay_seconds is 0 or more, not {self.delay_seconds!r}")
+
+    @classmethod
+    def parse(cls, asked: Json) -> Self:
+        """A fault as POST /faults spells it; ValueError says what is wrong with it."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        fields = asked if isinstance(asked, dict) else {"": asked}
+        if unknown := sorted(set(fields) - known):
+            raise ValueError(f"unknown {unknown}; a fault is an object of {', '.join(sorted(known))}")
+        return cls(**fields)
+
+    def matches(self, method: str, path: str) -> bool:
+        return fnmatch.fnmatchcase(method, self.method) and fnmatch.fnmatchcase(path, self.path)
+
+
+class FaultQueue:
+    """The faults that are still to come, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._pending: list[Fault] = []
+        self._lock = threading.Lock()  # a test asks from its own thread
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._pending.append(fault)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._pending.clear()
+
+    def pending_faults(self) -> tuple[Fault, ...]:
+        with self._lock:
+            return tuple(self._pending)
+
+    def take_fault(self, method: str, path: str) -> Fault | None:
+        """The fault for this call, counted; None when it is to be answered rightly."""
+        with self._lock:
+            for position, fault in enumerate(self._pending):
+                if fault.matches(method, path):
+                    self._count_use(position, fault)
+                    return fault
+        return None
+
+    def _count_use(self, position: int, fault: Fault) -> None:
+        if fault.times == 1:
+            del self._pending[position]
+        elif fault.times is not None:
+            self._pending[position] = dataclasses.replace(fault, times=fault.times - 1)
+
+
+@dataclasses.dataclass(slots=True)
+class ScriptedFaults:
+    """Faults by the place of a call among all that were made, by its path, or for all."""
+
+    call_count: int = 0
+    at: dict[int, Fault] = dataclasses.field(default_factory=dict)  # from 1
+    paths: dict[str, Fault] = dataclasses.field(default_factory=dict)
+    always: Fault | None = None
+
+    def take_fault(self, _method: str, path: str) -> Fault | None:
+        self.call_count += 1
+        return self.at.get(self.call_count) or self.paths.get(path) or self.always
+
+    def clear(self) -> None:
+        self.call_count = 0
+        self.at.clear()
+        self.paths.clear()
+        self.always = None
+
+
+LOOPBACK_HOST = "127.0.0.1"
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+NO_FAULT = Fault()
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Json = None
+
+    @property
+    def message(self) -> str:
+        """Why it was refused; empty when it wasn't."""
+        return str(self.body["error"]) if isinstance(self.body, dict) and "error" in self.body else ""
+
+
+def refusal(status: int, message: str) -> Answer:
+    return Answer(status, {"error": message})
+
+
+class RecordedCall(NamedTuple):
+    """One request, as it came and as it was answered."""
+
+    at: datetime.datetime
+    method: str
+    path: str
+    body: Json
+    status: int  # 0: the connection was dropped
+    message: str  # why it was refused
+    idempotency_key: str | None
+    is_repeat: bool  # the idempotency key was known: answered again, not done again
+
+
+class LoopbackApi:
+    """An API on a loopback port, for the caller that started it. It begins to answer with start().
+
+    A subclass does what a call asks, or says why not, and remembers calls and answers.
+    """
+
+    faults: FaultQueue | ScriptedFaults  # what is to go wrong
+    answers: dict[str, Answer]  # by idempotency key
+
+    def __init__(self, listener: socket.socket, *, pages: Sequence[Route] = (), paths: Sequence[str]) -> None:
+        """Take a port that listens already; `paths` are those of the API's calls."""
+        self.url = f"http://{LOOPBACK_HOST}:{listener.getsockname()[1]}"
+        app = Starlette(routes=[*pages, *(Route(path, self._handle_call, methods=METHODS) for path in paths)])
+        config = uvicorn.Config(
+            app, http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="pretend-api")
+
+    def start(self) -> None:
+        self._thread.start()  # the port listens already: early callers wait in its queue
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _refuse(self, _request: Request) -> Answer | None:
+        """Refuse a call that isn't looked at any further; None: it is."""
+        return None
+
+    def _answer(self, request: Request, body: Json) -> Answer:
+        raise NotImplementedError
+
+    def _store_call(self, call: RecordedCall, answer: Answer) -> None:
+        raise NotImplementedError
+
+    async def _handle_call(self, request: Request) -> Response:
+        """A call is answered rightly, or with the fault that was asked for."""
+        text = await request.body()
+        fault = self.faults.take_fault(request.method, request.url.path) or NO_FAULT
+        await asyncio.sleep(fault.delay_seconds)
+        key = request.headers.get("idempotency-key")
+        known = self.answers.get(key) if key else None
+        answer = _fault_answer(fault) or self._refuse(request) or known or self._answer(request, parse_body(text))
+        call = RecordedCall(
+            at=datetime.datetime.now(datetime.UTC),
+            method=request.method,
+            path=request.url.path,
+            body=parse_body(text),
+            status=0 if fault.drop else answer.status,
+            message=answer.message,
+            idempotency_key=key,
+            is_repeat=answer is known,
+        )
+        self._store_call(call, answer)
+        if fault.drop:
+            self._disconnect(request)
+            await request.receive()  # comes when the connection is gone: only then is no answer no error
+        return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
+
+    def _disconnect(self, request: Request) -> None:
+        """End the caller's connection, as a lost one ends."""
+        caller = tuple(request.scope["client"])
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, H11Protocol) and connection.client == caller:
+                connection.transport.abort()
+
+
+def _fault_answer(fault: Fault) -> Answer | None:
+    if fault.drop == "before":
+        return refusal(0, "dropped unseen")
+    return None if fault.status is None else refusal(fault.status, fault.message)
+
+
+def parse_body(text: bytes) -> Any:
+    """The body as JSON; None for what isn't, which the API refuses where it needs a body."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def json_response(status: int, body: object, headers: Any = None) -> Response:
+    if status == 204:
+        return Response(status_code=204, headers=headers)
+    return Response(orjson.dumps(body), status, headers, "application/json")
+
+
+def path_segments(request: Request) -> tuple[str, ...]:
+    """The path's segments, each unquoted by itself: an id may have a slash in it."""
+    return tuple(map(urllib.parse.unquote, request.scope["raw_path"].decode().strip("/").split("/")))

@@ -1,0 +1,143 @@
+"""The page of a sync's queue and dead letters: what is pending, and what a replay would send."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import orjson
+
+from ondatra_dagster.app import ui_urls
+from ondatra_dagster.delivery.queue.dead_letter_reading_and_replay import DeadLetter
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.records.record_query import RecordStage
+from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
+from ondatra_dagster.sync.send_guards import find_hold_reason
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.ui.html_builder import Content, Html, element
+from ondatra_dagster.ui.page_layout import (
+    Breadcrumb,
+    ColumnHeader,
+    Page,
+    fact_list,
+    heading,
+    pager,
+    section,
+    sync_breadcrumbs,
+    table,
+)
+from ondatra_dagster.ui.page_request import PageRequest
+from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
+from ondatra_dagster.ui.value_formatting import (
+    format_age,
+    format_count,
+    format_due_time,
+    format_number,
+    format_time,
+    render_payload,
+    shorten_message,
+)
+
+PAGE_SIZE = 25
+MAX_SHOWN_ROWS = 10  # of a letter: a whole table may be one
+COLUMNS = (
+    ColumnHeader("Key", class_="key"),
+    ColumnHeader("Died"),
+    ColumnHeader("Attempts", is_number=True),
+    ColumnHeader("Error", class_="reason"),
+    ColumnHeader("A replay would send", class_="wide"),
+)
+
+
+def queue_page(asked: PageRequest) -> Page:
+    """Show the queue of the sync that the path names."""
+    sync = asked.sync
+    lost = queue_lost_notice(asked.workspace, sync)
+    queue = asked.workspace.queue(sync.id) if lost is None else None
+    letters = list(
+        list_dead_letters(sync, limit=PAGE_SIZE + 1, offset=PAGE_SIZE * (asked.page - 1), most_rows=MAX_SHOWN_ROWS)
+    )
+    held = find_hold_reason(sync, asked.workspace.settings)
+    return Page(
+        title=f"{sync.id} · queue",
+        breadcrumbs=sync_breadcrumbs(sync, Breadcrumb("Queue", ui_urls.queue_url(sync.id))),
+        body=(
+            heading("Queue and dead letters", under=sync.id),
+            element("p", f"Held: {held}.", class_="notice") if held else None,
+            lost or _queue_facts(sync, queue, asked.now),
+            section(
+                "Dead letters",
+                _replay_hint(sync) if letters else None,
+                element(
+                    "div",
+                    table(
+                        f"Dead letters of {sync.id}, the oldest first",
+                        COLUMNS,
+                        (_dead_letter_row(letter, sync) for letter in letters[:PAGE_SIZE]),
+                        none=_empty_text(page=asked.page, is_lost=lost is not None),
+                    ),
+                    class_="card",
+                ),
+                pager(
+                    page=asked.page,
+                    link_of=lambda page: ui_urls.queue_url(sync.id, page=page),
+                    has_more=len(letters) > PAGE_SIZE,
+                    newer="older ones",
+                    older="later ones",
+                ),
+                beside=element("span", format_number(queue.dead_units), class_="count") if queue else None,
+            ),
+        ),
+    )
+
+
+def _empty_text(*, page: int, is_lost: bool) -> str:
+    if is_lost:
+        return "Nobody knows of dead letters."
+    return "There are no more dead letters." if page > 1 else "There are no dead letters."
+
+
+def _queue_facts(sync: Sync, queue: QueueStatus | None, now: datetime) -> Html:
+    if queue is None:
+        return element("p", "There is no queue yet: the sync has never run.", class_="none")
+    return fact_list(
+        [
+            ("Pending", _stage_count_link(sync, RecordStage.PENDING, queue.pending_units)),
+            ("Waiting", _stage_count_link(sync, RecordStage.WAITING, queue.waiting_units)),
+            ("Of these due", format_number(queue.due_units)),
+            ("In open jobs", format_number(queue.units_in_jobs)),
+            ("Oldest waits for", format_age(queue.oldest_since, now)),
+            ("Next retry", format_due_time(queue.next_due_at, now)),
+            ("Taken in up to version", format_number(queue.watermark) if queue.watermark >= 0 else "none yet"),
+        ]
+    )
+
+
+def _stage_count_link(sync: Sync, stage: RecordStage, count: int) -> Content:
+    records = ui_urls.records_url(sync.id, ui_urls.RecordFilter(status=stage))
+    return element("a", format_number(count), href=records) if count else format_number(count)
+
+
+def _replay_hint(sync: Sync) -> Html:
+    return element(
+        "p",
+        "Mend the rows at their source, or send them as they are: ",
+        element("code", f"ondatra replay {sync.id}"),
+        " sends what is shown here, with fresh attempts. This page changes nothing.",
+        class_="under",
+    )
+
+
+def _dead_letter_row(letter: DeadLetter, sync: Sync) -> Iterator[Content]:
+    yield element("code", format_unit_name(letter, sync) or "(none)")
+    yield format_time(letter.died_at)
+    yield describe_refusal(letter) or format_number(letter.attempts)
+    yield shorten_message(letter.error)
+    yield _replay_payloads(letter)
+
+
+def _replay_payloads(letter: DeadLetter) -> Content:
+    if not letter.row_count:
+        return "its content, which has no rows" if letter.weight else "nothing: it is as it should be"
+    shown = [render_payload(orjson.dumps(row).decode(), change.value) for change, row in letter.rows_to_send]
+    left = letter.row_count - len(letter.rows_to_send)
+    more = f"… and {format_count(left, 'row')} more, {format_number(letter.row_count)} in all"
+    return (shown, element("small", more) if left else None)

@@ -1,0 +1,135 @@
+"""The status of a sync and of its runs, as pages show it.
+
+Of a sync: its queue, its newest runs, a run in progress, and its health in a word. Of a run: its counts, its
+duration and its versions.
+"""
+
+import dataclasses
+import enum
+from datetime import datetime
+
+from ondatra_dagster.app import ui_urls
+from ondatra_dagster.app.workspace import Workspace
+from ondatra_dagster.count_time_and_size_format import format_elapsed
+from ondatra_dagster.delivery.queue.change_and_outcome_counts import UnitOperation
+from ondatra_dagster.delivery.queue.queue_status import QueueStatus
+from ondatra_dagster.records.record_query import RecordStage
+from ondatra_dagster.sync.run_history_store import PastRun, RunResult
+from ondatra_dagster.sync.run_summary import GridRow, load_expected_changes, load_grid
+from ondatra_dagster.sync.running_progress_reader import LiveProgress, read_live_progress
+from ondatra_dagster.sync.sync_definition import Sync
+from ondatra_dagster.ui.html_builder import Content, element
+from ondatra_dagster.ui.value_formatting import NO_VALUE, format_number
+
+# what of a run's counts is counted in records; the others are of what was to be done, or is to be done again
+RECORD_STAGES = {
+    GridRow.SUCCEEDED: RecordStage.SUCCEEDED,
+    GridRow.REJECTED: RecordStage.REJECTED,
+    GridRow.INVALID: RecordStage.INVALID,
+}
+
+
+def count_link(
+    run: PastRun, cell: GridRow, count: int | None, operation: UnitOperation | None = None, *, has_records: bool
+) -> Content:
+    """Return a count of a run's grid, as a link to its records if they are kept."""
+    stage = RECORD_STAGES.get(cell)
+    if not (stage and count and has_records):
+        return format_number(count)
+    return element(
+        "a",
+        format_number(count),
+        href=ui_urls.records_url(run.sync_id, ui_urls.RecordFilter(run=run.run_id, status=stage, change=operation)),
+    )
+
+
+def describe_dry_run(run: PastRun) -> str:
+    """Describe the changes that a dry run expected at the destination."""
+    expected = load_expected_changes(run)
+    if expected is None:
+        return ""
+    moves = ((expected.creates, "to create"), (expected.updates, "to update"), (expected.deletes, "to delete"))
+    return ", ".join(f"{count:,} {word}" for count, word in moves if count) or "nothing would change"
+
+
+def format_run_duration(run: PastRun, now: datetime) -> str:
+    """Return how long it took, or has taken by now; the end of a crashed run is unknown."""
+    until = now if run.result is RunResult.RUNNING else run.ended_at
+    return format_elapsed(max(0.0, (until - run.started_at).total_seconds())) if until else NO_VALUE
+
+
+def format_versions(run: PastRun) -> str:
+    """Format the version that was delivered before the run, and the one that it delivered."""
+    old, new = (
+        NO_VALUE if version is None or version < 0 else str(version) for version in (run.version_from, run.version_to)
+    )
+    return f"{old} → {new}"
+
+
+class Health(enum.StrEnum):
+    """The health of a sync: the first of these that is true."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    NEVER_RAN = "never ran"
+    FAILING = "failing"  # its newest run did
+    QUEUE_LOST = "queue lost"  # its next run finds out what waits
+    REJECTS = "rejects"  # rows were refused in it, or are dead letters
+    WAITING = "waiting"  # rows are still to be delivered
+    OK = "ok"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStatus:
+    sync: Sync
+    queue: QueueStatus | None  # None: it never ran, or its queue is lost
+    queue_lost_message: str | None  # what becomes of that
+    runs: tuple[PastRun, ...]  # the newest first, without dry ones
+    progress: LiveProgress | None
+    is_paused: bool
+
+    @property
+    def last_run(self) -> PastRun | None:
+        return next(iter(self.runs), None)
+
+    @property
+    def health(self) -> Health:
+        last, queue = self.last_run, self.queue
+        asked = {
+            Health.RUNNING: self.progress is not None,
+            Health.PAUSED: self.is_paused,
+            Health.NEVER_RAN: last is None and queue is None,
+            Health.FAILING: last is not None and last.result in (RunResult.FAILED, RunResult.CRASHED),
+            Health.QUEUE_LOST: self.queue_lost_message is not None,
+            Health.REJECTS: bool((queue and queue.dead_units) or (last and load_grid(last).total(GridRow.REJECTED))),
+            Health.WAITING: bool(queue and queue.depth),
+        }
+        return next((health for health, is_true in asked.items() if is_true), Health.OK)
+
+
+def read_sync_status(workspace: Workspace, sync: Sync, *, runs: int) -> SyncStatus:
+    """Read the sync's status, with `runs` of its newest runs."""
+    queue, lost = workspace.queue(sync.id), workspace.try_read_queue(sync.id).loss_message
+    return SyncStatus(
+        sync=sync,
+        queue=None if lost else queue,
+        queue_lost_message=lost,
+        runs=workspace.history.list_runs(sync.id, limit=runs),
+        progress=read_live_progress(sync, workspace.tracking, clock=workspace.clock),
+        is_paused=sync.pause_file.exists(),
+    )
+
+
+def queue_lost_notice(workspace: Workspace, sync: Sync) -> Content:
+    """Return a notice if the queue is lost: what waits is unknown."""
+    lost = workspace.try_read_queue(sync.id).loss_message
+    return element("p", f"Nobody knows what waits: {lost}.", class_="notice") if lost else None
+
+
+def dead_letter_link(status: SyncStatus) -> Content:
+    """Return the number of dead letters, as a link to them if there are any."""
+    if not status.queue:
+        return NO_VALUE
+    dead = format_number(status.queue.dead_units)
+    link = ui_urls.queue_url(status.sync.id)
+    return element("a", dead, href=link, class_="bad") if status.queue.dead_units else dead

@@ -1,0 +1,175 @@
+"""The comparison of a query's rows with a table's by key: new, changed, deleted, invalid and duplicate rows.
+
+The query is evaluated once. The result is empty when nothing has changed. A table of another kind or key may have
+several rows with one key, and so may one that another program has written to.
+"""
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.project.sql.output_and_system_columns import REASON_COLUMN, ROWID_COLUMN
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.row_equality_and_hashes import column_of, same_rows
+from ondatra_dagster.warehouse.schema_evolution import ddl_type
+
+TIMES_COLUMN, NUMBER_COLUMN, IN_QUERY_COLUMN = "__ondatra_times", "__ondatra_number", "__ondatra_given"
+MAX_NAMED_KEYS = 3  # keys
+
+
+@contextlib.contextmanager
+def split_duplicate_keys(
+    rows: DataFrame, given: DataFrame, target: TargetTable
+) -> Iterator[tuple[DataFrame, DataFrame | None]]:
+    """The row that stands for each key, and all others; None: there are none.
+
+    It is the one that the query gives, so that it stays as it is, and else the oldest. Raises WarehouseError
+    where the query gives several rows of such a key too.
+    """
+    names = target.key_columns
+    if _count_keys(rows, names).where((F.col(TIMES_COLUMN) > 1) | has_null_key(names)).isEmpty():
+        yield rows, None
+        return
+    given.persist()
+    try:
+        check_duplicate_keys(given, rows, names)
+        numbered = _number_rows_by_key(rows, given, target)
+        is_first = (F.col(NUMBER_COLUMN) == 1) & ~has_null_key(names)
+        yield numbered.where(is_first).drop(NUMBER_COLUMN), numbered.where(~is_first).drop(NUMBER_COLUMN)
+    finally:
+        given.unpersist()
+
+
+def check_duplicate_keys(given: DataFrame, there: DataFrame, names: Sequence[str]) -> None:
+    """Raise where a key comes more than once on both sides: which row is to stay, nobody can tell."""
+    if not _have_same_key_types(given, there, names):
+        return
+    ours, theirs = (_count_keys(rows, names).where(F.col(TIMES_COLUMN) > 1) for rows in (given, there))
+    found = ours.alias("s").join(theirs.alias("t"), _is_same_key(names), "left_semi")
+    keys = [column_of(name).cast("string") for name in names]
+    some = found.select(*keys).sort(*keys).limit(MAX_NAMED_KEYS + 1).collect()
+    if some:
+        told = ", ".join("/".join(map(str, key)) for key in some[:MAX_NAMED_KEYS])
+        more = " and others" if len(some) > MAX_NAMED_KEYS else ""
+        raise WarehouseError(
+            f"keys that the table has more than once come more than once in the query too: {told}{more} of"
+            f" {', '.join(names)}; which row is to stay, only the query can say: let it give one row a key"
+        )
+
+
+def has_null_key(names: Sequence[str], table: str | None = None) -> Column:
+    """Whether there is a null in a row's key."""
+    return reduce(Column.__or__, [column_of(name, table).isNull() for name in names])
+
+
+def _number_rows_by_key(rows: DataFrame, given: DataFrame, target: TargetTable) -> DataFrame:
+    """The rows of each key in turn: what the query gives, then by age."""
+    names = target.key_columns
+    is_same = _is_same_key(names) & same_rows(target.fields, "s", "t")
+    equal = rows.alias("t").join(given.alias("s"), is_same, "left_semi")
+    marked = rows.join(equal.select(ROWID_COLUMN, F.lit(True).alias(IN_QUERY_COLUMN)), ROWID_COLUMN, "left")
+    in_turn = Window.partitionBy(*map(column_of, names)).orderBy(F.col(IN_QUERY_COLUMN).isNull(), ROWID_COLUMN)
+    return marked.withColumn(NUMBER_COLUMN, F.row_number().over(in_turn)).drop(IN_QUERY_COLUMN)
+
+
+def _count_keys(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    return rows.groupBy(*map(column_of, names)).agg(F.count(F.lit(1)).alias(TIMES_COLUMN))
+
+
+def _is_same_key(names: Sequence[str]) -> Column:
+    return reduce(Column.__and__, [column_of(name, "s") == column_of(name, "t") for name in names])
+
+
+def _have_same_key_types(given: DataFrame, there: DataFrame, names: Sequence[str]) -> bool:
+    """Whether both have the key's columns, with the same types."""
+    types = [{field.name.casefold(): ddl_type(field.dataType) for field in rows.schema} for rows in (given, there)]
+    ours, theirs = ([of.get(name.casefold()) for name in names] for of in types)
+    return ours == theirs
+
+
+NULL_KEY, DUPLICATE_KEY = "NULL", "DUPLICATE"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeyComparison:
+    """What a query's rows come to, computed once and counted."""
+
+    _rows: DataFrame  # with REASON, ROWID and GOES
+    invalid_counts: Mapping[str, int]  # by reason
+    new_count: int
+    changed_count: int
+    deleted_count: int
+
+    @property
+    def rows_to_write(self) -> DataFrame:
+        """New rows without a rowid, changed ones with that of the old, and the rowids of those that go."""
+        return self._rows.where(F.col(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
+
+    @property
+    def invalid_rows(self) -> DataFrame:
+        return self._rows.where(F.col(REASON_COLUMN).isNotNull()).drop(ROWID_COLUMN, DELETE_FLAG)
+
+    def rows_after(self, rows: DataFrame, target: TargetTable) -> DataFrame:
+        """All rows of the table as they would be: those that change, and the others."""
+        kept = rows.join(self.rows_to_write.select(ROWID_COLUMN), ROWID_COLUMN, "left_anti")
+        written = self.rows_to_write.where(~F.col(DELETE_FLAG))
+        return target.select_fields(kept).unionByName(target.select_fields(written))
+
+    def release(self) -> None:
+        self._rows.unpersist()
+
+
+def compare_by_key(
+    rows: DataFrame, old: DataFrame | None, target: TargetTable, *, finds_gone: bool, surplus: DataFrame | None = None
+) -> KeyComparison:
+    """The query's rows beside `old`, the table's rows that stand for a key each; None: there are none yet.
+
+    A key goes when it isn't given any more; one that is given in rows which can't be written stays as it is.
+    `surplus` are rows of the table that go in any case.
+    """
+    reasoned = rows.withColumn(REASON_COLUMN, _invalid_reason(target))
+    if old is None:
+        found = reasoned.withColumns({ROWID_COLUMN: F.lit(None).cast("bigint"), DELETE_FLAG: F.lit(False)})
+    else:
+        found = _differing_rows(reasoned, old, target, "full_outer" if finds_gone else "left")
+    if surplus:
+        goes = surplus.select(ROWID_COLUMN, F.lit(True).alias(DELETE_FLAG))
+        found = found.unionByName(goes, allowMissingColumns=True)
+    found.persist()
+    counts = found.groupBy(REASON_COLUMN, F.isnull(ROWID_COLUMN).alias("is_new"), DELETE_FLAG).count().collect()
+    valid = {(row["is_new"], row[DELETE_FLAG]): row["count"] for row in counts if not row[REASON_COLUMN]}
+    invalid: Counter[str] = Counter()
+    for row in counts:
+        if row[REASON_COLUMN]:
+            invalid[row[REASON_COLUMN]] += row["count"]
+    return KeyComparison(
+        _rows=found,
+        invalid_counts=invalid,
+        new_count=valid.get((True, False), 0),
+        changed_count=valid.get((False, False), 0),
+        deleted_count=valid.get((False, True), 0),
+    )
+
+
+def _differing_rows(reasoned: DataFrame, old: DataFrame, target: TargetTable, join: str) -> DataFrame:
+    """The rows to set aside, those to write with the rowid of the row that they change, and those that go."""
+    # not null-safe: no row with a null in its key is written, and Spark reads both sides once less
+    given = reasoned.withColumn(IN_QUERY_COLUMN, F.lit(True))
+    joined = given.alias("s").join(old.alias("t"), _is_same_key(target.key_columns), join)
+    is_given = column_of(IN_QUERY_COLUMN).isNotNull()
+    differs = column_of(ROWID_COLUMN, "t").isNull() | ~same_rows(target.fields, "s", "t")
+    goes = ~is_given & ~has_null_key(target.key_columns, "t")
+    found = joined.where(goes | (is_given & (column_of(REASON_COLUMN).isNotNull() | differs)))
+    return found.select("s.*", f"t.{ROWID_COLUMN}", (~is_given).alias(DELETE_FLAG)).drop(IN_QUERY_COLUMN)
+
+
+def _invalid_reason(target: TargetTable) -> Column:
+    """Why a row can't be written: a null in its key, or its key comes more than once."""
+    times = F.count(F.lit(1)).over(Window.partitionBy(*map(column_of, target.key_columns)))
+    return F.when(has_null_key(target.key_columns), F.lit(NULL_KEY)).when(times > 1, F.lit(DUPLICATE_KEY))

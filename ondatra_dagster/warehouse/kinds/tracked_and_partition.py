@@ -1,0 +1,172 @@
+"""The kinds tracked and partition: a group of rows, or a partition, is rewritten whole when anything in it differs.
+
+Each row of the table holds the hash of its group's content, so that a group is compared without its rows. A
+partition's files lie in a folder of their own, named by a digest of its key: not every value that a key may have
+can be a folder's name.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it
+
+from ondatra_dagster.project.sql.output_and_system_columns import (
+    CONTENT_HASH_COLUMN,
+    PARTITION_COLUMN,
+    REASON_COLUMN,
+    ROWID_COLUMN,
+)
+from ondatra_dagster.warehouse.create_and_write_target_table import DELETE_FLAG, TargetTable
+from ondatra_dagster.warehouse.kinds.new_changed_and_deleted_rows_by_key import NULL_KEY
+from ondatra_dagster.warehouse.kinds.write_interface import WriteRequest, WriteResult, count_existing_rows
+from ondatra_dagster.warehouse.row_equality_and_hashes import (
+    ROW_COUNT,
+    column_of,
+    content_hash,
+    content_sums,
+    row_hashes,
+    same_keys,
+)
+
+OLD_HASH, OLD_ROWS = "__ondatra_old_hash", "__ondatra_old_rows"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupComparison:
+    """The groups of a query's rows and a table's by the columns that name a group, which may be null."""
+
+    query_rows: DataFrame
+    table_rows: DataFrame  # the table's rows
+    target: TargetTable
+    key_names: Sequence[str]
+
+    def differing_groups(self) -> DataFrame:
+        """Each group that differs, with hash and size as they will be and as they were; null: not there."""
+        new = self._compute_hashes(self.query_rows)
+        if self.target.is_empty:
+            nothing = {OLD_HASH: F.lit(None).cast("string"), OLD_ROWS: F.lit(None).cast("bigint")}
+            return new.withColumns(nothing)
+        old = self._stored_hashes().withColumnsRenamed({CONTENT_HASH_COLUMN: OLD_HASH, ROW_COUNT: OLD_ROWS})
+        joined = new.alias("n").join(old.alias("o"), same_keys(self.key_names, "n", "o"), "full_outer")
+        is_there = column_of(CONTENT_HASH_COLUMN).isNotNull()
+        names = [
+            F.when(is_there, column_of(name, "n")).otherwise(column_of(name, "o")).alias(name)
+            for name in self.key_names
+        ]
+        differs = ~column_of(CONTENT_HASH_COLUMN).eqNullSafe(column_of(OLD_HASH))
+        return joined.where(differs).select(*names, CONTENT_HASH_COLUMN, ROW_COUNT, OLD_HASH, OLD_ROWS)
+
+    def new_rows(self, groups: DataFrame) -> DataFrame:
+        """The rows of the query that belong to these groups, with the hash of theirs."""
+        is_same = same_keys(self.key_names, "s", "g")
+        joined = self.query_rows.alias("s").join(groups.alias("g"), is_same)
+        return joined.select("s.*", column_of(CONTENT_HASH_COLUMN, "g"))
+
+    def old_rowids(self, groups: DataFrame) -> DataFrame:
+        """The rows that the table has of these groups, as far as their deletion needs them."""
+        is_same = same_keys(self.key_names, "t", "g")
+        rowids = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_semi").select(ROWID_COLUMN)
+        return rowids.withColumn(DELETE_FLAG, F.lit(True))
+
+    def rows_after(self, new: DataFrame, groups: DataFrame) -> DataFrame:
+        """All rows as they would be: those of the groups that change, and the others."""
+        is_same = same_keys(self.key_names, "t", "g")
+        kept = self.table_rows.alias("t").join(groups.alias("g"), is_same, "left_anti")
+        return self.target.select_fields(kept).unionByName(self.target.select_fields(new))
+
+    def _stored_hashes(self) -> DataFrame:
+        """The hash of each group of the table: as it was kept, or anew when columns have changed since."""
+        if not self.target.has_valid_hashes:
+            return self._compute_hashes(self.table_rows)
+        hashes = self.table_rows.groupBy(*self._key_columns())
+        return hashes.agg(F.max(CONTENT_HASH_COLUMN).alias(CONTENT_HASH_COLUMN), F.count(F.lit(1)).alias(ROW_COUNT))
+
+    def _compute_hashes(self, rows: DataFrame) -> DataFrame:
+        hashed, sums = content_sums(rows, self.target.fields)
+        by_group = hashed.groupBy(*self._key_columns()).agg(*sums)
+        return by_group.select(*self._key_columns(), content_hash().alias(CONTENT_HASH_COLUMN), ROW_COUNT)
+
+    def _key_columns(self) -> list[Column]:
+        return [column_of(name) for name in self.key_names]
+
+
+def write_tracked(work: WriteRequest) -> WriteResult:
+    """Delete and insert of every row of each group that differs, in one commit; none when no group does."""
+    target = work.target
+    source = work.rows.persist()
+    groups = GroupComparison(query_rows=source, table_rows=target.rows, target=target, key_names=target.key_columns)
+    # the rows without a key are a group here too, which the table never has
+    differing = groups.differing_groups().persist()
+    try:
+        lacks_key = reduce(Column.__and__, [column_of(name).isNull() for name in target.key_columns])
+        inserted, deleted, invalid = _count_rows(differing, lacks_key)
+        new = groups.new_rows(differing.where(~lacks_key))
+        work.check_before_commit(lambda: groups.rows_after(new, differing))
+        aside = source.where(lacks_key).withColumn(REASON_COLUMN, F.lit(NULL_KEY))
+        work.write_invalid_rows(aside, {NULL_KEY: invalid} if invalid else {})
+        return _write_groups(work, groups, differing, new, (inserted, deleted))
+    finally:
+        differing.unpersist()
+        source.unpersist()
+
+
+def _count_rows(groups: DataFrame, lacks_key: Column) -> tuple[int, int, int]:
+    """How many rows come, go, and are invalid."""
+    found = groups.agg(
+        F.sum(F.when(~lacks_key, column_of(ROW_COUNT))), F.sum(OLD_ROWS), F.sum(F.when(lacks_key, column_of(ROW_COUNT)))
+    ).collect()[0]
+    inserted, deleted, invalid = (int(number or 0) for number in found)
+    return inserted, deleted, invalid
+
+
+def write_partitions(work: WriteRequest) -> WriteResult:
+    """Delete and insert of every row of each partition that differs, in one commit; none when none does."""
+    target = work.target
+    source = work.rows.withColumn(PARTITION_COLUMN, _partition_digest(target)).persist()
+    # a key of another type has another digest, and so another folder than the rows that are there
+    old = (
+        target.rows if target.has_valid_hashes else target.rows.withColumn(PARTITION_COLUMN, _partition_digest(target))
+    )
+    groups = GroupComparison(query_rows=source, table_rows=old, target=target, key_names=[PARTITION_COLUMN])
+    differing = groups.differing_groups()
+    if not work.is_full:
+        differing = differing.where(column_of(CONTENT_HASH_COLUMN).isNotNull())
+    differing.persist()
+    try:
+        inserted, deleted, _ = _count_rows(differing, F.lit(False))
+        new = groups.new_rows(differing)
+        work.check_before_commit(lambda: groups.rows_after(new, differing))
+        overwrites = target.is_partitioned and target.has_valid_hashes and not work.is_full
+        return _write_groups(work, groups, differing, new, (inserted, deleted), overwrites=overwrites)
+    finally:
+        differing.unpersist()
+        source.unpersist()
+
+
+def _write_groups(
+    work: WriteRequest,
+    groups: GroupComparison,
+    differing: DataFrame,
+    new: DataFrame,
+    counts: tuple[int, int],
+    *,
+    overwrites: bool = False,
+) -> WriteResult:
+    """Write the new rows of the groups that differ, in place of the old ones; `counts` are inserted and deleted."""
+    (inserted, deleted), target = counts, work.target
+    told = work.commit_note(rows=count_existing_rows(target) + inserted - deleted)
+    if deleted and overwrites:
+        target.overwrite_partitions(new, told)
+    elif deleted:  # also those that have nothing to be overwritten with
+        target.merge(new.unionByName(groups.old_rowids(differing), allowMissingColumns=True), told)
+    elif inserted:
+        target.append(new, told)
+    return WriteResult(inserted=inserted, deleted=deleted, rows=told.rows or 0)
+
+
+def _partition_digest(target: TargetTable) -> Column:
+    """A text that is the same for the same key, whatever is in it."""
+    keys = [field for field in target.fields if field.name in target.key_columns]
+    return F.concat_ws("-", *(F.hex(number) for number in row_hashes(keys)))

@@ -1,0 +1,214 @@
+"""The rows of any table that a user can name, read from its files where that is safe, else by Spark."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ondatra_dagster.deltalog.active_files import ActiveFile, TableSnapshot, UnsupportedTableError, read_table_snapshot
+from ondatra_dagster.errors import WarehouseError
+from ondatra_dagster.planning.find_table_and_columns import NamedTable
+from ondatra_dagster.project.model import SourceInput
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, local_path, s3_access_of, scheme_of
+from ondatra_dagster.project.sql.output_and_system_columns import ROWID_COLUMN, is_hidden_column
+from ondatra_dagster.row_changes import Json
+from ondatra_dagster.storage.s3_filesystem_and_listing import bucket_path, open_s3_filesystem
+from ondatra_dagster.warehouse.arrow_to_json import json_columns, object_texts
+
+
+class TableRows(NamedTuple):
+    columns: list[str]
+    pages: Iterator[pa.Table]
+    row_count: int | None  # how many rows the table has; None: nobody has counted
+
+    def json_rows(self) -> Iterator[tuple[Json, ...]]:
+        """Each row as values that JSON has."""
+        for page in self.pages:
+            yield from zip(*json_columns(page), strict=True)
+
+    def json_objects(self) -> Iterator[str]:
+        """Each row as the text of a JSON object."""
+        for page in self.pages:
+            yield from object_texts(self.columns, json_columns(page))
+
+
+def read_table_rows(settings: Settings, table: NamedTable, *, limit: int | None = None) -> TableRows:
+    """The table's rows without the hidden columns, `limit` at most; raises WarehouseError."""
+    try:
+        return _read_from_files(table, limit)
+    except UnsupportedTableError:
+        rows = _read_from_spark(settings, table, limit)
+        return TableRows(rows.column_names, iter([rows]), None)
+
+
+def _read_from_files(table: NamedTable, limit: int | None) -> TableRows:
+    if table.address is None:
+        raise UnsupportedTableError("a catalog's table")
+    live = read_table_snapshot(table.address)
+    if live is None:
+        path = local_path(table.address)
+        if table.source and (path is None or path.is_dir()):
+            raise UnsupportedTableError("no Delta table")
+        raise WarehouseError(f"{table.name}: {table.remedy}")
+    pages = read_row_pages(live, table.address, limit=limit)
+    try:
+        first = next(pages)  # what a reader doesn't know mostly shows here, and Spark can still be asked
+    except FileNotFoundError as error:
+        raise _changed_table_error(table, error) from error
+    return TableRows(first.column_names, _chain_pages(first, pages, table), live.rows)
+
+
+def _chain_pages(first: pa.Table, more: Iterator[pa.Table], table: NamedTable) -> Iterator[pa.Table]:
+    yield first
+    try:
+        yield from more
+    except UnsupportedTableError as error:
+        raise WarehouseError(f"{table.name} can't be read to its end: {error}") from error
+    except FileNotFoundError as error:
+        raise _changed_table_error(table, error) from error
+
+
+def _changed_table_error(table: NamedTable, error: FileNotFoundError) -> WarehouseError:
+    return WarehouseError(f"{table.name} changed while it was read ({error}); try again")
+
+
+def _read_from_spark(settings: Settings, table: NamedTable, limit: int | None) -> pa.Table:
+    """Return the rows without the hidden columns; a Spark session is started and ended for them."""
+    # imported here: pyspark takes a second to load
+    from ondatra_dagster.warehouse.query_inputs.pinned_views import drop_hidden_columns, read_source
+    from ondatra_dagster.warehouse.spark.error_messages import explain_spark_errors
+    from ondatra_dagster.warehouse.spark.session import Warehouse
+
+    with Warehouse(settings) as warehouse, explain_spark_errors(table.name):
+        if isinstance(table.source, SourceInput):
+            rows = read_source(warehouse, table.source, None)
+        else:
+            rows = warehouse.session.read.format("delta").load(str(table.address))
+        if ROWID_COLUMN in rows.columns:
+            rows = drop_hidden_columns(rows)
+        return (rows if limit is None else rows.limit(limit)).toArrow()
+
+
+PLAIN_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+PARTITION_TYPES = ("string", "long", "integer", "short", "byte", "boolean", "date")  # whose texts mean one thing
+DECIMAL_PATTERN = re.compile(r"decimal\((\d+), *(-?\d+)\)")
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+LEGACY_CALENDAR_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+def read_row_pages(table: TableSnapshot, address: str, *, limit: int | None = None) -> Iterator[pa.Table]:
+    """The table's rows in pages, without the hidden columns; at least one page, which may be empty."""
+    is_ours = any(field["name"] == ROWID_COLUMN for field in table.fields)
+    fields = [field for field in table.fields if not (is_ours and is_hidden_column(field["name"]))]
+    schema = pa.schema([pa.field(field["name"], arrow_type(field["type"])) for field in fields])
+    left = limit
+    for file in table.files:
+        for page in _read_file_pages(table, file, address, fields, schema):
+            yield page if left is None else page.slice(0, left)
+            left = None if left is None else left - page.num_rows
+            if left is not None and left <= 0:
+                return
+    yield schema.empty_table()
+
+
+def arrow_type(written: Any) -> pa.DataType:
+    """A type of a Delta schema as Arrow has it; raises UnsupportedTableError."""
+    if isinstance(written, str):
+        decimal = DECIMAL_PATTERN.fullmatch(written)
+        if decimal:
+            return pa.decimal128(int(decimal.group(1)), int(decimal.group(2)))
+        if written not in PLAIN_TYPES:
+            raise UnsupportedTableError(f"the type {written}")
+        return PLAIN_TYPES[written]
+    if written["type"] == "array":
+        return pa.list_(arrow_type(written["elementType"]))
+    if written["type"] == "map":
+        return pa.map_(arrow_type(written["keyType"]), arrow_type(written["valueType"]))
+    if written["type"] == "struct":
+        return pa.struct([pa.field(field["name"], arrow_type(field["type"])) for field in written["fields"]])
+    raise UnsupportedTableError(f"the type {written['type']}")
+
+
+def _read_file_pages(
+    table: TableSnapshot, file: ActiveFile, address: str, fields: Sequence[Mapping[str, Any]], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    try:
+        with _open_parquet(file, address) as parquet:
+            if any(name in (parquet.schema_arrow.metadata or {}) for name in LEGACY_CALENDAR_KEYS):
+                raise UnsupportedTableError("dates of the old calendar")
+            for batch in parquet.iter_batches():
+                columns = [_read_column(table, file, batch, field) for field in fields]
+                yield pa.Table.from_arrays(columns, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise UnsupportedTableError(f"{file.path}: {error}") from error
+
+
+def _open_parquet(file: ActiveFile, address: str) -> pq.ParquetFile:
+    source: Any = file.path
+    if scheme_of(file.path) in S3_SCHEMES:
+        source = open_s3_filesystem(s3_access_of(address)).open_input_file(bucket_path(file.path))
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+
+
+def _read_column(table: TableSnapshot, file: ActiveFile, batch: pa.RecordBatch, field: Mapping[str, Any]) -> pa.Array:
+    """One of the table's columns in this batch: as it stands there, from the file's folder, or null."""
+    wanted = arrow_type(field["type"])
+    physical = _physical_name(field, is_mapped=table.is_mapped)
+    if field["name"] in table.partition_columns:
+        return _partition_value(file.partition.get(physical), field["type"], batch.num_rows)
+    place = batch.schema.get_field_index(physical)
+    if place < 0:
+        return pa.nulls(batch.num_rows, wanted)
+    found = batch.column(place)
+    if table.is_mapped:
+        found = found.view(_rename_fields(found.type, field["type"]))
+    return found if found.type == wanted else found.cast(wanted)
+
+
+def _partition_value(text: str | None, written: Any, times: int) -> pa.Array:
+    if written not in PARTITION_TYPES:
+        raise UnsupportedTableError(f"partitions by {written}")
+    given = pa.scalar(text or None, pa.string())  # Delta has no empty text there: it means null
+    return pa.repeat(given.cast(PLAIN_TYPES[written]), times)
+
+
+def _physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
+    name: str = field["metadata"][PHYSICAL_NAME] if is_mapped else field["name"]
+    return name
+
+
+def _rename_fields(found: pa.DataType, written: Any) -> pa.DataType:
+    """A file's own type, but for the names of fields, which become those that the table has."""
+    if isinstance(written, str):
+        return found
+    if written["type"] == "array":
+        return pa.list_(_rename_fields(found.value_type, written["elementType"]))
+    if written["type"] == "map":
+        return pa.map_(
+            _rename_fields(found.key_type, written["keyType"]), _rename_fields(found.item_type, written["valueType"])
+        )
+    named = {_physical_name(field, is_mapped=True): field for field in written["fields"]}
+    return pa.struct(
+        [
+            pa.field(named[part.name]["name"], _rename_fields(part.type, named[part.name]["type"]))
+            if part.name in named
+            else part
+            for part in found
+        ]
+    )

@@ -1,0 +1,89 @@
+"""The results of a model's write and of its row checks, as counts and samples. Spark isn't loaded here.
+
+model_run.py writes, and row_checks.py checks.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from ondatra_dagster.count_time_and_size_format import format_count
+from ondatra_dagster.errors import ChecksFailedError
+from ondatra_dagster.project.model import CheckType, Model, RowCheck
+from ondatra_dagster.row_changes import Column
+
+MAX_SAMPLES = 20  # rows that are kept of those that fail
+MAX_SHOWN_SAMPLES = 3  # of them, how many a sentence has room for
+SampleRow = Mapping[str, str | None]  # its key, and the columns that the condition names
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowCheckResult:
+    """How many rows fail a check, and some of them."""
+
+    check: RowCheck
+    failed_rows: int
+    rows: int | None = None  # that were looked at; None when nobody looked now
+    samples: Sequence[SampleRow] = ()
+
+    @property
+    def blocks_write(self) -> bool:
+        """Whether nothing may be written for it."""
+        return bool(self.failed_rows) and self.check.check_type is not CheckType.WARNING
+
+    def __str__(self) -> str:
+        verb = "fails" if self.failed_rows == 1 else "fail"
+        if not self.failed_rows:
+            return f"no row fails {self.check}"
+        if self.rows is None:
+            return f"{format_count(self.failed_rows, 'row')} {verb} {self.check}"
+        return f"{self.failed_rows} of {format_count(self.rows, 'row')} {verb} {self.check}"
+
+
+def count_warnings(findings: Iterable[RowCheckResult]) -> dict[str, int]:
+    """The warnings to remember: check → how many rows fail it."""
+    return {finding.check.name: finding.failed_rows for finding in findings if finding.failed_rows}
+
+
+def checks_failed_error(model: Model, findings: Iterable[RowCheckResult]) -> ChecksFailedError | None:
+    """The error for which nothing is written; None when all may be."""
+    findings = tuple(findings)
+    told = [_format_failure(model, finding) for finding in findings if finding.blocks_write]
+    return ChecksFailedError("\n".join(told), findings) if told else None
+
+
+def _format_failure(model: Model, finding: RowCheckResult) -> str:
+    some = "; ".join(map(_format_sample, finding.samples[:MAX_SHOWN_SAMPLES]))
+    more = "; …" if finding.failed_rows > MAX_SHOWN_SAMPLES else ""
+    which = f" ({some}{more})" if some else ""
+    remedy = "nothing was written; mend the rows where they come from, or the check"
+    return f"{model.file}:{finding.check.line}: {finding}{which}; {remedy}"
+
+
+def _format_sample(row: SampleRow) -> str:
+    return ", ".join(f"{name} {'null' if value is None else value}" for name, value in row.items())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidRowSample:
+    """One row that the write kept out of the table."""
+
+    key: tuple[str | None, ...]
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWriteResult:
+    """The counts of one write, the table's state after it, and what the model's checks found."""
+
+    has_changes: bool  # False: there was no commit
+    table_id: str
+    version: int  # the last commit that changed rows
+    rows: int  # in the table now
+    inputs: Mapping[str, str]  # the versions that were read: when another run came first, newer than planned
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    invalid_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # reason → rows kept out by this write
+    invalid_samples: Sequence[InvalidRowSample] = ()
+    columns: tuple[Column, ...] = ()
+    findings: tuple[RowCheckResult, ...] = ()  # one for each of the model's checks

@@ -1,0 +1,152 @@
+"""The comparison of two rows, for every type that a table can have.
+
+Spark's own `<=>` and hashes can't look into maps, pass over nulls inside arrays and structs, and take 1 for
+true. So a nested value is compared by a canonical form, in which each part says whether it is there, and what
+is hashed says where each value stands. NaN equals NaN and -0.0 equals 0.0, as in Spark.
+"""
+
+import zlib
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation calls it  # noqa: N812 - as all of Spark's documentation calls it
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from ondatra_dagster.project.sql.input_references import quote_name
+
+ROW_COUNT = "__ondatra_rows"
+SALTS = (0, 1)  # two hashes of 64 bits each: one alone would meet itself among billions of rows
+HASH_COLUMNS = ("__ondatra_hash_0", "__ondatra_hash_1")
+PART_BITS = 22  # hashes are summed up in parts, whose sums stay 64-bit numbers for trillions of rows
+PARTS = 3
+
+
+def column_of(name: str, table: str | None = None) -> Column:
+    """A column by its name, whatever is in it."""
+    return F.col(f"{table}.{quote_name(name)}" if table else quote_name(name))
+
+
+def same_rows(fields: Sequence[StructField], left: str, right: str) -> Column:
+    """Whether the rows of two aliases are equal in all fields; a null equals a null."""
+    same = F.lit(True)
+    for field in fields:
+        ours, theirs = (canonical_value(column_of(field.name, alias), field.dataType) for alias in (left, right))
+        same &= ours.eqNullSafe(theirs)
+    return same
+
+
+def same_keys(names: Sequence[str], left: str, right: str) -> Column:
+    """Whether two aliases have the same key, in which a null may stand."""
+    return reduce(Column.__and__, [column_of(name, left).eqNullSafe(column_of(name, right)) for name in names])
+
+
+def canonical_value(value: Column, of: DataType) -> Column:
+    """The value in a form that compares and hashes as the value should; plain types stay as they are."""
+    if isinstance(of, StructType):
+        parts = [part for field in of.fields for part in _with_presence(value.getField(field.name), field.dataType)]
+        named = [part.alias(f"p{place}") for place, part in enumerate(parts)]
+        return F.when(value.isNotNull(), F.struct(F.lit(len(parts)).alias("n"), *named))
+    if isinstance(of, ArrayType):
+        return _canonical_array(value, of.elementType)
+    if isinstance(of, MapType):
+        entries = F.transform(
+            F.map_entries(value),
+            lambda entry: F.struct(
+                canonical_value(entry["key"], of.keyType).alias("k"), *_named_presence(entry["value"], of.valueType)
+            ),
+        )
+        return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), F.array_sort(entries).alias("e")))
+    return value
+
+
+def row_hashes(fields: Sequence[StructField]) -> list[Column]:
+    """Two hashes of a row. A column that is null leaves no trace, so adding one changes no hash.
+
+    Where each value stands is told by a number: to hash the column's name for every row takes longer.
+    """
+    parts: list[Column] = []
+    for field in fields:
+        value = column_of(field.name)
+        parts.append(F.when(value.isNotNull(), F.lit(zlib.crc32(field.name.casefold().encode()))))
+        parts.append(canonical_value(value, field.dataType))
+    return [F.xxhash64(F.lit(salt), *parts) for salt in SALTS]
+
+
+def content_sums(frame: DataFrame, fields: Sequence[StructField]) -> tuple[DataFrame, list[Column]]:
+    """The frame with a hash or two a row, and the aggregates that sum them up in any order."""
+    sums = [
+        F.sum(part).alias(f"{name}_{place}") for name in HASH_COLUMNS for place, part in enumerate(_sum_parts(name))
+    ]
+    return _with_hashes(frame, fields), [F.count(F.lit(1)).alias(ROW_COUNT), *sums]
+
+
+def _sum_parts(name: str) -> list[Column]:
+    """A 64-bit number in pieces: decimals, which could be summed up whole, take five times as long."""
+    pieces = [F.shiftright(name, place * PART_BITS) for place in range(PARTS)]
+    return [piece.bitwiseAND((1 << PART_BITS) - 1) for piece in pieces[:-1]] + pieces[-1:]
+
+
+def content_hash() -> Column:
+    """The content of a group as one short text, out of the aggregates of content_sums."""
+    sums = [F.col(f"{name}_{place}") for name in HASH_COLUMNS for place in range(PARTS)]
+    return F.md5(F.concat_ws(":", *(each.cast("string") for each in (F.col(ROW_COUNT), *sums))))
+
+
+def content_fingerprint(frame: DataFrame, fields: Sequence[StructField]) -> tuple[int, str]:
+    """How many rows the frame has, and a text that is the same for the same rows in any order."""
+    hashed, sums = content_sums(frame, fields)
+    rows, *totals = hashed.agg(*sums).collect()[0]
+    return rows, ":".join(str(total or 0) for total in totals)
+
+
+def _canonical_array(value: Column, element: DataType) -> Column:
+    elements = F.transform(value, lambda item: F.struct(*_named_presence(item, element)))
+    return F.when(value.isNotNull(), F.struct(F.size(value).alias("n"), elements.alias("e")))
+
+
+def _with_presence(value: Column, of: DataType) -> tuple[Column, Column]:
+    """A part of a nested value: whether it is null, and what it is. Hashes pass over what is null."""
+    return value.isNull(), canonical_value(value, of)
+
+
+def _named_presence(value: Column, of: DataType) -> tuple[Column, Column]:
+    is_null, what = _with_presence(value, of)
+    return is_null.alias("is_null"), what.alias("v")
+
+
+SURPLUS_COLUMN, PLACE_COLUMN = "__ondatra_surplus", "__ondatra_place"
+
+
+class RowDifference(NamedTuple):
+    """What two sides don't have in common; a row that one has twice and the other once is there once."""
+
+    only_left: DataFrame  # with the columns of that side
+    only_right: DataFrame
+
+
+def row_difference(ours: DataFrame, theirs: DataFrame, fields: Sequence[StructField]) -> RowDifference:
+    """Which rows each side has too many, compared by `fields`. Both sides are read twice."""
+    left, right = _with_hashes(ours, fields), _with_hashes(theirs, fields)
+    signed = left.select(*HASH_COLUMNS, F.lit(1).alias(SURPLUS_COLUMN)).unionAll(
+        right.select(*HASH_COLUMNS, F.lit(-1).alias(SURPLUS_COLUMN))
+    )
+    surplus = signed.groupBy(*HASH_COLUMNS).agg(F.sum(SURPLUS_COLUMN).alias(SURPLUS_COLUMN))
+    return RowDifference(
+        _surplus_rows(left, surplus.where(F.col(SURPLUS_COLUMN) > 0)),
+        _surplus_rows(right, surplus.where(F.col(SURPLUS_COLUMN) < 0)),
+    )
+
+
+def _with_hashes(rows: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    return rows.withColumns(dict(zip(HASH_COLUMNS, row_hashes(fields), strict=True)))
+
+
+def _surplus_rows(rows: DataFrame, surplus: DataFrame) -> DataFrame:
+    """As many of the equal rows as are too many."""
+    equal = Window.partitionBy(*HASH_COLUMNS).orderBy(HASH_COLUMNS[0])
+    candidates = rows.join(surplus, list(HASH_COLUMNS)).withColumn(PLACE_COLUMN, F.row_number().over(equal))
+    return candidates.where(F.col(PLACE_COLUMN) <= F.abs(SURPLUS_COLUMN)).drop(
+        *HASH_COLUMNS, SURPLUS_COLUMN, PLACE_COLUMN
+    )

@@ -1,0 +1,281 @@
+"""The jars that Spark needs besides pyspark's own: their pins, their folder and their download.
+
+pinned_jars.txt has version, size and SHA-256 of each; `.ci/pin_jars.py` writes it. The first start of Spark fetches
+them. `python -m ondatra_dagster.warehouse.spark.jar_download` does so beforehand.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import http.client
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ondatra_dagster.count_time_and_size_format import format_size
+from ondatra_dagster.errors import SparkSetupError, StateError
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.warehouse.spark.jvm_process import pyspark_jars
+
+PINS_FILE = Path(__file__).with_name("pinned_jars.txt")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedJar:
+    """A jar by its Maven coordinate, and what its content has to be."""
+
+    group: str
+    artifact: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The file's name, which is the one that Maven repositories give it."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> str:
+        """The file's path in a Maven repository."""
+        return "/".join((self.group.replace(".", "/"), self.artifact, self.version, self.name))
+
+    def is_in(self, folder: Path) -> bool:
+        """Return whether the folder has the file, by its size: a start of Spark has no time for more."""
+        with contextlib.suppress(OSError):
+            return (folder / self.name).stat().st_size == self.size
+        return False
+
+    def is_intact_in(self, folder: Path) -> bool:
+        """Return whether the folder has the file with the pinned content."""
+        with contextlib.suppress(OSError), (folder / self.name).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
+        return False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JarSet:
+    """Jars that are fetched together."""
+
+    title: str
+    jars: tuple[PinnedJar, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(jar.size for jar in self.jars)
+
+
+def _read_jar_set(set_name: str, title: str) -> JarSet:
+    lines = [line.split() for line in PINS_FILE.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    jars = []
+    for name, coordinate, size, sha256 in lines:
+        if name == set_name:
+            group, artifact, version = coordinate.split(":")
+            jars.append(PinnedJar(group=group, artifact=artifact, version=version, size=int(size), sha256=sha256))
+    return JarSet(title=title, jars=tuple(jars))
+
+
+DELTA_JARS = _read_jar_set("delta", "Delta's jars")
+S3A_JARS = _read_jar_set("s3a", "the jars for S3")
+
+
+S3A_FOLDER = "s3a"  # within that of Delta's
+FETCH_COMMAND = "python -m ondatra_dagster.warehouse.spark.jar_download"
+LOCK_SECONDS = 900  # another process may have a slow line
+
+
+class FetchListener:
+    """Told what a fetch does. Nobody has to listen."""
+
+    def on_start(self, message: str) -> None:
+        """Called once before the first byte, and when another process fetches."""
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Called with the number of bytes that have come, and that will."""
+
+
+NULL_LISTENER = FetchListener()
+
+
+def fetch_needed_jars(settings: Settings, listener: FetchListener = NULL_LISTENER) -> tuple[Path, ...]:
+    """Return the jars that Spark needs besides pyspark's, and fetch those that aren't there."""
+    jars = fetch_jar_set(settings.jars, DELTA_JARS, settings.maven_mirror, listener)
+    if settings.uses_s3:
+        jars += fetch_jar_set(settings.jars / S3A_FOLDER, S3A_JARS, settings.maven_mirror, listener)
+    return jars
+
+
+def missing_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+    """Return the jars of the set that the folder doesn't have whole."""
+    return [jar for jar in wanted.jars if not jar.is_in(folder)]
+
+
+def damaged_jars(folder: Path, wanted: JarSet = DELTA_JARS) -> list[PinnedJar]:
+    """Return the jars of the set whose content in the folder isn't the pinned one. Reads each file."""
+    return [jar for jar in wanted.jars if not jar.is_intact_in(folder)]
+
+
+def jar_addresses(mirror: str | None, wanted: JarSet = DELTA_JARS) -> list[str]:
+    """Return where the jars of the set are fetched from."""
+    return [f"{without_password(mirror or default_repository()).rstrip('/')}/{jar.path}" for jar in wanted.jars]
+
+
+def fetch_jar_set(
+    folder: Path, wanted: JarSet, mirror: str | None, listener: FetchListener = NULL_LISTENER
+) -> tuple[Path, ...]:
+    """Return the jars of a set. Fetch those that the folder lacks from the mirror or the default repository.
+
+    Of several processes that call this at once, one fetches and the others wait. Raises SparkSetupError.
+    """
+    if missing_jars(folder, wanted):
+        try:
+            lock = folder / "jars.lock"
+            with FileLock(lock, purpose="fetches jars", wait_seconds=LOCK_SECONDS, on_wait=listener.on_start):
+                _fetch_missing(folder, wanted, mirror or default_repository(), listener)
+        except (OSError, StateError, SparkSetupError) as error:
+            raise SparkSetupError(_fetch_failure_message(folder, wanted, error)) from error
+    return tuple(sorted(folder / jar.name for jar in wanted.jars))
+
+
+def _fetch_missing(folder: Path, wanted: JarSet, repository: str, listener: FetchListener) -> None:
+    """Fetch what is missing now: while this process waited for the lock, another one may have fetched all."""
+    missing = missing_jars(folder, wanted)
+    if not missing:
+        return
+    for partial in folder.glob(f"*{PARTIAL_SUFFIX}"):  # what a killed process left
+        partial.unlink(missing_ok=True)
+    total, done = sum(jar.size for jar in missing), 0
+    listener.on_start(f"fetching {wanted.title} into {folder}: {format_size(total)}, once on this machine")
+
+    def received(size: int) -> None:
+        nonlocal done
+        done += size
+        listener.on_progress(done, total)
+
+    for jar in missing:
+        download_jar(jar, folder, repository, received)
+
+
+def _fetch_failure_message(folder: Path, wanted: JarSet, error: Exception) -> str:
+    """Say what is missing and both ways out: a repository that answers, or the files by hand."""
+    title = wanted.title[0].upper() + wanted.title[1:]
+    option = " --list s3" if wanted is S3A_JARS else " --list"
+    return (
+        f"{title} are not in {folder} and could not be fetched: {error}. Set maven_mirror in [tool.ondatra]"
+        f" to a Maven repository that answers; or, on another machine, download the {len(wanted.jars)} files"
+        f" that `{FETCH_COMMAND}{option}` lists, and put them into {folder}"
+    )
+
+
+RESOLVER_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"  # in pyspark's jar of Ivy
+RESOLVER_ADDRESS = re.compile(rb"https://[\w.-]+/maven2")
+PARTIAL_SUFFIX = ".part"  # the end of a file's name until it is whole
+TIMEOUT_SECONDS = 30
+BLOCK_BYTES = 1 << 18
+OnBytesReceived = Callable[[int], None]  # told how many bytes have come since it was last told
+
+
+@functools.cache
+def default_repository() -> str:
+    """Return the address of the Maven repository that Spark's own resolver takes by default."""
+    for jar in pyspark_jars():
+        if jar.name.startswith("ivy-"):
+            with zipfile.ZipFile(jar) as classes:
+                if found := RESOLVER_ADDRESS.search(classes.read(RESOLVER_CLASS)):
+                    return found[0].decode()
+    raise SparkSetupError("pyspark's jars name no Maven repository; name one by the setting maven_mirror")
+
+
+def download_jar(jar: PinnedJar, folder: Path, repository: str, received: OnBytesReceived) -> None:
+    """Write the jar to the folder. Raises SparkSetupError with the reason when the repository doesn't give it."""
+    partial, source = folder / (jar.name + PARTIAL_SUFFIX), without_password(repository)
+    try:
+        with _open_address(f"{repository.rstrip('/')}/{jar.path}") as answer, partial.open("wb") as file:
+            digest, size = _copy_response(answer, file, received)
+            os.fsync(file.fileno())
+        if size < jar.size:
+            raise SparkSetupError(f"{jar.name} from {source} ended after {size} of {jar.size} bytes")
+        if digest != jar.sha256:
+            raise SparkSetupError(
+                f"{source} gave a {jar.name} that isn't the one pinned in this release:"
+                f" its SHA-256 is {digest[:12]}…, not {jar.sha256[:12]}…"
+            )
+        partial.replace(folder / jar.name)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise SparkSetupError(f"{jar.name} from {source}: HTTP {error.code}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise SparkSetupError(f"{jar.name} from {source}: {_error_reason(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def without_password(repository: str) -> str:
+    """Return the repository's address without a password."""
+    parts = urlsplit(repository)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _open_address(address: str) -> IO[bytes]:
+    """Open the address; a name and password in it are sent as Basic authentication."""
+    request = urllib.request.Request(without_password(address), headers={"User-Agent": "ondatra"})  # noqa: S310 - of a setting
+    user, is_given, _ = urlsplit(address).netloc.rpartition("@")
+    if is_given:
+        encoded = base64.b64encode(unquote(user).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
+    opener = urllib.request.build_opener(ProtectedRedirects)
+    opened: IO[bytes] = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return opened
+
+
+class ProtectedRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects that don't leave https."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.URLError(
+                f"it redirects from https to {without_password(newurl)}, and http isn't trusted"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _copy_response(answer: IO[bytes], file: IO[bytes], received: OnBytesReceived) -> tuple[str, int]:
+    """Copy the answer to the file; return its SHA-256 and its size."""
+    digest, size = hashlib.sha256(), 0
+    while block := answer.read(BLOCK_BYTES):
+        digest.update(block)
+        file.write(block)
+        size += len(block)
+        received(len(block))
+    return digest.hexdigest(), size
+
+
+def _error_reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+if __name__ == "__main__":
+    from ondatra_dagster.warehouse.spark.jars_and_class_archive_setup import main  # here: set-up uses this module
+
+    sys.exit(main(sys.argv[1:]))

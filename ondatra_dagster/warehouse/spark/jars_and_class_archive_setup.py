@@ -1,0 +1,118 @@
+"""The set-up of a machine before Spark starts: Delta's jars, and an archive of the JVM's classes.
+
+A run fetches the jars itself; the archive makes each later start of Spark some seconds shorter.
+"""
+
+import datetime
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.errors import OndatraError
+from ondatra_dagster.project.model import Model
+from ondatra_dagster.project.model_kinds import KINDS
+from ondatra_dagster.project.settings.read_settings_and_defaults import Settings, SparkSettings, read_settings
+from ondatra_dagster.warehouse.change_feed import ChangeFeed
+from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
+from ondatra_dagster.warehouse.spark.jar_download import (
+    DELTA_JARS,
+    S3A_JARS,
+    FetchListener,
+    fetch_needed_jars,
+    jar_addresses,
+)
+from ondatra_dagster.warehouse.spark.java_finder import Java, find_java
+from ondatra_dagster.warehouse.spark.jvm_process import class_archive_path
+from ondatra_dagster.warehouse.spark.session import Warehouse
+
+# one of every kind of statement that a run makes, so that the archive has the classes for it
+TRAINING_KINDS = ("table", "merge", "tracked")
+TRAINING_QUERIES = ("select 1 as id, 'a' as text, 1.5 as amount", "select 1 as id, 'b' as text, 2.5 as amount")
+
+
+class StderrFetchListener(FetchListener):
+    """The fetch of jars as lines on stderr."""
+
+    def on_start(self, message: str) -> None:
+        _print_line(message)
+
+    def on_progress(self, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done * 100 // total} %" + ("\n" if done >= total else ""))
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Set the machine up, or list what to download. Return the exit code; an error is one sentence."""
+    try:
+        settings = read_settings(Path.cwd())
+        if "--list" in arguments:
+            wanted = S3A_JARS if "s3" in arguments else DELTA_JARS
+            sys.stdout.writelines(f"{line}\n" for line in jar_addresses(settings.maven_mirror, wanted))
+            return 0
+        java = find_java(settings.java_home, setting=settings.java_home_setting)
+        archive = class_archive_path(java, fetch_needed_jars(settings, StderrFetchListener()))
+        if not archive.exists():
+            _print_line("making an archive of Java's classes, with which Spark starts faster: about a minute")
+            _make_archive(archive, settings, java)
+    except OndatraError as error:
+        _print_line(str(error))
+        return 1
+    sys.stdout.write(f"Delta's jars are in {settings.jars}\n")
+    return 0
+
+
+def _print_line(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _make_archive(archive: Path, settings: Settings, java: Java) -> None:
+    """Let a JVM of the kind that runs have do a run's work and write down which classes that took."""
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".archiving-") as folder:
+        root = Path(folder)
+        made = root / archive.name
+        own = Settings(
+            root=root,
+            state=root / "state",
+            warehouse=str(root / "warehouse"),
+            tracking=str(root / "tracking"),
+            jars=settings.jars,
+            java_home=java.executable.parent.parent,
+            spark=SparkSettings(master="local[1]"),
+        )
+        with Warehouse(own, java_options=[f"-XX:ArchiveClassesAtExit={made}"]) as warehouse:
+            for model in _training_models():
+                _run_model(warehouse, model)
+        if made.exists():
+            made.rename(archive)
+
+
+def _training_models() -> Iterator[Model]:
+    for kind in map(KINDS.__getitem__, TRAINING_KINDS):
+        for sql in TRAINING_QUERIES:
+            yield Model(
+                name=f"exercise.{kind.name}",
+                path=Path("exercise.sql"),
+                file="exercise.sql",
+                kind=kind,
+                sql=sql,
+                sql_line=1,
+                definition="",
+                key_columns=("id",) if kind.needs_key else (),
+            )
+
+
+def _run_model(warehouse: Warehouse, model: Model) -> None:
+    run_id = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-set-up"
+    note = CommitMetadata(definition="", inputs={}, run_id=run_id)
+    written = write_model(warehouse, ModelWrite(model=model, frame=evaluate_query(warehouse, model, {}), note=note))
+    feed = ChangeFeed(
+        warehouse=warehouse,
+        table=warehouse.table_path(model.id),
+        key_columns=model.key_columns,
+        groups_by_key=model.kind.delivers_by_key,
+    )
+    for segment in feed.segments(written.version - 1, written.version):
+        for _ in segment.pages:
+            pass

@@ -1,0 +1,5 @@
+"""A shop beside a demo API on loopback, and Dagster's Materialize button."""
+
+from support.projects.dagster_fixtures import dagster_instance, materialize, shop
+
+__all__ = ["dagster_instance", "materialize", "shop"]

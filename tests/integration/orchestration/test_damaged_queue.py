@@ -1,0 +1,100 @@
+"""A queue with damaged pages: its sync alone fails, with the file and what to do, and no row is hidden."""
+
+from pathlib import Path
+
+import pytest
+from support.files.sqlite_page_damage import overwrite_sqlite_page, replace_in_sqlite_page
+from support.processes.cli_terminal import CommandLine
+from support.projects.shop_project import ShopProject, write_contacts
+
+from ondatra_dagster.testing.demo_api.demo_server import DemoApi
+
+TAKES_ALL = """
+def push(rows):
+    return {str(row["__ondatra_rowid"]) + ":" + row["__ondatra_change_type"]: "ok" for row in rows}
+"""
+FAILS = TAKES_ALL.replace('"ok"', '"error: not now"')
+MODEL = "-- @kind: merge\n-- @unique_key: id\n-- @sink: {}\nSELECT id, email FROM raw.contacts\n"
+NAMES = [f"a{number}" for number in range(8)]
+REMEDY = "move it away: the next run makes it again from the frontier and the records"
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path, api: DemoApi, ondatra: CommandLine, dagster_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> ShopProject:
+    """Eight rows wait in the queue of sync.ads, which comes before sync.crm; both have news."""
+    files = {"models/sync/ads.sql": MODEL.format("ads_push"), "lib/ads_push.star": FAILS}
+    shop = ShopProject.create(tmp_path / "shop", url=api.url, files=files)
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
+    monkeypatch.chdir(shop.root)
+    write_contacts(shop.root, **{name: f"{name}@example.com" for name in NAMES})
+    ondatra.run_project(shop)
+    assert 8 == _waiting(shop)
+    return shop
+
+
+@pytest.fixture
+def ondatra(capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capfd)
+
+
+def _waiting(shop: ShopProject) -> int:
+    state = shop.workspace.queue("sync.ads")
+    return state.waiting_units if state else 0
+
+
+def _queue(shop: ShopProject) -> Path:
+    return shop.workspace.syncs["sync.ads"].queue_file
+
+
+@pytest.mark.parametrize("name", ["batch", "unit_next", "settled", "unit", "meta"])
+def test_a_damaged_page_fails_one_sync_and_one_file(
+    shop: ShopProject, ondatra: CommandLine, api: DemoApi, name: str
+) -> None:
+    """Wherever the damage is: runs and maintenance say so in one way, and do all else."""
+    overwrite_sqlite_page(_queue(shop), name)
+    write_contacts(shop.root, new="new@example.com")
+    said = ondatra.run_project(shop)
+    assert 1 == said.exit_code
+    assert f"{_queue(shop)} is damaged (" in said.stderr
+    assert REMEDY in said.stderr
+    assert "→ sync.crm" in said.stderr
+    assert ["new@example.com"] == [row["email"] for row in api.contacts().values() if row["customer_id"] == "new"]
+    said = ondatra("maintain", "--json", shop=shop)
+    assert 9 == len(said.json_lines)
+    files = {str(line["duty"]): str(line["did"]) for line in said.json_lines}["state_files"]
+    assert f"{_queue(shop)} is damaged (" in files
+    assert REMEDY in files
+    assert "whole trace" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("unit_next", "its index on waiting rows and its table disagree"),
+        ("unit", "8 of its rows are in no known state"),
+    ],
+)
+def test_rows_that_an_index_hides_are_missed(shop: ShopProject, ondatra: CommandLine, place: str, why: str) -> None:
+    """SQLite finds the page sound. Whether the table or its index is right can't be told from them."""
+    assert 8 == replace_in_sqlite_page(_queue(shop), place, b"waiting", b"waitinc")
+    said = ondatra.run_project(shop)
+    assert 1 == said.exit_code
+    assert "nothing to do" not in said.stderr
+    assert f"{_queue(shop)} is damaged ({why})" in said.stderr
+    assert REMEDY in said.stderr
+    assert f"is damaged ({why})" in ondatra("status").stdout
+    assert 1 == ondatra("replay", "sync.ads").exit_code
+
+
+def test_the_remedy_brings_the_rows_back(shop: ShopProject, ondatra: CommandLine) -> None:
+    """None is lost, and those that were delivered aren't sent again."""
+    replace_in_sqlite_page(_queue(shop), "unit_next", b"waiting", b"waitinc")
+    ondatra.run_project(shop)
+    (shop.root / "lib" / "ads_push.star").write_text(TAKES_ALL)
+    _queue(shop).rename(shop.root / "away")
+    shop.clock_offset = 100_000
+    said = ondatra.run_project(shop)
+    assert 0 == said.exit_code
+    assert "→ sync.ads      delivered 8 inserts" in said.stderr

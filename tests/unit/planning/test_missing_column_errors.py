@@ -1,0 +1,166 @@
+"""Columns that surely don't exist are found in a project's queries before Spark starts, from tables' logs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ondatra_dagster.deltalog.commit_user_metadata import CommitMetadata
+from ondatra_dagster.planning.find_table_and_columns import table_path
+from ondatra_dagster.planning.input_versions import format_table_version, read_input_versions, table_state_lookup
+from ondatra_dagster.planning.missing_column_errors import find_missing_columns, up_to_date_check
+from ondatra_dagster.planning.unchanged_run_cache import UnchangedRun
+from ondatra_dagster.project.project import Project
+from ondatra_dagster.project.project_loader import load_project
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
+
+FILES = {
+    "data/customers.csv": "email,lastname\na@example.com,A\n",
+    "models/raw/customers.sql": "select * from csv.`data/customers.csv` with ('header' = 'true')",
+    "models/sync/crm.sql": "-- @kind: table\nselect\n    email,\n    lastnme\nfrom raw.customers",
+}
+COLUMNS = ("email", "lastname", "__ondatra_rowid")
+FOUND = [
+    "models/sync/crm.sql:4: column 'lastnme' doesn't exist there;"
+    " did you mean 'lastname'? the columns are email, lastname"
+]
+
+
+def write(root: Path, files: Mapping[str, str]) -> Project:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return load_project(root, read_settings(root, {}))
+
+
+def write_log(folder: str | Path, columns: tuple[str, ...], note: CommitMetadata) -> None:
+    """A Delta table of which just the log is there."""
+    fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in columns]
+    schema = orjson.dumps({"type": "struct", "fields": fields}).decode()
+    actions = [{"commitInfo": {"userMetadata": note.dump()}}, {"metaData": {"id": "t", "schemaString": schema}}]
+    log = Path(folder) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_bytes(b"\n".join(map(orjson.dumps, actions)))
+
+
+def ran(project: Project, model_id: str, columns: tuple[str, ...] = COLUMNS) -> None:
+    """Let the model have a table, as if it had run on what is there."""
+    model = project.models[model_id]
+    inputs = read_input_versions(model.inputs, project.settings, table_state_lookup(project.settings))
+    note = CommitMetadata(definition=model.definition, inputs=inputs, run_id="r")
+    write_log(table_path(project.settings, model_id), columns, note)
+
+
+def found(project: Project, unchanged: Mapping[str, UnchangedRun] | None = None) -> list[str]:
+    return [str(problem) for problem in find_missing_columns(project, up_to_date_check(project, unchanged or {}))]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Project:
+    """A table of all columns of a file, and a query that spells one of them wrong."""
+    project = write(tmp_path, FILES)
+    ran(project, "raw.customers")
+    return project
+
+
+def test_a_wrong_column_of_a_table_is_found(shop: Project) -> None:
+    assert FOUND == found(shop)
+
+
+def test_a_model_that_doesnt_run_is_read_as_its_table_is(shop: Project) -> None:
+    """Its definition was edited, and another model alone is selected."""
+    project = write(shop.root, {"models/raw/customers.sql": "select 'x' as email, 'y' as lastnme"})
+    of_run = [str(each) for each in find_missing_columns(project, {"raw.customers"}.__contains__, {"sync.crm"})]
+    assert FOUND == of_run
+    assert [] == found(project)
+    assert [] == find_missing_columns(project, {"raw.customers"}.__contains__, {"raw.customers"})
+
+
+def test_a_file_that_has_changed_may_have_other_columns(shop: Project) -> None:
+    """The next run reads it before the query."""
+    (shop.root / "data" / "customers.csv").write_text("email,lastname,lastnme\na@example.com,A,B\n")
+    assert [] == found(shop)
+
+
+def test_a_file_that_was_read_again_without_a_change_has_the_same_columns(shop: Project) -> None:
+    (shop.root / "data" / "customers.csv").write_text("email,lastname\na@example.com,A\n\n")
+    tables = table_state_lookup(shop.settings)
+    model, table = shop.models["raw.customers"], tables("raw.customers")
+    assert table is not None
+    unchanged = UnchangedRun(
+        definition=model.definition,
+        inputs=read_input_versions(model.inputs, shop.settings, tables),
+        table_version=format_table_version(table),
+        at=0.0,
+    )
+    assert FOUND == found(shop, {"raw.customers": unchanged})
+
+
+def test_a_table_that_was_never_made_may_have_any_column(tmp_path: Path) -> None:
+    assert [] == found(write(tmp_path, FILES))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select email, lastname as lastnme from csv.`data/customers.csv`", []),
+        (
+            "select email, firstname from csv.`data/customers.csv`",
+            [
+                "models/sync/crm.sql:4: column 'lastnme' doesn't exist there;"
+                " did you mean 'firstname'? the columns are email, firstname"
+            ],
+        ),
+        ("select *, 1 as one from csv.`data/customers.csv`", []),
+    ],
+)
+def test_an_edited_definition_counts_and_not_its_table(shop: Project, query: str, expected: list[str]) -> None:
+    """It runs first."""
+    assert expected == found(write(shop.root, {"models/raw/customers.sql": query}))
+
+
+def test_what_a_table_is_made_from_may_have_other_columns_too(tmp_path: Path) -> None:
+    """Stars upon stars: the first file decides."""
+    project = write(
+        tmp_path,
+        {
+            **FILES,
+            "models/mart/customers.sql": "select * from raw.customers",
+            "models/sync/crm.sql": FILES["models/sync/crm.sql"].replace("raw", "mart"),
+        },
+    )
+    ran(project, "raw.customers")
+    ran(project, "mart.customers")
+    assert FOUND == found(project)
+    (tmp_path / "data" / "customers.csv").write_text("email,lastnme\na@example.com,A\n")
+    assert [] == found(project)
+
+
+def test_a_wrong_column_of_a_delta_source_is_found(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[tool.ondatra.sources]\ncrm = "lake/crm"\n',
+        "models/a/b.sql": "select amont from crm.deals",
+    }
+    project = write(tmp_path, files)
+    assert [] == found(project)
+    write_log(tmp_path / "lake" / "crm" / "deals", ("amount",), CommitMetadata(definition="", inputs={}, run_id=""))
+    told = "models/a/b.sql:1: column 'amont' doesn't exist there; did you mean 'amount'?"
+    assert [f"{told} the columns are amount"] == found(project)
+
+
+def test_the_columns_of_a_kind_are_there_too(tmp_path: Path) -> None:
+    project = write(
+        tmp_path,
+        {
+            "models/a/b.sql": "-- @kind: scd2\n-- @unique_key: id\nselect 1 as id",
+            "models/a/c.sql": "select id, is_current, valid_from_snapshot, is_curent from a.b",
+        },
+    )
+    told = "column 'is_curent' doesn't exist there; did you mean 'is_current'?"
+    assert [told] == [each.partition(": ")[2].partition(" the columns")[0] for each in found(project)]
+
+
+def test_names_that_may_be_patterns_are_left_to_spark(shop: Project) -> None:
+    settings = '[tool.ondatra.spark.conf]\n"spark.sql.parser.quotedRegexColumnNames" = "true"\n'
+    assert [] == found(write(shop.root, {"pyproject.toml": settings}))

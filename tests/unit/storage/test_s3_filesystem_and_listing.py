@@ -1,0 +1,58 @@
+"""Files on S3 have versions as those on a disk do, and nobody has to read them for that."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.apis.minimal_s3_server import MinimalS3Server
+
+from ondatra_dagster.planning.input_versions import (
+    INPUT_NOT_FOUND,
+    UNVERSIONED,
+    compute_files_version,
+    read_input_versions,
+)
+from ondatra_dagster.project.model import FileInput
+from ondatra_dagster.project.settings.read_settings_and_defaults import read_settings
+from ondatra_dagster.storage.s3_filesystem_and_listing import list_objects
+
+
+@pytest.fixture
+def store() -> Iterator[MinimalS3Server]:
+    names = ("in/a.csv", "in/b c.csv", "in/_SUCCESS", "in/day=1/x.csv", "in/.tmp/y.csv", "out/a.csv")
+    with MinimalS3Server({f"lake/{name}": b"1" for name in names}) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("s3a://lake/in/a.csv", ["in/a.csv"]),
+        ("s3://lake/in/*.csv", ["in/a.csv", "in/b c.csv"]),
+        ("s3a://lake/{in,out}/a.csv", ["in/a.csv", "out/a.csv"]),
+        ("s3a://lake/in/", ["in/a.csv", "in/b c.csv", "in/day=1/x.csv"]),
+        ("s3a://lake/*/day=*", ["in/day=1/x.csv"]),
+        ("s3a://lake/none", []),
+    ],
+)
+def test_an_address_means_what_it_means_to_spark(store: MinimalS3Server, address: str, expected: list[str]) -> None:
+    found = [each.path.removeprefix("lake/") for each in list_objects(address, store.access)]
+    assert expected == found
+
+
+def test_an_object_that_was_replaced_has_another_version(store: MinimalS3Server, tmp_path: Path) -> None:
+    """Of the same size, within the same second: its ETag is another."""
+    settings = read_settings(tmp_path, store.variables)
+    before = compute_files_version(settings, "s3a://lake/in/*.csv")
+    assert before == compute_files_version(settings, "s3a://lake/in/*.csv")
+    store.objects["lake/in/a.csv"] = b"2"
+    assert before != compute_files_version(settings, "s3a://lake/in/*.csv")
+
+
+def test_a_store_that_does_not_answer_is_for_the_models_own_run_to_tell(store: MinimalS3Server, tmp_path: Path) -> None:
+    """Other models can go on."""
+    settings = read_settings(tmp_path, store.variables)
+    read = FileInput(format="csv", path="s3a://lake/none.csv")
+    assert INPUT_NOT_FOUND == read_input_versions((read,), settings, lambda _: None)[read.name]
+    store.denies_access = True
+    assert UNVERSIONED == read_input_versions((read,), settings, lambda _: None)[read.name]

@@ -1,0 +1,58 @@
+"""How far a run has come, as those see it who look at it from outside."""
+
+import contextlib
+import os
+
+from ondatra_dagster.delivery.row_outcome import RowOutcome
+from ondatra_dagster.records.file_paths import RecordFileType
+from ondatra_dagster.storage.file_lock import FileLock
+from ondatra_dagster.sync.running_progress_reader import LiveProgress, read_live_progress
+
+
+def test_a_run_is_counted_while_it_goes_on(harness) -> None:
+    """Rows that have ended, wherever they are by now, and keys that are still to go; each once."""
+    harness.batch_size = 2
+    seen: list[LiveProgress | None] = []
+
+    def answer(row: dict[str, object]) -> RowOutcome:
+        seen.append(read_live_progress(harness.sync, harness.tracking))
+        return RowOutcome.parse_status("reject: no" if row["name"] == "Bad" else "ok")
+
+    harness.api.choose_outcome = answer
+    harness.contacts.write(**{f"k{number}": "Bad" if number % 7 else "Ada" for number in range(60)})
+    summary = harness.run()
+    told = [each for each in seen if each]
+    assert (60, {summary.run_id}) == (len(told), {each.run_id for each in told})
+    assert sorted(told) == told
+    assert {60} == {each.record_count + each.pending_keys for each in told}
+    assert 0 == told[0].record_count < told[-1].record_count
+
+
+def test_what_has_ended_has_no_progress(harness) -> None:
+    """Nor has what never began."""
+    assert read_live_progress(harness.sync, harness.tracking) is None
+    harness.contacts.write(a1="Ada")
+    harness.run()
+    assert read_live_progress(harness.sync, harness.tracking) is None
+
+
+def test_a_run_whose_process_is_gone_does_not_go_on(harness) -> None:
+    """What it left in the queue looks the same; a page would wait for it for ever."""
+    harness.contacts.write(a1="Ada")
+    harness.api.push_error = KeyboardInterrupt()
+    with contextlib.suppress(KeyboardInterrupt):
+        harness.run()
+    for number in (os.getpid(), os.getppid(), 999_999_999):  # another process may have it by now
+        harness.sync.lock_file.write_text(f"process {number} (delivers)")
+        assert read_live_progress(harness.sync, harness.tracking) is None
+    with FileLock(harness.sync.lock_file, purpose="delivers"):
+        assert read_live_progress(harness.sync, harness.tracking) is not None
+
+
+def test_a_file_that_is_gone_has_no_records(harness) -> None:
+    """Who prunes the store doesn't wait for who looks."""
+    harness.contacts.write(a1="Ada", b2="Bo")
+    harness.run()
+    (run_id,) = harness.tracking.list_runs("sync.contacts")
+    files = [*harness.tracking.list_record_files("sync.contacts", run_id), (RecordFileType.UPDATED, 99)]
+    assert 2 == harness.tracking.count_records("sync.contacts", run_id, files)
