@@ -73,7 +73,7 @@ def test_every_setting_is_described():
 
 
 def test_every_command_is_described_and_has_help():
-    commands = [span.split()[1] for span in listed("docs/operations.md", "command")]
+    commands = [span.split()[1] for span in listed("docs/run.md", "command")]
     assert sorted(cli.list_commands(None)) == sorted(commands)
     assert [] == [name for name in commands if not cli.get_command(None, name).help]
 
@@ -117,7 +117,7 @@ def test_every_status_is_described_and_in_the_readme(name):
 
 
 def test_every_check_is_described():
-    assert set(SYNC_CHECKS) <= set(listed("docs/operations.md", "check"))
+    assert set(SYNC_CHECKS) <= set(listed("docs/watch.md", "check"))
 
 
 def test_every_health_is_described_in_the_order_in_which_they_are_tried():
@@ -131,7 +131,7 @@ def test_every_health_has_a_sign_of_its_own_in_the_page():
 
 
 def test_every_alert_rule_is_described():
-    assert list(RULES) == listed("docs/operations.md", "rule")
+    assert list(RULES) == listed("docs/watch.md", "rule")
 
 
 def test_every_metric_is_described():
@@ -140,7 +140,7 @@ def test_every_metric_is_described():
     table = ModelMetrics(model="mart.a", version=1, rows=1, disk_bytes=1, changed_at=1)
     text = format_project_metrics([SyncMetrics(sync="sync.crm", totals=totals, **known)], [table])
     names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
-    assert sorted(names) == sorted(listed("docs/operations.md", "metric"))
+    assert sorted(names) == sorted(listed("docs/watch.md", "metric"))
 
 
 def test_every_column_of_a_record_is_described():

@@ -45,7 +45,7 @@ def shop(tmp_path: Path, api: DemoApi, postgres: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", postgres)
     shop = ShopProject.create(tmp_path / "my shop", url=api.url)
     write_dagster_files(shop.root)
-    (storage,) = re.findall(r"```yaml\n(storage:.*?)```", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
+    (storage,) = re.findall(r"```yaml\n(storage:.*?)```", (ROOT / "docs/run.md").read_text(), re.DOTALL)
     instance = shop.root / "dagster.yaml"
     instance.write_text(re.sub(r"^storage:\n(?: .*\n)+", storage, instance.read_text(), flags=re.MULTILINE))
     write_contacts(shop.root, a1="ada@example.com")

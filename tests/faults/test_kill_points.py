@@ -1,5 +1,7 @@
-"""Kills at every named point of a sync run, in every batch mode: nothing is lost, little is made twice.
+"""Kills at every named point of a sync run, in every batch mode, with one thread and three.
 
+SYNC_KILL_POINTS lists the points, from the commit to the polls of a job. The next runs deliver all rows. Calls
+made twice are at most those in flight, and no job is submitted twice.
 Starlark, HTTP, queue, journals and records are the real ones; the table and its feed are plain Python.
 """
 

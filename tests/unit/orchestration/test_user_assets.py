@@ -97,7 +97,7 @@ def test_an_executor_of_ones_own_goes_together_with_ours_left_out(root: Path) ->
 
 def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     """With the names that it has, in a project that has them too."""
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "run.md").read_text(encoding="utf-8")
     (example,) = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "merge(" in text]
     files = {
         "pyproject.toml": '[tool.ondatra.sources]\ncrm = "data/crm"\n',
