@@ -43,7 +43,7 @@ from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 
 Numbers = dict[str, float]
-WARM_UP = 10  # this fraction of the rows: one in ten
+WARM_UP = 10  # the warm-up handles one tenth of the rows
 
 
 def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) -> Numbers:

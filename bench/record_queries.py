@@ -1,7 +1,7 @@
 """The search in many runs' records: by the command, by the page, and by handwritten queries.
 
-The records are written once, by our own writer, into the user's cache. Keys have 36 letters, in another order in
-each run. This order is the worst case: no file's minimum and maximum exclude any key.
+The records are written once, by our own writer, into the user's cache. Keys are 36 characters long, and each run
+writes them in another order. This order is the worst case: no file's minimum and maximum exclude any key.
 """
 
 import dataclasses

@@ -13,7 +13,7 @@ from types import FrameType
 
 INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_EXIT_OFFSET = 128  # a shell reports 128 plus the signal's number for a process that a signal ended
-GRACE_SECONDS = 12.0  # the contract is 15
+GRACE_SECONDS = 12.0  # the documented limit is 15
 
 
 class InterruptedRunError(KeyboardInterrupt):
@@ -82,7 +82,7 @@ def grace_seconds() -> float:
 
 @contextlib.contextmanager
 def graceful_shutdown(*, within_seconds: float = GRACE_SECONDS) -> Iterator[None]:
-    """Let the block finish after a signal: it notices the signal, stores its progress, and ends."""
+    """Give the block time after a signal: it notices the signal, stores its progress, and ends."""
     raise_if_interrupted()
     _state.grace_seconds = within_seconds
     try:

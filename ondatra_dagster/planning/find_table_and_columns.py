@@ -18,7 +18,7 @@ TableStateLookup = Callable[[str], TableState | None]  # model id → its table
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    name: str  # in the spelling of its file
+    name: str  # in the spelling of its model file or source
     address: StorageAddress | None  # None if the table is in a catalog
     remedy: str  # what to do if the table doesn't exist
     source: SourceInput | None = None

@@ -1,7 +1,7 @@
 """The columns in models' queries that certainly don't exist, found before Spark starts.
 
 An input's columns are read from its definition. If the definition leaves them open, as SELECT * from a file does,
-they are read from its table, provided that nothing changed since the table was written.
+they are read from its table. The table is only used if nothing changed since it was written.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -23,7 +23,7 @@ class ModelInput:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileInput:
-    """Files that the query reads by path: csv.`data/x.csv` WITH ('header' = 'true')."""
+    """The files that the query reads by path: csv.`data/x.csv` WITH ('header' = 'true')."""
 
     format: str  # csv, json, parquet
     path: str  # as written; relative to the project

@@ -129,7 +129,7 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
 
 
 class _HeaderReader:
-    """The header lines of one file, read one by one."""
+    """A reader of one file's header lines, one by one."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -36,7 +36,7 @@ OPTIONS_BY_FORMAT: Mapping[str, tuple[str, ...]] = {
 FILE_FORMATS = tuple(OPTIONS_BY_FORMAT)
 MODE_OPTION = "mode"
 CORRUPT_COLUMN_OPTION = "columnNameOfCorruptRecord"
-MISSPELLING_LIKENESS = 0.75  # an unknown option that is so similar to a known one is refused; Hadoop has others
+MISSPELLING_LIKENESS = 0.75  # the similarity to a known option from which an unknown one is refused; Hadoop has others
 
 
 def suggest_option(file_format: str, option: str) -> str | None:

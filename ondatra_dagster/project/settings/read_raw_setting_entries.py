@@ -24,7 +24,7 @@ from ondatra_dagster.project.spelling_suggestions import find_nearest
 PYPROJECT = "pyproject.toml"
 EVENTS_TOKEN_VARIABLE = "ONDATRA_EVENTS_TOKEN"  # noqa: S105 - a variable's name; its value is a secret, not a setting
 OAUTH_VARIABLE_PREFIX = "ONDATRA_OAUTH_TOKEN_"  # secrets that a sink's provider names, not settings
-MISSPELLING_LIKENESS = 0.9  # an unknown ONDATRA_ variable that is so similar to a setting's is refused
+MISSPELLING_LIKENESS = 0.9  # the similarity to a setting's variable from which an unknown one is refused
 
 
 class SettingEntry(NamedTuple):

@@ -42,7 +42,7 @@ TRACKING_RETENTION_DAYS = "14"  # how long records stay in .ondatra/tracking
 UI_PORT = "8323"  # next to the demo API's port
 DAGSTER_URL = "http://127.0.0.1:3000"  # the default address of `dg dev`
 TABLE_RETENTION_DAYS = "7"  # how long a table keeps old versions for users; versions that are still needed stay longer
-MAINTAIN_AT = "20 3 * * *"  # at night, in UTC
+MAINTAIN_AT = "20 3 * * *"  # at night (UTC), when few users are active
 
 JAVA_HOME_VARIABLE = "JAVA_HOME"  # the variable that other programs use too
 ALERT_DEFAULTS = {"alerts.rejects": "10%", "alerts.deviation": "off", "alerts.no_success_hours": "24"}
@@ -127,7 +127,7 @@ class DryRunFolder:
     """A folder for everything that a dry run creates. No other process uses it. It is deleted after the run."""
 
     folder: Path  # on this machine: copies of queues, locks
-    tables_address: str  # the path or address of its tables
+    tables_address: str  # the path or address of the folder of its tables
     tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is during the dry run
 
 

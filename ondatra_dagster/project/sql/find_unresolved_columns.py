@@ -99,7 +99,7 @@ def _columns_within(node: exp.Expr) -> Iterator[exp.Column]:
 
 
 def _is_uncertain(node: exp.Expr) -> bool:
-    if isinstance(node, exp.JSONExtract):  # f(g => x -> y): sqlglot takes the arrow for something else
+    if isinstance(node, exp.JSONExtract):  # sqlglot misreads the lambda arrow in f(g => x -> y)
         return not isinstance(node.expression, exp.JSONPath)
     return isinstance(node, UNCERTAIN_NODES)
 
