@@ -1,4 +1,4 @@
-"""`python -m bench`: every speed figure of the README, and the peers beside, in one run and one table."""
+"""The command `python -m bench`: every speed figure of the README and of the peers, in one run and one table."""
 
 import json
 import subprocess
@@ -17,12 +17,12 @@ from bench.result_page import Figure, Group, build_page
 
 ROOT = Path(__file__).parents[1]
 REPETITIONS = 3
-# enough that what a peer does once (dlt: a second before its first row) hardly counts
+# so many rows that one-time work of a peer hardly counts (dlt: a second before its first row)
 ROWS = {100: 150_000, 1000: 150_000, 1: 3_000}
 STORED_ROWS = 200_000
 MEMORY_ROWS = (100_000, 1_000_000)
 MODELS = (10, 500)
-LARGE_BATCH = 10_000  # what drt takes at once, where it makes many calls of it with one client
+LARGE_BATCH = 10_000  # rows in drt's large batch, which one client sends in many calls
 EVENTS = {1: 30_000, 100: 1_000_000}
 DLT_DESTINATION = "dlt 1.31, custom destination"
 DLT_LOAD = "dlt 1.31, its load step alone"
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _measurement(python: Path, module: str, *arguments: object) -> Numbers:
-    """What a contestant says of itself."""
+    """Return the numbers that a contestant's process prints."""
     command = [str(python), "-m", module, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -59,7 +59,7 @@ def _ondatra_name(name: str, *arguments: object) -> Callable[[], Numbers]:
 
 
 def _measure_in_turns(contest: Measures) -> dict[str, list[Numbers]]:
-    """Each contestant's numbers. In turns: a machine that gets busy is busy for all."""
+    """Return each contestant's numbers. They are measured in turns, so that a busy machine slows all of them."""
     found: dict[str, list[Numbers]] = {what: [] for what in contest}
     for _ in range(REPETITIONS):
         for what, measure in contest.items():
@@ -100,7 +100,7 @@ def _delivery_group(url: str, size: int, rows: int) -> Group:
 
 
 def _delivery_peers(url: str, size: int, rows: int) -> tuple[Measures, list[Figure]]:
-    """Those that can be had here, and a line for each that can't."""
+    """Return the peers that can be installed here, and a line for each of the others."""
     peers: dict[str, Callable[[], Numbers]] = {}
     missing = []
     plain = {DRT_PLAIN: (DRT, "bench.drt_sync", size)} if size > 1 else {}

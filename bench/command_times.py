@@ -1,6 +1,6 @@
-"""What a user waits for: the start of the command, and a run that finds nothing to do.
+"""The times that a user waits for: the start of the command, and a run that finds nothing to do.
 
-The project is the one that `ondatra init` lays down. Its first run, not timed, needs Java and Delta's jars.
+The project is the one that `ondatra init` creates. Its first run, which isn't timed, needs Java and Delta's jars.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ ONDATRA = (sys.executable, "-m", "ondatra_dagster.cli.main")
 
 
 class CannotRunError(Exception):
-    """A command failed; what it said is on stderr."""
+    """The error for a command that failed. Its output is on stderr."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class RunProject:
 
     @classmethod
     def create_without_run(cls, root: Path) -> "RunProject":
-        """One that nobody has run yet."""
+        """Return a new project that hasn't been run yet."""
         project = cls(root)
         project._run_command("init", str(root), cwd=root.parent)
         return project
 
     def command_seconds(self, *arguments: str) -> float:
-        """How long the command takes."""
+        """Return how long the command takes."""
         began = time.perf_counter()
         self._run_command(*arguments, cwd=self.root)
         return time.perf_counter() - began
@@ -57,7 +57,7 @@ class RunProject:
 
 
 def python_seconds(code: str) -> float:
-    """How long Python takes for this alone."""
+    """Return how long Python takes for this code alone."""
     command: Sequence[str] = [sys.executable, "-c", code]
     began = time.perf_counter()
     subprocess.run(command, check=True)

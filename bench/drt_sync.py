@@ -1,6 +1,6 @@
-"""drt's REST destination sending the same rows. Run by the Python of drt's own environment, not by ours.
+"""The measurement of drt's REST destination with the same rows. The Python of drt's own environment runs it.
 
-Its engine in this process, as its own `drt run` calls it, from a SQLite table that is filled before.
+The engine runs in this process, called as `drt run` calls it. Its source is a SQLite table that is filled before.
 """
 
 import json
@@ -31,7 +31,7 @@ def main(url: str, rows: int, size: int, batch: int) -> None:
                 "headers": {"content-type": "application/json"},
                 **(batched if size > 1 else {}),
             },
-            # it opens a client for each batch; its own limit would be ten requests a second
+            # drt opens a client for each batch; its default limit is ten requests a second
             "sync": {"batch_size": batch, "rate_limit": {"requests_per_second": 1_000_000}},
         }
     )

@@ -1,7 +1,7 @@
-"""Events by HTTP: a plain Starlette app that parses them and no more, and ours, which keeps them durably.
+"""The measurement of events by HTTP: a plain Starlette app that only parses them, and ours, which stores them.
 
-Both are served by uvicorn in a process of their own, and sent to through raw sockets: the requests are made
-up before, so that the sender costs as little as can be.
+uvicorn serves each of them in a separate process. The requests are built before and sent through raw sockets, so
+that the sender costs as little as possible.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 def measure_event_rate(folder: Path, name: str, events: int, size: int) -> float:
-    """How many events a second it takes, `size` in each request."""
+    """Return how many events a second the server accepts, with `size` events in each request."""
     body = orjson.dumps(_build_events(size) if size > 1 else _build_events(1)[0])
     path = f"{PATH}/batch" if size > 1 else PATH
     head = f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
@@ -65,7 +65,7 @@ def measure_event_rate(folder: Path, name: str, events: int, size: int) -> float
 
 
 def _build_events(size: int) -> list[dict[str, object]]:
-    """Page views, each another: what keeps them may pack them."""
+    """Return page views, each different from the others: the server may compress what it stores."""
     chance, at = random.Random(1), datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
     return [
         {
@@ -113,7 +113,10 @@ def _running_server(command: list[str], folder: Path) -> Iterator[int]:
 
 
 def _send_requests(port: int, request: bytes, requests: int) -> float:
-    """Send so many over some connections, each the next when its last is answered; how long that took."""
+    """Send the requests over some connections, and return how long that took.
+
+    Each connection sends its next request when the last one is answered.
+    """
     with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
         for _ in range(min(CONNECTIONS, requests)):
             connection = opened.enter_context(socket.create_connection((HOST, port)))
@@ -139,7 +142,7 @@ def _socket_of(key: selectors.SelectorKey) -> socket.socket:
 
 
 def _read_response(connection: socket.socket) -> None:
-    """Take one whole answer."""
+    """Read one whole response."""
     held = connection.recv(65_536)
     while b"\r\n\r\n" not in held:
         held += connection.recv(65_536)

@@ -1,4 +1,4 @@
-"""Projects of any size: each model joins the one before and one further back, below a file."""
+"""The generated projects of any size: each model joins the previous one and an earlier one. The first reads a file."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ FIRST_QUERY = "SELECT * FROM csv.`data/rows.csv`"
 
 
 def build_queries(models: int) -> dict[str, str]:
-    """The query of each model, by its name."""
+    """Return the query of each model, by its name."""
     texts = {"m0": FIRST_QUERY}
     for number in range(1, models):
         texts[f"m{number}"] = QUERY.format(before=f"mart.m{number - 1}", other=f"mart.m{number // 2}")
@@ -41,7 +41,7 @@ def write_project(root: Path, models: int) -> Path:
 
 
 def write_tables(root: Path) -> None:
-    """Give each model the log of a table that was made of what it reads now: a run has nothing to do."""
+    """Write each model's Delta log as if its table were up to date: a run has nothing to do."""
     workspace = load_workspace(root)
     for model in workspace.project.models.values():
         inputs = read_input_versions(model.inputs, workspace.settings, workspace.plan_inputs().tables)

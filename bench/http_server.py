@@ -1,7 +1,7 @@
-"""The API that everyone sends to: takes each request, says yes, keeps nothing.
+"""The API that all contestants send to: it reads each request, answers 200 and stores nothing.
 
-Blocking sockets, a thread a connection: the cheapest that was tried. From the same client an asyncio protocol
-took 0.5 to 0.8 of its requests a second, and http.server 0.6 to 0.95.
+It has blocking sockets and one thread a connection: the cheapest of the servers that were tried. With the same
+client an asyncio protocol answered 0.5 to 0.8 of its requests a second, and http.server 0.6 to 0.95.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _READ_BYTES = 262_144
 
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
-    """The address of a server in a process of its own."""
+    """Yield the address of a server in a separate process."""
     ours, its = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_run_server, args=(its,), daemon=True)
     process.start()
@@ -51,7 +51,7 @@ def _answer_requests(client: socket.socket) -> None:
             while missing > 0:
                 missing -= len(client.recv(_READ_BYTES) or b"x" * missing)
             client.sendall(RESPONSE)
-            held = b""  # nobody here sends a request before the last one is answered
+            held = b""  # no client here sends a request before the last one is answered
 
 
 def _body_length(head: bytes) -> int:

@@ -1,8 +1,9 @@
-"""A million rows through each kind, beside the best statement by hand that gives the same table and feed.
+"""The measurement of a million rows through each kind, and of the best handwritten statement for the same result.
 
-`python -m bench.kind_writes [ROWS [KIND…]]`, by itself: it takes up to ten minutes. For all kinds, it writes
-docs/bench-kinds.md. What is timed is a second run, in which one row in a hundred differs; both start from
-copies of one table, in turns, in one session.
+The same result is the same table and change feed. `python -m bench.kind_writes [ROWS [KIND…]]` runs it; it is
+apart from the other measurements, because it takes up to ten minutes. For all kinds, it writes
+docs/bench-kinds.md. The timed run is a second one, in which one row in a hundred differs. Both contestants start
+from copies of one table, in turns, in one session.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import read_set
 from ondatra_dagster.warehouse.model_run import ModelWrite, evaluate_query, write_model
 from ondatra_dagster.warehouse.spark.session import Warehouse
 
-REPETITIONS = 6  # Java has compiled what both need by the fourth
+REPETITIONS = 6  # Java has compiled the code of both by the fourth
 TIME_RATIO_LIMITS = {"merge": 1.2, "table": 1.4, "partition": 1.4, "tracked": 1.6, "scd2": 1.6, "append": 2.0}
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "bench-kinds.md"
 KEYS = {"merge": ("id",), "tracked": ("doc",), "scd2": ("id",), "partition": ("day",)}
@@ -86,14 +87,17 @@ HANDWRITTEN_SQL = {
 
 @dataclasses.dataclass
 class KindTimes:
-    """What one kind took, and what its feed then told."""
+    """The times of one kind, and the changes in its feed."""
 
     kind: str
     seconds: dict[str, float]
     change_counts: dict[str, dict[str, int]]
 
     def lines(self) -> list[str]:
-        """A line of the table for each; measured by what the kind is held against."""
+        """Return a line of the table for each contestant, with its time as a ratio of the handwritten one.
+
+        For append it is a ratio of the query's time.
+        """
         measure = self.seconds["its query" if "its query" in self.seconds else "by hand"]
         told = ", ".join(f"{rows:,} {change}" for change, rows in sorted(self.change_counts["ondatra"].items()))
         of_ours = {"ondatra": f"{TIME_RATIO_LIMITS[self.kind]} | {told}"}
@@ -105,7 +109,7 @@ class KindTimes:
 
 @dataclasses.dataclass
 class KindBench:
-    """One session, and copies of tables in it."""
+    """A Spark session, and copies of tables for it."""
 
     warehouse: Warehouse
     root: Path
@@ -116,7 +120,7 @@ class KindBench:
         return self.warehouse.session
 
     def write_source(self, name: str, *, count: int | None = None, kind: str = "table") -> None:
-        """Let raw.rows hold these rows."""
+        """Write these rows to raw.rows."""
         rows = ROWS.format(name=name, count=count or self.count)
         self.write_with_ondatra(self.build_model(kind, rows, name=SOURCE, reads=False))
 
@@ -167,7 +171,7 @@ class KindBench:
         self.session.sql(statement).collect()
 
     def measure_seconds(self, what: Callable[[], None]) -> float:
-        """How long it takes on the table as it was."""
+        """Return how long a write takes, on a fresh copy of the table."""
         table = Path(self.warehouse.table_path("mart.rows"))
         kept = self.root / "kept"
         shutil.rmtree(table)
@@ -178,7 +182,7 @@ class KindBench:
         return time.perf_counter() - begin
 
     def count_changes(self) -> dict[str, int]:
-        """What the newest version's feed tells: both must tell the same."""
+        """Return the changes in the newest version's feed. Both contestants must give the same."""
         path = self.warehouse.table_path("mart.rows")
         state = read_table_state(path)
         feed = self.session.read.format("delta").option("readChangeFeed", "true")
@@ -186,7 +190,7 @@ class KindBench:
         return {row["_change_type"]: row["count"] for row in rows.groupBy("_change_type").count().collect()}
 
     def compare_kind(self, kind: str) -> KindTimes:
-        """Both, in turns."""
+        """Measure both contestants in turns."""
         more = self.count // 100 if kind == "append" else 0
         grows = "append" if kind == "append" else "table"
         self.write_source("id", kind=grows)
@@ -217,7 +221,7 @@ class KindBench:
         return KindTimes(kind=kind, seconds={name: min(found) for name, found in times.items()}, change_counts=told)
 
     def run_query(self) -> None:
-        """The query alone."""
+        """Run the query alone."""
         frame = evaluate_query(self.warehouse, self.build_model("append"), {SOURCE: self.version(SOURCE)})
         frame.write.format("noop").mode("overwrite").save()
 
@@ -229,7 +233,7 @@ def main() -> None:
         root = Path(folder)
         settings = read_settings(root, {"ONDATRA_SPARK_MASTER": "local[2]"})
         with Warehouse(settings) as warehouse:
-            warehouse.expect_bytes(math.inf)  # started as for work of this size
+            warehouse.expect_bytes(math.inf)  # start Spark as for this amount of data
             bench = KindBench(warehouse, root, count)
             contests = []
             for kind in kinds:
@@ -240,7 +244,7 @@ def main() -> None:
 
 
 def build_kinds_page(contests: list[KindTimes], count: int) -> str:
-    """docs/bench-kinds.md"""
+    """Return the text of docs/bench-kinds.md."""
     lines = [line for contest in contests for line in contest.lines()]
     return f"""<!-- Written by `make bench-kinds`; edits are lost. -->
 # The kinds, at {count:,} rows

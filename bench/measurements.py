@@ -1,7 +1,7 @@
-"""One measurement in a process of its own: `python -m bench.measurements NAME ARGUMENT…` prints its numbers.
+"""The single measurements: `python -m bench.measurements NAME ARGUMENT…` runs one and prints its numbers.
 
-A process each, so that nobody inherits another's heap, caches or threads. What comes before the first row
-(imports, opened files, rows made up) isn't timed.
+Each runs in a separate process, so that none inherits another's heap, caches or threads. The work before the first
+row isn't timed: imports, opening files, building rows.
 """
 
 import gc
@@ -43,18 +43,18 @@ from ondatra_dagster.row_changes import ChangeType, FeedPage, FeedSegment
 from ondatra_dagster.sync.record_publisher import RecordPublisher
 
 Numbers = dict[str, float]
-WARM_UP = 10  # a share of the rows
+WARM_UP = 10  # the warm-up handles one tenth of the rows
 
 
 def handwritten_loop(folder: Path, name: str, url: str, rows: str, size: str) -> Numbers:
-    """A loop that people write by hand."""
+    """Measure a handwritten loop."""
     send = LOOPS[name]
     send(url, int(rows) // WARM_UP, int(size))
     return {"rate": int(rows) / send(url, int(rows), int(size))}
 
 
 def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
-    """Ours, from queued to settled and recorded."""
+    """Measure ours, from queued to settled and recorded."""
     place = SyncFolder.create(folder, url, int(size))
     with place.queue() as queue, place.pusher() as push:
         fill_queue(queue, int(rows) // WARM_UP, version=1)
@@ -64,14 +64,14 @@ def deliver_queued(folder: Path, url: str, rows: str, size: str) -> Numbers:
 
 
 def full_sync(folder: Path, url: str, rows: str, size: str) -> Numbers:
-    """Ours, from the feed to published records and the frontier; and how much memory that took."""
+    """Measure ours, from the feed to published records and the queue snapshot, and how much memory that takes."""
     seconds = SyncFolder.create(folder, url, int(size)).run_first_sync(int(rows))
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"rate": int(rows) / seconds, "megabytes": kilobytes / 1024}
 
 
 def sqlite_inserts(folder: Path, rows: str) -> Numbers:
-    """The same texts into a table with a unique key, as durable and in as many transactions."""
+    """Measure inserts of the same texts into a table with a unique key, as durable and in as many transactions."""
     changes = [change for page in GeneratedTable(int(rows)).pages() for change in page.changes]
     store = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
     store.execute("pragma journal_mode = wal").fetchall()
@@ -87,7 +87,7 @@ def sqlite_inserts(folder: Path, rows: str) -> Numbers:
 
 
 def enqueue_feed(folder: Path, rows: str) -> Numbers:
-    """Ours: a feed into the queue, less the time in which the feed makes up its pages."""
+    """Measure ours, from a feed into the queue, without the time in which the feed builds its pages."""
     making = 0.0
 
     def pages() -> Iterator[FeedPage]:
@@ -105,7 +105,7 @@ def enqueue_feed(folder: Path, rows: str) -> Numbers:
 
 
 def pyarrow_files(folder: Path, rows: str) -> Numbers:
-    """pyarrow writes the same columns from lists, in as many files."""
+    """Measure pyarrow, which writes the same columns from lists to as many files."""
     payloads = [page_change.payload for page in GeneratedTable(int(rows)).pages() for page_change in page.changes]
     began = time.perf_counter()
     for start in range(0, len(payloads), FILE_ROWS):
@@ -117,7 +117,7 @@ def pyarrow_files(folder: Path, rows: str) -> Numbers:
 
 
 def publish_records(folder: Path, rows: str) -> Numbers:
-    """Ours: rows that were settled in batches of 100, to files of records."""
+    """Measure ours: rows that were settled in batches of 100 are written to record files."""
     tracking = RecordStore(str(folder / "tracking"))
     with SyncFolder(folder).queue() as queue:
         _settle(queue, int(rows))
@@ -143,12 +143,12 @@ def _settle(queue: Queue, rows: int, size: int = 100) -> None:
 
 
 def receive_events(folder: Path, name: str, events: str, size: str) -> Numbers:
-    """Events by HTTP: a plain application, or our collector."""
+    """Measure events by HTTP, sent to a plain application or to our collector."""
     return {"rate": measure_event_rate(folder, name, int(events), int(size))}
 
 
 def parse_queries(folder: Path, models: str) -> Numbers:
-    """sqlglot alone on the same queries."""
+    """Measure sqlglot alone on the same queries."""
     texts = list(build_queries(int(models)).values())
     sqlglot.parse(texts[0], dialect="databricks")
     began = time.perf_counter()
@@ -158,11 +158,11 @@ def parse_queries(folder: Path, models: str) -> Numbers:
 
 
 def read_project(folder: Path, models: str) -> Numbers:
-    """Ours: settings, headers, queries, references, graph of a project."""
+    """Measure ours: reading a project's settings, headers, queries, references and graph."""
     write_project(folder / "warm", 1)
     load_project(folder / "warm", read_settings(folder / "warm", {}))
     write_project(folder / "project", int(models))
-    gc.collect()  # a collection of what else this process holds would be longer than reading ten models
+    gc.collect()  # a garbage collection of this process's other objects takes longer than reading ten models
     gc.freeze()
     began = time.perf_counter()
     load_project(folder / "project", read_settings(folder / "project", {}))
@@ -170,7 +170,7 @@ def read_project(folder: Path, models: str) -> Numbers:
 
 
 def read_definitions(folder: Path, models: str) -> Numbers:
-    """Ours: all that Dagster is told of a project, and Dagster itself, which is loaded for it."""
+    """Measure ours: loading a project's Dagster definitions, and Dagster itself."""
     write_project(folder / "project", int(models))
     began = time.perf_counter()
     from ondatra_dagster.orchestration.definitions import build_definitions
@@ -180,19 +180,19 @@ def read_definitions(folder: Path, models: str) -> Numbers:
 
 
 def idle_run(folder: Path, models: str) -> Numbers:
-    """Ours: the whole command `ondatra run` on a project whose tables are all as they should be."""
+    """Measure ours: the whole command `ondatra run` on a project whose tables are all up to date."""
     project = write_project(folder / "project", int(models))
     write_tables(project)
     return {"seconds": RunProject(project).command_seconds("run")}
 
 
 def page_view(folder: Path) -> Numbers:
-    """Ours: the first view of the records page."""
+    """Measure ours: the first view of the records page."""
     return {"seconds": RecordSearchProject.create(folder / "project").page_seconds()}
 
 
 def view_query(folder: Path) -> Numbers:
-    """What people write by hand for the same."""
+    """Measure the handwritten query for the same records."""
     return {"seconds": RecordSearchProject.create(folder / "project").view_query_seconds()}
 
 

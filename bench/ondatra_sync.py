@@ -1,4 +1,4 @@
-"""A sync made of our real parts, but for the table: its feed is rows that are made as they are asked for."""
+"""A sync made of our real parts, except the table: its feed is rows that are generated when they are read."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ PAGE_ROWS = 10_000
 RUN_ID = "20261118T120000Z-abcdef"
 OPERATION = RecordOperation.UPSERT
 
-# a call a batch, and a call a row: the rows without what is ours, as the loops send them
+# one call a batch, or one call a row; the rows are sent without our columns, as the loops send them
 PUSH = """
 API = {"base_url": "%s", "push": {"batch_size": %d}}
 
@@ -49,7 +49,7 @@ ROW_CALL = '{key: status(http.post("/rows", json = row)) for key, row in zip(key
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GeneratedTable:
-    """A table of so many rows, all of one version."""
+    """A table of `count` rows, all of one version."""
 
     count: int
     version: int = 1
@@ -77,7 +77,7 @@ class GeneratedTable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SyncFolder:
-    """A folder with the push function in it."""
+    """A folder with a push function in it."""
 
     state: Path
 
@@ -117,7 +117,7 @@ class SyncFolder:
         return open_queue(self.state / "queue" / "sync.api.sqlite", shape=UnitKind.ROW)
 
     def run_first_sync(self, rows: int) -> float:
-        """Seconds of a first sync, from its feed to its records and its frontier."""
+        """Return the seconds of a first sync, from its feed to its records and its queue snapshot."""
         table = GeneratedTable(rows)
         ports = Ports(
             read_source=table.source,
@@ -136,7 +136,7 @@ def fill_queue(queue: Queue, rows: int, *, version: int) -> None:
 
 
 def deliver_queue(place: SyncFolder, queue: Queue, push: StarlarkSink) -> float:
-    """Seconds from queued to settled and recorded, of all that the queue holds."""
+    """Return the seconds from queued to settled and recorded, for all that the queue holds."""
     sync = place.sync
     course = DeliverySettings.from_config(sync.push_config, run_id=RUN_ID, journal=sync.journal_file)
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A Python of its own for each peer, whose dependencies aren't ours: made once, in the user's cache."""
+"""The Python environments of the peers, which have other dependencies than ours. Each is created once, in the cache."""
 
 import os
 import subprocess
@@ -11,16 +11,16 @@ DRT = "drt-core==1.2.*"
 
 
 class MissingPeerError(Exception):
-    """The peer can't be had here; the text says why."""
+    """The error for a peer that can't be installed here. The text says why."""
 
 
 def install_peer(requirement: str) -> Path:
-    """The Python that has that package, or MissingPeerError."""
+    """Return the Python that has the package, and install it first if needed; raise MissingPeerError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = requirement.replace("==", "-").removesuffix(".*")
     folder = cache / "ondatra" / "bench" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
-    made = folder / "made"  # written last: a folder that was begun only is made anew
+    made = folder / "made"  # written last: an incomplete folder is created again
     if not made.exists():
         venv.create(folder, clear=True, with_pip=True)
         _install(python, requirement)

@@ -1,7 +1,7 @@
-"""Looking at many runs' records: the command, the page, and queries that people write by hand.
+"""The search in many runs' records: by the command, by the page, and by handwritten queries.
 
-The records are written once, by our own writer, into the user's cache. Keys are 36 letters in another order
-in each run, as a worst case: no file's bounds rule any of them out.
+The records are written once, by our own writer, into the user's cache. Keys are 36 characters long, and each run
+writes them in another order. This order is the worst case: no file's minimum and maximum exclude any key.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from ondatra_dagster.records.record_store import RecordStore
 from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
 
 RUN_COUNT = 50
-RECORDS_PER_RUN = 100_000  # of each run
-BENCH_SYNC = "sync.crm"  # of the project that `ondatra init` lays down
+RECORDS_PER_RUN = 100_000  # records of each run
+BENCH_SYNC = "sync.crm"  # of the project that `ondatra init` creates
 REJECTED_SHARE = 0.01
 FIRST_RUN_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -65,11 +65,11 @@ class RecordSearchProject:
         return cls(project, tracking)
 
     def command_seconds(self) -> float:
-        """Of the whole command."""
+        """Return the seconds of the whole command."""
         return self.project.command_seconds("records", BENCH_SYNC, "--search", _key(RECORDS_PER_RUN // 2))
 
     def query_seconds(self) -> float:
-        """Of a Python that does nothing but the query."""
+        """Return the seconds of a Python process that only runs the query."""
         return python_seconds(QUERY.format(files=self.files, key=_key(RECORDS_PER_RUN // 2)))
 
     @property
@@ -77,7 +77,7 @@ class RecordSearchProject:
         return self.tracking / "sync_tracking_datasets" / "1" / BENCH_SYNC / "*" / "*.parquet"
 
     def page_seconds(self) -> float:
-        """Of the first view of the records page, when somebody has searched there before."""
+        """Return the seconds of the first view of the records page, after a search on it."""
         server = PageServer(ProjectCache(self.project.root), open_listener(0))
         server.start()
         try:
@@ -93,7 +93,7 @@ class RecordSearchProject:
             server.stop()
 
     def view_query_seconds(self) -> float:
-        """Of a query for the same records, in a DuckDB that has been asked before."""
+        """Return the seconds of a query for the same records, in a DuckDB that has run it before."""
         import duckdb
 
         query = FIRST_VIEW.format(files=self.files)
@@ -113,10 +113,10 @@ def _get(connection: http.client.HTTPConnection, path: str, headers: dict[str, s
 
 
 def _prepare_records() -> Path:
-    """The folder with the records."""
+    """Return the folder with the records, and write them first if needed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "ondatra" / "bench" / f"records-{RUN_COUNT}x{RECORDS_PER_RUN}"
-    made = folder / "made"  # written last: a folder that was begun only is filled anew
+    made = folder / "made"  # written last: an incomplete folder is filled again
     if not made.exists():
         store = RecordStore(str(folder))
         for run in range(RUN_COUNT):

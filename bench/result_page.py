@@ -1,4 +1,4 @@
-"""The one table: figures in groups, each beside the floor of its group."""
+"""The page with the results: figures in groups, each compared with the floor of its group."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ UNITS = {"rows/s": ",.0f", "s": ".3f", "MB": ",.0f"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured of one contestant; no values: `why_not` says why."""
+    """A contestant's measured values. Without values, `missing_reason` says why."""
 
     name: str
     values: Sequence[float] = ()
@@ -26,12 +26,12 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Figures that may be compared; the first is the floor, and one may be a peer."""
+    """A group of comparable figures. The first is the floor, and one may be a peer."""
 
     title: str
     unit_id: str
     figures: Sequence[Figure]
-    peer_name: str | None = None  # the name of its figure
+    peer_name: str | None = None  # the name of the peer's figure
 
     def lines(self) -> Iterator[str]:
         yield f"| **{self.title}** | **{self.unit_id}** | **× floor** |{' **× dlt** ' if self.peer_name else ' '}|"  # noqa: RUF001
@@ -45,7 +45,7 @@ class Group:
 
 
 def _ratio(figure: Figure, other: Figure) -> str:
-    """Two digits that mean something; nothing where one of them wasn't measured."""
+    """Return a ratio with two significant digits, or "" if one of the figures is missing."""
     if not figure.values or not other.values:
         return ""
     ratio = figure.median / other.median
@@ -53,7 +53,7 @@ def _ratio(figure: Figure, other: Figure) -> str:
 
 
 def build_page(groups: Sequence[Group], *, repetitions: int) -> str:
-    """The whole page in Markdown."""
+    """Return the whole page in Markdown."""
     lines = [line for group in groups for line in group.lines()]
     return f"""<!-- Written by `make bench`; edits are lost. -->
 # Bench

@@ -1,7 +1,7 @@
 """The rows that every contestant sends: five columns, the same values for the same number.
 
-None of them looks like a moment, which dlt would take apart and put together again. Nothing but the standard
-library here: dlt's own Python reads this too.
+No value looks like a timestamp, which dlt would parse and format again. This module imports only the standard
+library, because dlt's own Python imports it too.
 """
 
 from collections.abc import Iterator

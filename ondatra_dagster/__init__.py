@@ -1,1 +1,1 @@
-"""ondatra on Dagster: SQL models become Delta tables, and their changed rows reach APIs."""
+"""The package ondatra on Dagster: SQL models become Delta tables, and their changed rows are sent to APIs."""

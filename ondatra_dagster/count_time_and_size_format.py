@@ -1,21 +1,21 @@
-"""How numbers, times and ondatra itself stand in sentences. Else what one says belongs where it is said."""
+"""The text of counts, times, sizes and ondatra's version. Any other text belongs to the module that shows it."""
 
 import functools
 from datetime import datetime
 
 
 def format_count(number: int, word: str) -> str:
-    """1 row, 2 rows."""
+    """Return a count with its noun: 1 row, 2 rows."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def format_local_time(value: datetime | None) -> str:
-    """A time as people of one place read it."""
+    """Return a time in the local time zone, or "" for None."""
     return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else ""
 
 
 def format_duration(seconds: float) -> str:
-    """About how long: 3 s, 5 min, 2.5 h, 3 days."""
+    """Return a rounded duration: 3 s, 5 min, 2.5 h, 3 days."""
     for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"
@@ -23,22 +23,22 @@ def format_duration(seconds: float) -> str:
 
 
 def format_elapsed(seconds: float) -> str:
-    """How long something took, as exactly as one wants to know: 0.3 s, 42 s, 5 min."""
+    """Return how long something took: 0.3 s, 42 s, 5 min."""
     return f"{seconds:.1f} s" if seconds < 10 else format_duration(seconds)
 
 
 def describe_invalid_rows(rows: int) -> str:
-    """Return what a model's check and its sink's say of rows that can't be told apart."""
+    """Return the text about invalid rows that the checks of a model and of its sink share."""
     return f"{format_count(rows, 'row')} {'is' if rows == 1 else 'are'} invalid: a null or repeated key"
 
 
 def describe_invalid_events(events: int) -> str:
-    """Return the same of events that came before their model was changed."""
+    """Return the text about events that were stored before their model's columns were changed."""
     return f"{format_count(events, 'event')} {'is' if events == 1 else 'are'} invalid since the columns were changed"
 
 
 def format_size(number: int) -> str:
-    """0 bytes, 1.2 kB, 34 MB: as people say it."""
+    """Return a size with its unit: 0 bytes, 1.2 kB, 34 MB."""
     size, unit = float(number), ""
     for unit in ("", "k", "M", "G", "T"):
         if size < 1000 or unit == "T":
@@ -50,13 +50,13 @@ def format_size(number: int) -> str:
 
 
 def docs_command(name: str) -> str:
-    """Return how a message names a page of the docs: by the command that shows it wherever ondatra is."""
+    """Return the command that shows a page of the docs. Messages name a page by it, as it works everywhere."""
     return f"`ondatra docs {name}`"
 
 
 @functools.cache
 def ondatra_version() -> str:
-    """Which ondatra this is."""
-    import importlib.metadata  # here: it loads much, and is hardly ever asked
+    """Return the installed version of ondatra."""
+    import importlib.metadata  # imported here: the import is slow and rarely needed
 
     return importlib.metadata.version("ondatra")

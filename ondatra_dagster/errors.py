@@ -1,21 +1,21 @@
-"""Every exception of the engine, grouped by what the reader of its message can do.
+"""The exceptions of the engine, grouped by what the reader of the message can do.
 
     OndatraError
-    ├── ProjectError            fix a file of the project: carries all problems together
-    ├── SettingsError           fix pyproject.toml, .env or a variable
-    │   └── BadSettingsError    the same: carries all problems together
-    ├── SelectionError          name something that the project has
-    ├── PushContractError       fix a lib/*.star file
-    ├── WarehouseError          look at Spark, Java or the Delta tables
-    │   └── SetUpError          give the machine what Spark needs: no model is at fault
-    ├── ChecksFailedError       mend the rows that a model's checks refuse, or the checks
-    └── StateError              look at the .ondatra folder
-        ├── BusyError           another process works on the same thing: wait, or end it
-        ├── FullError           the disk is full: make room
-        ├── OtherStateError     another machine delivers the same sync: let only one of them
-        └── ResyncNeededError   what the API holds is unknown: say how to go on with `ondatra resync`
+    ├── ProjectError               fix a file of the project; carries all problems together
+    ├── SettingsError              fix pyproject.toml, .env or a variable
+    │   └── InvalidSettingsError   the same; carries all problems together
+    ├── SelectionError             name something that the project has
+    ├── PushContractError          fix a lib/*.star file
+    ├── WarehouseError             look at Spark, Java or the Delta tables
+    │   └── SparkSetupError        give the machine what Spark needs: no model is wrong
+    ├── ChecksFailedError          fix the rows that fail a model's checks, or fix the checks
+    └── StateError                 look at the .ondatra folder
+        ├── BusyError              another process works on the same thing: wait, or end it
+        ├── DiskFullError          the disk is full: make room
+        ├── OtherStateFolderError  another machine delivers the same sync: let only one of them do it
+        └── ResyncNeededError      the content of the API is unknown: decide with `ondatra resync`
 
-A message says where, what, and what to do. How an error is shown belongs to cli and orchestration.
+A message says what happened, where, and what to do. The packages cli and orchestration decide how to show it.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ from typing import Any
 
 
 class OndatraError(Exception):
-    """Anything that ondatra itself raises; its text is meant for the person who runs it."""
+    """The base class of all errors that ondatra raises. The text is meant for the user."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing that is wrong in one file of the project."""
+    """A problem in one file of the project."""
 
     file: str  # relative to the project, with forward slashes
-    line: int  # 0: a variable, which has no lines
+    line: int  # 0 for a variable, which has no lines
     description: str
     remedy: str
 
@@ -42,65 +42,68 @@ class Problem:
 
 
 class ProjectError(OndatraError):
-    """The project can't be read as it stands; `problems` has every reason, not just the first."""
+    """The error for a project with problems in its files. `problems` has all of them, not just the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(set(problems)))  # what two files load may be found twice
+        self.problems = tuple(sorted(set(problems)))  # a file that two files load may be reported twice
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class SettingsError(OndatraError):
-    """A setting, or a variable that stands for one, can't be used."""
+    """The error for a setting, or its variable, that can't be used."""
 
 
 class InvalidSettingsError(SettingsError):
-    """What the project's settings say can't be used; `problems` has all of it."""
+    """The error for settings that can't be used. `problems` has all of them."""
 
     def __init__(self, problems: Sequence[Problem], *, usable: Any = None) -> None:
         self.problems = tuple(sorted(problems))
-        self.usable_settings = usable  # the Settings without them, where the rest of the project can be judged by those
+        self.usable_settings = usable  # the Settings without the invalid ones, if the project can be checked with them
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class SelectionError(OndatraError):
-    """A model or sync was asked for that the project doesn't have."""
+    """The error for a model or sync that the project doesn't have."""
 
 
 class PushContractError(OndatraError):
-    """A lib/*.star file breaks the push contract."""
+    """The error for a lib/*.star file that breaks the push contract."""
 
 
 class WarehouseError(OndatraError):
-    """Spark, Java or a Delta table is not as a model needs it."""
+    """The error for a problem with Spark, Java or a Delta table."""
 
 
 class SparkSetupError(WarehouseError):
-    """The machine lacks what Spark needs to start: Java, jars, memory."""
+    """The error for a machine that lacks what Spark needs to start: Java, jars, memory."""
 
 
 class ChecksFailedError(OndatraError):
-    """Rows fail a @constraint or an @audit, so nothing was written; `findings` has what each check found."""
+    """The error for rows that fail a @constraint or an @audit. Nothing was written.
+
+    `findings` has the result of each check.
+    """
 
     def __init__(self, text: str, findings: Sequence[Any]) -> None:
-        self.findings = tuple(findings)  # project.finding.Finding, which is a layer above
+        self.findings = tuple(findings)  # warehouse's RowCheckResult, of a layer above this one
         super().__init__(text)
 
 
 class StateError(OndatraError):
-    """A file below .ondatra can't be used as it is."""
+    """The error for a file below .ondatra that can't be used."""
 
 
 class BusyError(StateError):
-    """Another process holds what this one needs."""
+    """The error for a resource that another process holds."""
 
 
 class DiskFullError(StateError):
-    """The disk has no room for what is to be written."""
+    """The error for a disk that has no room for the next write."""
 
 
 class OtherStateFolderError(StateError):
-    """A run of another state folder, on another machine or of a copy, delivers the same sync."""
+    """The error for a sync that a run with another state folder delivers: another machine's, or a copied one."""
 
 
 class ResyncNeededError(StateError):
-    """Nobody knows any more what the API holds, so nothing is sent until the user says how to go on."""
+    """The error for an API whose content is unknown. Nothing is sent until the user decides how to continue."""

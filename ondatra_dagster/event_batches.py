@@ -1,38 +1,38 @@
-"""The values that cross from the collector to the warehouse: events that wait, as the rows of their table.
+"""The values that the collector gives to the warehouse: pending events as rows of their table.
 
-Nothing here knows HTTP, SQLite or Spark.
+This module knows no HTTP, SQLite or Spark.
 """
 
 import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-EventRow: TypeAlias = Sequence[Any]  # values of the columns' own types in their order, then the JSON of _extra
+EventRow: TypeAlias = Sequence[Any]  # the values in the order and types of the columns, then the JSON of _extra
 
 
 class InvalidEvent(NamedTuple):
-    """An event that was taken, and that the columns have no place for since they were changed."""
+    """An event that was accepted but doesn't fit the columns of its model, which were changed later."""
 
-    number: int  # of what it came in
+    number: int  # the number of the request that brought it
     received_at: datetime.datetime
     event: str  # as JSON
     problem: str
 
 
 class EventBatch(NamedTuple):
-    """Events that go into their table in one commit, in the order in which they came."""
+    """A batch of events that one commit adds to their table, in the order of their arrival."""
 
-    last_number: int  # the number of the newest
+    last_number: int  # the number of the newest request
     rows: Sequence[EventRow]
     invalid_events: Sequence[InvalidEvent]
 
 
 class EventBatchSource(Protocol):
-    """The events of one model that were taken, and aren't in its table yet."""
+    """The accepted events of one model that aren't in its table yet."""
 
     @property
     def sequence_id(self) -> str:
-        """What the numbers belong to: of one numbering each comes once, and they rise."""
+        """Return the id of the number sequence. In one sequence the numbers are unique and rise."""
 
     def read_batches(self, after: int | None) -> Iterator[EventBatch]:
-        """Those with a number above that, the oldest first; each portion is read when it is asked for."""
+        """Yield the batches with numbers above `after`, the oldest first. Each batch is read when it is requested."""

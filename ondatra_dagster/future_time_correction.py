@@ -1,10 +1,10 @@
-"""The rule for times that were noted while the clock was ahead.
+"""The correction of stored times that were set while the clock was ahead.
 
-Each time is kept with the moment it was set. If the clock is more than 5 minutes before that moment, it was
-wrong then or is wrong now, and the time counts as now. A wait that was asked for stays.
+Each time is stored with the moment it was set. If the clock is now more than 5 minutes before that moment, it was
+wrong then or is wrong now. In both cases the time counts as now. A requested delay is kept, however long it is.
 """
 
-TOLERANCE_SECONDS = 300.0  # by which clocks of machines that share files may differ
+TOLERANCE_SECONDS = 300.0  # how far the clocks of machines that share files may differ
 
 
 def is_from_future(set_at: float, now: float) -> bool:

@@ -1,7 +1,7 @@
-"""The interruption of this process: Ctrl-C or SIGTERM, noted once and looked at where work can stop.
+"""The interruption of this process by Ctrl-C or SIGTERM. It is recorded once, and the work stops at safe places.
 
-A signal handler here raises nothing. An exception out of a handler would come between a request and its
-answer: in py4j, in SQLite, in an import. Whatever waits is woken by an action, in a thread of its own.
+A signal handler here raises nothing: its exception could break a request that waits for its answer, in py4j,
+in SQLite or in an import. Actions wake the code that waits. A separate thread calls them.
 """
 
 import contextlib
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SIGNAL_EXIT_OFFSET = 128  # a shell calls a process that a signal ended by 128 and the signal's number
-GRACE_SECONDS = 12.0  # the contract is 15
+SIGNAL_EXIT_OFFSET = 128  # a shell reports 128 plus the signal's number for a process that a signal ended
+GRACE_SECONDS = 12.0  # the documented limit is 15
 
 
 class InterruptedRunError(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM was received. `except Exception` doesn't catch it, and Dagster ends its run by it."""
+    """The error after Ctrl-C or SIGTERM. `except Exception` doesn't catch it, and it makes Dagster end the run."""
 
 
 class _SignalState:
-    """What this process knows of its interruption."""
+    """The signals that this process received, and the actions to call."""
 
     def __init__(self) -> None:
-        self.first_signal: int | None = None  # of the first signal
+        self.first_signal: int | None = None  # the number of the first signal
         self.is_received = threading.Event()
-        # a handler may put into this at any instant; a lock or an event might be in use just then
+        # a handler may put into this queue at any moment; a lock or an event could be in use just then
         self.signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.actions: list[Callable[[], None]] = []
         self.lock = threading.Lock()
@@ -61,28 +61,28 @@ def sleep(seconds: float) -> None:
 
 
 def clear_earlier_signal() -> None:
-    """Begin new work: in a notebook, an earlier run's Ctrl-C isn't meant for the next run.
+    """Clear the signal before new work: in a notebook, Ctrl-C of an earlier run must not end the next run.
 
-    A command's work runs in another thread than the main one, which keeps what it has received.
+    A command's work runs in a thread other than the main one. There the received signal is kept.
     """
     if _is_main_thread():
         clear_signal()
 
 
 def clear_signal() -> None:
-    """Forget the signal, as a server does that ends by it."""
+    """Clear the signal. A server that ended because of the signal calls this."""
     _state.first_signal = None
     _state.is_received.clear()
 
 
 def grace_seconds() -> float:
-    """Return how long an interrupted command may take to put things in order; mostly it has none to put."""
+    """Return how long an interrupted command may take to clean up. Usually it is 0: there is nothing to clean up."""
     return _state.grace_seconds
 
 
 @contextlib.contextmanager
 def graceful_shutdown(*, within_seconds: float = GRACE_SECONDS) -> Iterator[None]:
-    """Do work that isn't cut off by a signal at once: it notices, notes how far it came, and ends."""
+    """Give the block time after a signal: it notices the signal, stores its progress, and ends."""
     raise_if_interrupted()
     _state.grace_seconds = within_seconds
     try:
@@ -93,7 +93,7 @@ def graceful_shutdown(*, within_seconds: float = GRACE_SECONDS) -> Iterator[None
 
 @contextlib.contextmanager
 def on_interruption(action: Callable[[], None]) -> Iterator[None]:
-    """Call the action when a signal is received meanwhile, or was before; it must be quick and not raise."""
+    """Call the action if a signal is received during the block, or was before. It must be quick and not raise."""
     with _state.lock:
         _state.actions.append(action)
         is_late = _state.is_received.is_set()
@@ -108,7 +108,7 @@ def on_interruption(action: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def record_signals() -> Iterator[None]:
-    """Note Ctrl-C and SIGTERM in place of what they do else; only a main thread can, others do nothing."""
+    """Record Ctrl-C and SIGTERM instead of handling them normally. Only the main thread can; others do nothing."""
     if not _is_main_thread():
         yield
         return
@@ -123,7 +123,7 @@ def record_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Raise InterruptedRunError after a signal: before the work, after it, or in place of its error."""
+    """Raise InterruptedRunError after a signal: before the block, after it, or in place of the block's error."""
     raise_if_interrupted()
     with record_signals():
         try:
@@ -131,7 +131,7 @@ def raise_on_signal() -> Iterator[None]:
         except Exception:
             if received_signal() is None:
                 raise
-            raise InterruptedRunError from None  # the error is what the interruption broke
+            raise InterruptedRunError from None  # the interruption caused the error
     raise_if_interrupted()
 
 

@@ -1,11 +1,11 @@
-"""The lines of log files: no row's value and no answer can forge a record or drive a terminal."""
+"""The escaping of log lines: no row value and no response can forge a log record or control a terminal."""
 
 import logging
 import re
 import traceback
 
 CONTINUATION_PREFIX = "    | "  # before each further line of a record
-# what is neither a letter nor a line's end: controls, separators, changes of direction, halves of letters
+# control characters (not tab and line feed), separators, direction marks, surrogates
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -23,7 +23,7 @@ def format_traceback(error: BaseException) -> str:
 
 
 class EscapingFormatter(logging.Formatter):
-    """The format of a record's lines, its traceback included."""
+    """A log formatter that escapes the record and its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_log_text(super().format(record))

@@ -1,4 +1,4 @@
-"""The text format of Prometheus, version 0.0.4: metrics as lines. What is measured, others decide."""
+"""The text format of Prometheus, version 0.0.4: metrics as lines. Other modules decide what is measured."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -9,14 +9,14 @@ LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricSample(NamedTuple):
-    """A value and the labels that tell it from others of its metric."""
+    """A value, and the labels that distinguish it from other values of its metric."""
 
     labels: Mapping[str, str]
     value: float
 
 
 class Metric(NamedTuple):
-    """A metric with its samples; one without samples has no lines."""
+    """A metric with its samples. A metric without samples gives no lines."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
 
 def format_metrics(metrics: Iterable[Metric]) -> str:
-    """Return the metrics as text that ends with a line feed; no metrics are an empty text."""
+    """Return the metrics as text that ends with a line feed, or "" without metrics."""
     return "".join(f"{line}\n" for metric in metrics for line in _format_metric(metric))
 
 

@@ -1,7 +1,7 @@
-"""The values that cross from the warehouse to delivery, and nothing that knows Spark, SQLite or HTTP.
+"""The values that the warehouse gives to delivery. This module knows no Spark, SQLite or HTTP.
 
-A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. So a row is
-encoded once, on its way out of the warehouse, and from there on batches are made by joining texts.
+A *payload* is a row as the JSON text of an array: its values in the order of its *layout*. A row is encoded
+once, when it leaves the warehouse. After that, batches are made by joining these texts.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 
 class ChangeType(enum.StrEnum):
-    """What Delta's change feed says of a row."""
+    """The change types of Delta's change feed."""
 
     INSERT = "insert"
     UPDATE_PREIMAGE = "update_preimage"
@@ -33,34 +33,34 @@ class Column(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a payload, in its order: the model's own, none of the hidden ones."""
+    """The columns of a payload in its order: the model's own columns, without the hidden ones."""
 
     columns: tuple[Column, ...]
-    names: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)  # asked for by each row
+    names: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)  # stored, as each row needs them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     def parse_row(self, payload: str) -> dict[str, Json]:
-        """The payload as a dict, in the order of the columns."""
+        """Return the payload as a dict, in the order of the columns."""
         return dict(zip(self.names, orjson.loads(payload), strict=True))
 
 
 class RowChange(NamedTuple):
-    """One line of a change feed."""
+    """A row of a change feed."""
 
-    key: str  # the delivery key, see identifier(): merge the row's key, tracked the group's, else the rowid
+    key: str  # the delivery key as format_key() writes it: merge the row's, tracked the group's, else the rowid
     rowid: int
     change_type: ChangeType
     version: int
     payload: str
-    belongs_to: str = ""  # where the delivery key is the rowid: the key's value (scd2), the partition's
+    belongs_to: str = ""  # if the delivery key is the rowid: the value of the key (scd2) or of the partition
 
 
 class FeedPage(NamedTuple):
-    """A part of a change feed small enough to hold in memory.
+    """A page of a change feed, small enough to hold in memory.
 
-    All changes of one key stand next to each other over the pages of one segment, oldest version first.
+    All changes of one key follow each other over the pages of one segment, the oldest version first.
     """
 
     layout: Layout
@@ -68,7 +68,7 @@ class FeedPage(NamedTuple):
 
 
 class FeedSegment(NamedTuple):
-    """Versions after `after` up to `upto` of a feed that can be read with one layout."""
+    """The versions of a feed after `after_version` up to `last_version`, which one layout can read."""
 
     after_version: int
     last_version: int
@@ -76,7 +76,7 @@ class FeedSegment(NamedTuple):
 
 
 class InvalidRow(NamedTuple):
-    """A row that was set aside before the write."""
+    """A row that was found invalid before the write."""
 
     key: str
     reason: str  # NULL or DUPLICATE
@@ -86,10 +86,10 @@ class InvalidRow(NamedTuple):
 
 
 def format_key(values: Sequence[Json]) -> str:
-    """The text that names a row to people and to the queue: the one value, or a JSON array of several.
+    """Return the text that names a row to users and in the queue: the one value, or a JSON array of several.
 
-    No two keys have the same: so a null alone is [null], and a text that might pass for an array, or that
-    SQLite would cut at a NUL, stands in one.
+    Two different keys never have the same text. So a single null is [null]. A single text that begins with [ is
+    written as an array too. So is a text with a NUL, where SQLite would cut it.
     """
     if len(values) == 1:
         value = values[0]
@@ -104,7 +104,7 @@ def format_key(values: Sequence[Json]) -> str:
 
 
 def _normalize_float(value: float) -> float | str:
-    """The value, or a word where JSON has none; both zeros are one key."""
+    """Return the value, or a word for a value that JSON doesn't have. Both zeros give the same key."""
     return "NaN" if math.isnan(value) else _INFINITY_TEXTS.get(value, value + 0.0)
 
 
@@ -112,7 +112,7 @@ _INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "byte", "sho
 
 
 def normalize_key_type(column_type: str) -> str:
-    """What types share that write a value alike: where it stays the same, identifiers do."""
+    """Return the same name for types that write a value the same way. If it stays the same, so do identifiers."""
     name = column_type.casefold().replace(" ", "")
     if name in _INTEGER_TYPES:
         return "integer"
@@ -120,7 +120,7 @@ def normalize_key_type(column_type: str) -> str:
 
 
 def comparable_content(row: Mapping[str, Json]) -> Hashable:
-    """What rows of different layouts share that say the same; a missing column counts as null."""
+    """Return the content of a row, comparable across layouts. A missing column counts as null."""
     return frozenset((name, _to_hashable(value)) for name, value in row.items() if value is not None)
 
 

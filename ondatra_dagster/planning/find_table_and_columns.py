@@ -1,4 +1,4 @@
-"""The lookup of a table by its name, and of its columns as they are known without Spark."""
+"""The lookup of a table by its name, and of its columns as far as they are known without Spark."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -18,14 +18,17 @@ TableStateLookup = Callable[[str], TableState | None]  # model id → its table
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    name: str  # as it is spelled
-    address: StorageAddress | None  # None: a catalog knows it
-    remedy: str  # what to do when it isn't there
+    name: str  # in the spelling of its model file or source
+    address: StorageAddress | None  # None if the table is in a catalog
+    remedy: str  # what to do if the table doesn't exist
     source: SourceInput | None = None
 
 
 def find_named_table(project: Project, name: str) -> NamedTable:
-    """The table of that name, without regard to case where it is ours; raises SelectionError."""
+    """Return the table of that name; raise SelectionError if there is none.
+
+    Case is ignored in the names of models and sources.
+    """
     wanted = name.replace("/", ".").casefold()
     model = project.models.get(wanted.removesuffix(INVALID_TABLE_SUFFIX))
     if model is not None:
@@ -68,7 +71,7 @@ def _suggest_table_names(project: Project, name: str) -> str:
 def columns_lookup(
     project: Project, model_table: TableStateLookup, is_readable: Callable[[StorageAddress], bool]
 ) -> TableColumnsLookup:
-    """Return a lookup of the columns of models' tables, which `model_table` gives, and of others' readable tables."""
+    """Return a lookup of table columns: of models' tables, through `model_table`, and of readable source tables."""
 
     def columns(read: Input) -> Sequence[str] | None:
         state = model_table(read.model) if isinstance(read, ModelInput) else None
@@ -81,7 +84,7 @@ def columns_lookup(
 
 
 def current_columns_lookup(project: Project) -> TableColumnsLookup:
-    """Return a lookup of the columns of models that were run as they are written now, and of others' Delta tables."""
+    """Return a lookup of the columns of source tables, and of models that ran with their current definition."""
 
     def model_table(model_id: str) -> TableState | None:
         state = read_table_state(table_path(project.settings, model_id))
@@ -92,20 +95,20 @@ def current_columns_lookup(project: Project) -> TableColumnsLookup:
 
 
 def table_path(settings: Settings, model_id: str) -> StorageAddress:
-    """Where a model's table is: in the warehouse, or where a dry run has put its clone."""
+    """Return where a model's table is: in the warehouse, or the clone of a dry run."""
     moved = settings.dry_run_folder and settings.dry_run_folder.tables.get(model_id)
     return StorageAddress(moved, settings.s3) if moved else warehouse_table_path(settings, model_id)
 
 
 def warehouse_table_path(settings: Settings, model_id: str) -> StorageAddress:
-    """warehouse/SCHEMA/TABLE, in the letters of the model's id."""
+    """Return warehouse/SCHEMA/TABLE, spelled like the model's id."""
     return StorageAddress(settings.warehouse, settings.s3).join_names(*model_id.split("."))
 
 
 def invalid_table_path(table: str) -> str:
-    """Where the rows are that were set aside before a write to `table`."""
+    """Return the path of the table that holds the invalid rows of `table`."""
     return table + INVALID_TABLE_SUFFIX
 
 
 INVALID_TABLE_SUFFIX = "__invalid"
-SYNC_LOG_TABLE = "ondatra.sync_log"  # the table of what was sent, beside those of the models
+SYNC_LOG_TABLE = "ondatra.sync_log"  # the table of all records, next to the models' tables

@@ -1,7 +1,7 @@
 """The version of each input of a model, as a text: equal versions mean equal content.
 
-A table's version is that of its log. The version of files is a digest: on this machine of every file's path,
-size and time, on S3 of its path, size and ETag. Files elsewhere need Spark, so they have no version.
+A table's version comes from its Delta log. The version of files is a digest of every file's path and size, and of
+its time on this machine or its ETag on S3. Only Spark can read files elsewhere, so they have no version.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ from ondatra_dagster.project.settings.read_settings_and_defaults import Settings
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, is_readable_without_spark, local_path, scheme_of
 from ondatra_dagster.storage.s3_filesystem_and_listing import FileState, list_objects
 
-UNVERSIONED = "unversioned"  # a change can't be recognized, so the input counts as changed
-MODEL_NOT_BUILT = "missing"  # a model whose table was never made
-INPUT_NOT_FOUND = "not there"  # a file, or a source's table
+UNVERSIONED = "unversioned"  # a change can't be detected, so the input counts as changed
+MODEL_NOT_BUILT = "missing"  # a model without a table
+INPUT_NOT_FOUND = "not there"  # a missing file, or a missing table of a source
 
 logger = logging.getLogger(__name__)
 
 
 def format_table_version(table: TableState) -> str:
-    """Return a Delta table's version; another table in the same place has another one."""
+    """Return a Delta table's version. Another table at the same path has another version."""
     return f"{table.table_id}@{table.version}"
 
 
@@ -37,7 +37,7 @@ def read_input_versions(inputs: tuple[Input, ...], settings: Settings, tables: T
 
 
 def table_state_lookup(settings: Settings) -> TableStateLookup:
-    """Return a lookup of the project's tables in their logs. It reads each log once."""
+    """Return a lookup of the states of the project's tables. It reads each Delta log once."""
     known: dict[str, TableState | None] = {}
 
     def table(model_id: str) -> TableState | None:
@@ -54,7 +54,7 @@ def _read_input_version(read: Input, settings: Settings, tables: TableStateLooku
         return format_table_version(table) if table else MODEL_NOT_BUILT
     try:
         return _read_external_version(read, settings)
-    except WarehouseError as error:  # that is for the model's own run to say: others may go on
+    except WarehouseError as error:  # the model's own run reports it; other models may continue
         logger.warning("input=%s: %s", read.name, error)
         return UNVERSIONED
 
@@ -78,7 +78,7 @@ def _read_source_version(source: SourceInput, settings: Settings) -> str:
 
 
 def parse_table_version(version: str) -> tuple[str, int]:
-    """Return the table's id, and the number of its version, of what format_table_version() gave."""
+    """Return the table's id and version number from the text of format_table_version()."""
     table_id, _, number = version.rpartition("@")
     return table_id, int(number)
 
@@ -89,7 +89,7 @@ def list_changed_inputs(before: Mapping[str, str], now: Mapping[str, str]) -> li
 
 
 def compute_files_version(settings: Settings, written: str) -> str | None:
-    """Return the version of the files at a path, a pattern or an address; "": no file is there, None: unknown."""
+    """Return the version of the files at a path, pattern or address: "" without files, None if it is unknown."""
     path = local_path(written)
     if path is not None:
         return _digest_files(_find_local_files(settings.root, str(path)))

@@ -1,7 +1,7 @@
-"""The columns in models' queries that surely don't exist, found before Spark starts.
+"""The columns in models' queries that certainly don't exist, found before Spark starts.
 
-An input's columns are those that its definition names. Where that leaves them open, as SELECT * from a file
-does, they are its table's, as long as nothing has changed that the table is made from.
+An input's columns are read from its definition. If the definition leaves them open, as SELECT * from a file does,
+they are read from its table. The table is only used if nothing changed since it was written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,15 +27,15 @@ from ondatra_dagster.project.spelling_suggestions import suggest_correction
 from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn
 
 NO_FROM_REMEDY = "its SELECT reads nothing: add a FROM"
-REGEX_COLUMNS_CONF = "spark.sql.parser.quotedRegexColumnNames"  # with it a name may be a pattern
+REGEX_COLUMNS_CONF = "spark.sql.parser.quotedRegexColumnNames"  # with this setting a name may be a regular expression
 UNKNOWN_VERSIONS = (MODEL_NOT_BUILT, INPUT_NOT_FOUND, UNVERSIONED)
-IsUpToDate = Callable[[str], bool]  # model id → whether who reads it will find its table as it is now
+IsUpToDate = Callable[[str], bool]  # model id → whether its table is up to date
 
 
 def find_missing_columns(
     project: Project, is_settled: IsUpToDate, models: Collection[str] | None = None
 ) -> list[Problem]:
-    """Return a problem for each column that can't be resolved, of all models or of these ids."""
+    """Return a problem for each column that can't be resolved, of all models or of the given ids."""
     if project.settings.spark.conf.get(REGEX_COLUMNS_CONF, "").casefold() == "true":
         return []
     lineage = LineageResolver(project, up_to_date_columns_lookup(project, is_settled))
@@ -57,7 +57,7 @@ def _problem(model: Model, column: UnresolvedColumn) -> Problem:
 
 
 def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> TableColumnsLookup:
-    """Return what knows the columns of settled tables, and of Delta tables of others on this machine."""
+    """Return a lookup of the columns of up-to-date tables, and of source tables on this machine."""
     tables = table_state_lookup(project.settings)
     return columns_lookup(
         project,
@@ -67,9 +67,9 @@ def up_to_date_columns_lookup(project: Project, is_settled: IsUpToDate) -> Table
 
 
 def up_to_date_check(project: Project, unchanged: Mapping[str, UnchangedRun]) -> IsUpToDate:
-    """Return a function that tells whether nothing has changed that a model's table is made from.
+    """Return a function that checks whether a model's table is up to date with its definition and inputs.
 
-    Only what is on this machine is looked at: no network is opened.
+    It only looks at files on this machine and opens no network connection.
     """
     known: dict[str, bool] = {}
     tables = table_state_lookup(project.settings)

@@ -1,4 +1,4 @@
-"""The plan of a run: the models and syncs to run, and why, from the project, the tables' logs and the queues.
+"""The plan of a run: which models and syncs run, and why. It is made from the project, Delta logs and queues.
 
 It needs no Spark and no Dagster. `ondatra run`, the assets, the sensors and `status` use the same plan.
 """
@@ -28,20 +28,20 @@ from ondatra_dagster.project.project import Project
 MAX_NAMED_INPUTS = 3  # inputs that a reason names
 VERSIONLESS_REASONS = {INPUT_NOT_FOUND: "isn't there", UNVERSIONED: "can't be told to be unchanged"}
 JOBS_DUE_REASON = "open jobs are to be asked about"
-NO_VERSION = -1  # the watermark of a queue, or the version of a table, that isn't there yet
+NO_VERSION = -1  # the watermark of a queue, or the version of a table, that doesn't exist yet
 
 
 class WorkNeeded(enum.StrEnum):
-    """Whether there is work."""
+    """The need for work: none, possible or certain."""
 
     NO = "none"
-    MAYBE = "maybe"  # something that it is made from runs first
+    MAYBE = "maybe"  # one of its inputs runs first
     YES = "sure"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """One model's or one sync's part of a plan."""
+    """A model's or a sync's part of a plan."""
 
     model: Model
     work_needed: WorkNeeded
@@ -54,25 +54,25 @@ class PlanStep:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStep(PlanStep):
-    """One model's part of a plan."""
+    """A model's part of a plan."""
 
-    inputs: Mapping[str, str]  # name → version, as they are now
+    inputs: Mapping[str, str]  # name → current version
     table: TableState | None
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows, at the last run
-    is_full: bool = False  # a full refresh was asked for
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows that failed it last time
+    is_full: bool = False  # a full refresh was requested
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncStep(PlanStep):
-    """One sync's part of a plan."""
+    """A sync's part of a plan."""
 
     sync_id: str
-    reads_table: bool = False  # there are versions that it hasn't looked at
+    reads_table: bool = False  # the table has versions that aren't in the queue yet
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every model and sync that was asked for, in order, with and without work."""
+    """The requested models and syncs in their order, with and without work."""
 
     models: tuple[ModelStep, ...]
     syncs: tuple[SyncStep, ...]
@@ -83,12 +83,12 @@ class Plan:
 
     @property
     def needs_tables(self) -> bool:
-        """Whether rows are to be computed or read."""
+        """Return whether rows have to be computed or read."""
         return any(step.will_run for step in self.models) or any(step.reads_table for step in self.syncs)
 
 
 class PlanQueueState(Protocol):
-    """The state of a queue, as far as the plan needs it; delivery/queue/queue_status.py reads it."""
+    """The state of a queue, as far as the plan needs it. delivery/queue/queue_status.py reads it."""
 
     @property
     def table_id(self) -> str | None: ...
@@ -114,13 +114,13 @@ class PlanQueueState(Protocol):
 
 QueueStateLookup = Callable[[str], PlanQueueState | None]  # sync id → its queue
 HasEverRun = Callable[[str], bool]  # sync id → whether it has ever run
-PendingEventCount = Callable[[str], int]  # model id → events that were taken and aren't in its table
-InvalidTableVersion = Callable[[str], int]  # model id → the version of the table of rows that were set aside
+PendingEventCount = Callable[[str], int]  # model id → accepted events that aren't in its table yet
+InvalidTableVersion = Callable[[str], int]  # model id → the version of its table of invalid rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """The state of the world that a plan is made from, each part through a port."""
+    """The state that a plan is made from: lookup functions, and the cached runs without a change."""
 
     tables: TableStateLookup
     invalid_table_version: InvalidTableVersion
@@ -133,9 +133,9 @@ class PlanInputs:
 def make_plan(
     project: Project, look: PlanInputs, *, selection: Collection[str] | None = None, is_full: bool = False
 ) -> Plan:
-    """What a run of the project, or of the selected model ids and their syncs, has to do.
+    """Return the plan of a run of the project, or of the selected model ids and their syncs.
 
-    A full refresh computes all of them anew.
+    A full refresh computes all of these models again.
     """
     chosen = [model for model in project.models.values() if selection is None or model.id in selection]
     models: dict[str, ModelStep] = {}
@@ -153,7 +153,10 @@ def make_plan(
 def plan_model(
     project: Project, model: Model, look: PlanInputs, *, running: Collection[str] = (), is_full: bool = False
 ) -> ModelStep:
-    """Whether the model has to be computed, when those of `running` are computed before it."""
+    """Return whether the model has to be computed, if the models in `running` are computed first.
+
+    Raise SelectionError if an input has no table and doesn't run first.
+    """
     inputs = read_input_versions(model.inputs, project.settings, look.tables)
     absent = [name for name, version in inputs.items() if version == MODEL_NOT_BUILT and name not in running]
     if absent:
@@ -188,20 +191,23 @@ def plan_model(
 
 
 def _pending_events_reason(model: Model, look: PlanInputs) -> str | None:
-    """The events that a run would take."""
+    """Return the number of pending events as a reason to run; None without any."""
     waiting = 0 if model.kind.has_query else look.pending_event_count(model.id)
     return f"{format_count(waiting, 'event')} {'waits' if waiting == 1 else 'wait'}" if waiting else None
 
 
 def find_last_run(table: TableState, unchanged: UnchangedRun | None) -> CommitMetadata | UnchangedRun | None:
-    """What is known of the run that made the table what it is, or found it so; None of another hand's."""
+    """Return the metadata of the last run that wrote the table's version, or found nothing to write.
+
+    Return None if another program wrote that version.
+    """
     return unchanged if unchanged and unchanged.table_version == format_table_version(table) else table.commit_metadata
 
 
 def _work_reasons(
     model: Model, table: TableState | None, inputs: Mapping[str, str], last: CommitMetadata | UnchangedRun | None
 ) -> Iterator[str]:
-    """Why the model surely has to be computed, the plainest reason first."""
+    """Yield the reasons why the model certainly has to be computed, the simplest first."""
     if table is None:
         yield "it has no table yet"
         return
@@ -217,7 +223,7 @@ def _work_reasons(
 
 
 def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMetadata | UnchangedRun) -> Iterator[str]:
-    """What is not as it was in the last run."""
+    """Yield what is different since the last run."""
     if last.definition != model.definition:
         yield "its definition changed"
     if changed := list_changed_inputs(last.inputs, inputs):
@@ -229,12 +235,12 @@ def _difference_reasons(model: Model, inputs: Mapping[str, str], last: CommitMet
 def plan_sync(
     project: Project, model: Model, sink: ModelSink, look: PlanInputs, *, runs_first: bool = False
 ) -> SyncStep:
-    """Whether the sync has something to enqueue or to send, when its model is computed before it or not."""
+    """Return whether the sync has changes to enqueue or to send. `runs_first`: its model is computed before it."""
     if project.settings.sinks == "off":
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.NO, reason="sinks are off")
     try:
         queue = look.queues(sink.sync_id)
-    except StateError as error:  # a run of just this sync fails for it, and says so
+    except StateError as error:  # a run of this sync alone fails with this error and reports it
         return SyncStep(sync_id=sink.sync_id, model=model, work_needed=WorkNeeded.YES, reason=str(error))
     news = next(_table_change_reasons(model, sink, look, queue), None)
     backlog = _backlog_reason(queue) if queue and queue.can_send else None
@@ -250,21 +256,21 @@ def plan_sync(
 
 
 def _pause_reason(project: Project, queue: PlanQueueState | None) -> str | None:
-    """Why rows are taken into the queue, and none is sent."""
+    """Return why rows are enqueued but not sent, if that is so."""
     if project.settings.sinks == "dry":
         return "sinks are dry"
     return "it is paused" if queue and queue.is_paused else None
 
 
 def _due_jobs_reason(project: Project, queue: PlanQueueState | None) -> str | None:
-    """What a held sync has to do all the same: a dry one makes no request at all."""
+    """Return the reason that jobs are due although the sync is paused. With dry sinks no requests are made."""
     return JOBS_DUE_REASON if queue and queue.polls_due and project.settings.sinks == "on" else None
 
 
 def _table_change_reasons(
     model: Model, sink: ModelSink, look: PlanInputs, queue: PlanQueueState | None
 ) -> Iterator[str]:
-    """What the model's tables have that the queue hasn't looked at."""
+    """Yield the changes of the model's tables that aren't in the queue yet."""
     table = look.tables(model.id)
     if table is None:
         return
@@ -297,7 +303,7 @@ def _backlog_reason(queue: PlanQueueState) -> str:
 
 
 def _format_inputs(model: Model, names: Collection[str]) -> str:
-    """Inputs as a person knows them: a file by its path, whatever its options."""
+    """Return the names of inputs for the user: a file's is its path without options."""
     told = [read.path if isinstance(read, FileInput) else read.name for read in model.inputs if read.name in names]
     return _join_names(list(dict.fromkeys(told)))
 

@@ -1,6 +1,6 @@
-"""A cache of the runs that found nothing to write: such a run leaves no Delta commit.
+"""The cache of the runs that found nothing to write. Such a run leaves no Delta commit.
 
-A model that was computed from these inputs and gave just what its table has needn't be computed again.
+If a model was computed from these inputs and gave exactly the content of its table, it needn't be computed again.
 The cache may be lost at any time: that costs one computation.
 """
 
@@ -42,31 +42,31 @@ SELECT_RUNS = "select model, definition, inputs, table_version, checks, warned, 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnchangedRun:
-    """A run of a model that left its table as it was."""
+    """A run of a model that didn't change its table."""
 
     definition: str
     inputs: Mapping[str, str]
     table_version: str
-    at: float  # when that was, in seconds since 1970
-    checks: str = ""  # a digest of those that were judged
-    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → how many rows failed it
+    at: float  # when it ran, in seconds since 1970
+    checks: str = ""  # a digest of the checks that were evaluated
+    warned: Mapping[str, int] = dataclasses.field(default_factory=dict)  # @warning → rows that failed it
 
 
 class UnchangedRunCache:
-    """The file .ondatra/cache.sqlite. Any number of processes may use it at once."""
+    """The cache file .ondatra/cache.sqlite. Any number of processes may use it at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def store_run(self, model_id: str, unchanged: UnchangedRun) -> None:
-        """Keep the model's newest run without a change."""
+        """Store the model's newest run that changed nothing."""
         with open_transaction(self._path, SCHEMA, purpose="writing the cache") as store:
             inputs, warned = (orjson.dumps(dict(each)).decode() for each in (unchanged.inputs, unchanged.warned))
             columns = (unchanged.definition, inputs, unchanged.table_version, unchanged.checks, warned, unchanged.at)
             store.execute(INSERT_RUN, (model_id, *columns))
 
     def read_runs(self) -> dict[str, UnchangedRun]:
-        """What is remembered, by model id."""
+        """Return the stored runs by model id."""
         with open_existing_database(self._path, SCHEMA) as store:
             rows = store.fetch_rows(SELECT_RUNS) if store else ()
             return {

@@ -1,7 +1,7 @@
-"""The lineage of columns: the input columns that each column of a model is made of, up to the raw files.
+"""The lineage of columns: the input columns that each column of a model is computed from, up to the raw files.
 
-It is read from the queries' texts when a caller asks, so loading a project costs nothing for it. Columns that
-a text leaves open are reported as unknown.
+It is read from the texts of the queries when a caller requests it, so loading a project costs nothing for it.
+Columns whose origin a text leaves open are reported as unknown.
 """
 
 import itertools
@@ -28,32 +28,32 @@ from ondatra_dagster.project.sql.find_unresolved_columns import UnresolvedColumn
 from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
 from ondatra_dagster.project.sql.tokenizer import QueryError
 
-TableColumnsLookup = Callable[[Input], Sequence[str] | None]  # those that an input's table has now
+TableColumnsLookup = Callable[[Input], Sequence[str] | None]  # the current columns of an input's table
 
 
 class ColumnLineage(NamedTuple):
-    """A column of a model, and the columns of its inputs that it is made of."""
+    """A column of a model, and the columns of its inputs that it is computed from."""
 
     name: str
     origins: tuple[ColumnOrigin, ...]
-    is_known: bool  # False: of something else too, or of nothing that could be found
+    is_known: bool  # False: it has other origins too, or none was found
 
 
 class LineageBranch(NamedTuple):
-    """A column, and all that it is made of, up to the raw files."""
+    """A column, and all columns that it is computed from, up to the raw files."""
 
     origin: ColumnOrigin
     is_known: bool
-    is_repeated: bool  # what is above it stands in another branch
+    is_repeated: bool  # another branch shows its upstream columns
     upstream_branches: tuple["LineageBranch", ...]
 
 
 def no_table_columns(_: Input) -> None:
-    """For who has no tables to look at."""
+    """Return None: the lookup for a caller without tables."""
 
 
 class LineageResolver:
-    """The lineage of a project's columns; each query is read once, when it is first needed."""
+    """The lineage of a project's columns. Each query is read once, when it is first needed."""
 
     def __init__(self, project: Project, known: TableColumnsLookup = no_table_columns) -> None:
         self._project = project
@@ -61,13 +61,13 @@ class LineageResolver:
         self._relations: dict[str, Relation] = {}
 
     def columns(self, model: Model) -> tuple[ColumnLineage, ...]:
-        """Every column of the model that is known, in its table's order."""
+        """Return every known column of the model, in the order of its table."""
         known = self._table_columns(ModelInput(model=model.id))
         names = _model_column_names(model, self._relation(model)) if known is None else known
         return tuple(self._column_lineage(model, name) for name in names if name is not None)
 
     def column(self, model: Model, name: str) -> ColumnLineage:
-        """One column, however it is spelled; raises SelectionError when the model surely has none such."""
+        """Return one column; case is ignored. Raise SelectionError if the model certainly has no such column."""
         columns = {column.name.casefold(): column for column in self.columns(model)}
         if name.casefold() in columns:
             return columns[name.casefold()]
@@ -79,24 +79,24 @@ class LineageResolver:
         return self._column_lineage(model, name)
 
     def branch(self, model: Model, name: str) -> LineageBranch:
-        """The column and everything above it."""
+        """Return the column and all its upstream columns."""
         column = self.column(model, name)
         return self._build_branch(ColumnOrigin(ModelInput(model=model.id), column.name), set())
 
     def sources(self, model: Model, name: str) -> tuple[tuple[ColumnOrigin, ...], bool]:
-        """The columns that no model makes which the column comes from, and whether those are all."""
+        """Return the source and file columns that the column comes from, and whether these are all."""
         branches = list(_walk_branches(self.branch(model, name)))
         ends = {branch.origin for branch in branches if not isinstance(branch.origin.input, ModelInput)}
         return _sort_origins(ends), all(branch.is_known for branch in branches)
 
     def find_unresolved_columns(self, model: Model) -> list[UnresolvedColumn]:
-        """Return the columns of the model's query that surely name nothing."""
+        """Return the columns of the model's query that certainly name nothing."""
         query = _parse_query(model)
         if query is None:
             return []
         relation_of = self._relation_of(model)
         if model.id not in self._relations and self._table_columns(ModelInput(model=model.id)) is None:
-            self._relations[model.id] = trace_columns(query.tree, relation_of)  # as it is parsed already
+            self._relations[model.id] = trace_columns(query.tree, relation_of)  # reuse the parsed query
         return find_unresolved_columns(query, relation_of)
 
     def _build_branch(self, origin: ColumnOrigin, seen: set[ColumnOrigin]) -> LineageBranch:
@@ -121,18 +121,18 @@ class LineageResolver:
         return found
 
     def _sources_by_position(self, model: Model, name: str) -> ValueSources | None:
-        """What a column is made of that Spark has named, when the table tells where it stands."""
+        """Return the sources of a column that Spark has named, found by its position in the table."""
         given = self._relation(model)
         known = self._table_columns(ModelInput(model=model.id))
         if given.unknown_columns is not None or known is None or len(known) != len(_model_column_names(model, given)):
             return None
-        pairs = zip(known, given.columns, strict=False)  # the kind's own columns come last
+        pairs = zip(known, given.columns, strict=False)  # the columns that the kind adds come last
         return next((column.sources for each, column in pairs if each.casefold() == name.casefold()), None)
 
     def _relation(self, model: Model) -> Relation:
         if model.id not in self._relations:
             above = self._project.upstream(model.id) | {model.id}
-            for id_, each in self._project.models.items():  # in their order: what is read has been followed
+            for id_, each in self._project.models.items():  # in their order: upstream models come first
                 if id_ in above and id_ not in self._relations:
                     self._relations[id_] = self._read_relation(each)
         return self._relations[model.id]
@@ -151,7 +151,7 @@ class LineageResolver:
         return relation_of
 
     def _input_relation(self, read: Input) -> Relation:
-        """An input with the columns that its table has, or else that its query gives."""
+        """Return an input with the columns of its table, or else with those of its query."""
         known = self._table_columns(read)
         if known is None and isinstance(read, ModelInput):
             model = self._project.models[read.model]
@@ -165,12 +165,12 @@ class LineageResolver:
 def _parse_query(model: Model) -> ParsedQuery | None:
     try:
         return parse_query(model.sql)
-    except QueryError:  # it was read once before, but not as a query
+    except QueryError:  # its text was accepted before, but it can't be parsed as a query
         return None
 
 
 def _model_column_names(model: Model, given: Relation) -> list[str | None]:
-    """The columns of the model's table, as far as its query names them."""
+    """Return the columns of the model's table, as far as its query names them."""
     return [*(column.name for column in given.columns), *model.kind.own_columns]
 
 

@@ -1,4 +1,4 @@
-"""The user's model files: their discovery, and the parsing of a file's header and query.
+"""The user's model files: how they are found, and how the header and query of each are parsed.
 
 project_loader.py checks what needs the other files: inputs, cycles, sync ids.
 """
@@ -24,7 +24,7 @@ from ondatra_dagster.project.sql.query_parser import ParsedQuery, parse_query
 from ondatra_dagster.project.sql.tokenizer import QueryError
 
 RESERVED_FOLDERS = frozenset({"csv", "json", "parquet", "orc", "avro", "text", "delta", "ondatra"})
-INVALID_SUFFIX = "__invalid"  # SCHEMA.TABLE__invalid holds the rows that were set aside
+INVALID_SUFFIX = "__invalid"  # SCHEMA.TABLE__invalid holds the invalid rows
 ReportProblem = Callable[[Problem], None]
 
 
@@ -35,7 +35,7 @@ class ModelFile(NamedTuple):
 
 
 def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
-    """Every model file whose name can be a model's, in order; reports the others."""
+    """Return every model file with a valid name, in order. Report the others as problems."""
     folder = root / "models"
     if not folder.is_dir():
         report(_problem("models", "there is no such folder", "stand in a project, or make one: ondatra init DIR"))
@@ -58,12 +58,12 @@ def find_model_files(root: Path, report: ReportProblem) -> list[ModelFile]:
 
 
 def find_sink_files(root: Path) -> dict[str, Path]:
-    """Every lib/*.star by its name."""
+    """Return every lib/*.star by its name."""
     return {path.stem: path for path in sorted((root / "lib").glob("*.star")) if path.is_file()}
 
 
 def read_model_text(model: ModelFile, report: ReportProblem) -> str | None:
-    """The file's text with plain line ends; None, and a problem, when it can't be read."""
+    """Return the file's text with line feeds as line ends. Report a problem and return None if it can't be read."""
     try:
         content = model.path.read_bytes()
     except OSError as error:
@@ -79,7 +79,7 @@ def read_model_text(model: ModelFile, report: ReportProblem) -> str | None:
 
 
 def _unique_model_name(model: ModelFile) -> str:
-    """What no two models may share: Spark looks past case, and Dagster takes a.b__c and a__b.c for one."""
+    """Return a name that no two models may share: Spark ignores case, and Dagster can't tell a.b__c from a__b.c."""
     return model.name.replace(".", "__").casefold()
 
 
@@ -91,7 +91,7 @@ def _sql_files(folder: Path) -> Iterator[Path]:
 
 
 def _find_name_problem(path: Path, folder: Path) -> tuple[str, str] | None:
-    """Why a file can't be a model, and what to do about it."""
+    """Return why a file can't be a model, and what to do about it; None if it can."""
     if path.parent.parent != folder:
         return "a model is exactly one folder deep", "move it to models/FOLDER/NAME.sql"
     for name in (path.parent.name, path.stem):
@@ -109,17 +109,17 @@ def _problem(file: str, what: str, remedy: str, *, line: int = 1) -> Problem:
 
 
 class ParsedModelFile(NamedTuple):
-    """One model file, read as far as it can be read by itself."""
+    """A model file, parsed as far as it can be without the other files."""
 
     source: ModelFile
     header: Header
     query: ParsedQuery
-    line: int  # where the query begins
+    line: int  # the line where the query begins
     columns: OutputColumnNames
     event_columns: tuple[EventColumn, ...]
 
     def problem(self, line: int, what: str, remedy: str) -> Problem:
-        """A problem at a line of the query."""
+        """Return a problem at a line of the query."""
         return Problem(file=self.source.file, line=self.line + line - 1, description=what, remedy=remedy)
 
     def query_problem(self, error: QueryError) -> Problem:
@@ -130,7 +130,7 @@ class ParsedModelFile(NamedTuple):
 
 
 def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProblem) -> ParsedModelFile | None:
-    """The file's header and query; reports what is wrong with either, and with both together."""
+    """Return the file's header and query. Report the problems of each, and of both together."""
     text = read_model_text(file, report)
     if text is None:
         return None
@@ -160,12 +160,12 @@ def parse_model_file(file: ModelFile, sinks: Collection[str], report: ReportProb
 
 
 def _untranslatable_call_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Calls of another dialect that can't be put into Spark's words."""
+    """Yield a problem for each call of another dialect that can't be translated to Spark SQL."""
     yield from map(draft.query_problem, draft.query.dialect.problems)
 
 
 def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Header lines below the first word of the query: nobody would read them."""
+    """Yield a problem for each header line below the first word of the query: it would have no effect."""
     for line, comment in draft.query.comments:
         for late in find_header_lines(comment, first_line=line):
             if late.word in HEADER_WORDS:
@@ -173,7 +173,7 @@ def _misplaced_header_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Columns that a table can't have, as far as the query's text shows them."""
+    """Yield a problem for each column that a table can't have, as far as the query's text shows it."""
     seen: set[str] = set()
     how = " with AS" if draft.header.kind.has_query else ""
     for name, line in draft.columns.columns:
@@ -188,7 +188,7 @@ def _column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _unknown_column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Columns that the header names and the query surely doesn't have."""
+    """Yield a problem for each column that the header names and that the query certainly doesn't have."""
     if not draft.columns.is_complete:
         return
     known = [column.name for column in draft.columns.columns]
@@ -200,7 +200,7 @@ def _unknown_column_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _incremental_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """@incremental and {{ last_value }} need each other."""
+    """Yield a problem if only one of @incremental and {{ last_value }} is there."""
     places, incremental = draft.query.last_values, draft.header.incremental
     if incremental and not places and draft.header.kind.takes_incremental:
         what = "@incremental is there, but the query doesn't use {{ last_value }}"
@@ -212,7 +212,7 @@ def _incremental_problems(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _on_change_problems(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Models of which nobody can tell by what they read whether they would change."""
+    """Yield a problem if the model's inputs can't show whether its result would change."""
     header = draft.header
     if header.schedule != ON_CHANGE:
         return
@@ -228,7 +228,7 @@ FileStates: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def read_file_states(root: Path, patterns: Iterable[str]) -> FileStates:
-    """Return each file's path, time and size: another result means that one of the files has changed."""
+    """Return each file's path, modification time and size. Another result means that a file changed."""
     states = []
     for path in (path for pattern in patterns for path in root.glob(pattern)):
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The parsers of the header words' values. Which words go together is decided in model_header.py."""
+"""The parsers of the header words' values. model_header.py decides which words go together."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ TAG_PATTERN = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}(\s*=\s*[
 
 
 class HeaderValueError(ValueError):
-    """A header's value that can't be used: what it is, and what to write instead."""
+    """The error for a header value that can't be used: what is wrong, and what to write instead."""
 
     def __init__(self, what: str, remedy: str) -> None:
         self.description = what
@@ -39,7 +39,7 @@ def read_kind(value: str) -> Kind:
 
 
 def read_column_names(value: str) -> tuple[str, ...]:
-    """Column names: a, b or, where a name holds a comma or a backquote, `a, b`."""
+    """Return the column names of `a, b`. A name with a comma or a backquote is written in backquotes."""
     if not re.fullmatch(rf"\s*(?:{NAME_PATTERN})\s*(?:,\s*(?:{NAME_PATTERN})\s*)*", value):
         raise HeaderValueError(f"{value!r} is not a list of columns", "write names between commas: a, b")
     names = tuple(_unquote(name) for name in re.findall(NAME_PATTERN, value) if name.strip())
@@ -49,7 +49,7 @@ def read_column_names(value: str) -> tuple[str, ...]:
 
 
 def read_column_name(value: str) -> str:
-    """One column's name."""
+    """Return the name of one column."""
     names = read_column_names(value)
     if len(names) > 1:
         raise HeaderValueError(f"{value!r} names {len(names)} columns", "name one")
@@ -57,7 +57,7 @@ def read_column_name(value: str) -> str:
 
 
 def read_sink(value: str) -> tuple[str, tuple[str, ...]]:
-    """The name of a lib/*.star file and the texts between its parentheses."""
+    """Return the name of a lib/*.star file and the texts between its parentheses."""
     found = SINK_PATTERN.fullmatch(value)
     if found is None:
         raise HeaderValueError(f"@sink {value!r} can't be read", "write @sink: name or @sink: name('text', 'text')")
@@ -78,7 +78,7 @@ def read_owner(value: str) -> str:
 
 
 def read_tag(value: str) -> str:
-    """A tag as Dagster takes it: a word, or word=value."""
+    """Return a tag as Dagster accepts it: name or name=value."""
     if not TAG_PATTERN.fullmatch(value):
         raise HeaderValueError(
             f"@tag {value!r} is not a tag", "write name or name=value, each up to 63 of A-Z a-z 0-9 . _ -"
@@ -94,7 +94,7 @@ def read_column(value: str) -> tuple[str, str]:
 
 
 def read_limit(value: str) -> RowLimit:
-    """A number of rows, or a percentage: 10, 5%, 0.5%."""
+    """Return a number of rows, or a percentage: 10, 5%, 0.5%."""
     found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", value)
     if found is None or Decimal(found[2] or 0) > 100:
         raise HeaderValueError(f"{value!r} is not a limit", "write a number of rows, 10, or a percentage, 5%")
@@ -102,7 +102,7 @@ def read_limit(value: str) -> RowLimit:
 
 
 def read_lag(value: str) -> float:
-    """A length of time in seconds: 90s, 30m, 24h, 7d."""
+    """Return a duration in seconds, written as 90s, 30m, 24h or 7d."""
     if not re.fullmatch(r"[1-9]\d*[smhd]", value):
         raise HeaderValueError(f"{value!r} is not a length of time", "write 30m, 24h or 7d")
     return float(value[:-1]) * UNIT_SECONDS[value[-1]]
@@ -114,7 +114,7 @@ def _unquote(name: str) -> str:
 
 
 HeaderValueReader: TypeAlias = Callable[[str], object]
-ON_CHANGE = "on change"  # of what the model reads, which a sensor looks for
+ON_CHANGE = "on change"  # a sensor watches the model's inputs for changes
 CRON_NICKNAMES = frozenset({"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"})
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -128,11 +128,11 @@ CRON_FIELDS = (
 CRON_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 SCHEDULE_REMEDY = "write minute hour day month weekday, such as 0 6 * * mon-fri, or @daily; times are UTC"
-ON_CHANGE_LIKENESS = 0.7  # to "on change", of what is meant for it; no time comes near
+ON_CHANGE_LIKENESS = 0.7  # how similar a misspelling of "on change" is to it; no cron text is as similar
 
 
 def read_schedule(value: str) -> str:
-    """A time that comes again, or ON_CHANGE; raises HeaderValueError."""
+    """Return the cron text, or ON_CHANGE; raise HeaderValueError for anything else."""
     text = " ".join(value.casefold().split())
     if text == ON_CHANGE:
         return text
@@ -142,7 +142,7 @@ def read_schedule(value: str) -> str:
 
 
 def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
-    """The five fields of a time that comes again; raises HeaderValueError."""
+    """Return the five fields of a cron text, or a nickname such as @daily; raise HeaderValueError for others."""
     text = " ".join(value.casefold().split())
     if text in CRON_NICKNAMES:
         return text
@@ -152,13 +152,13 @@ def read_cron(value: str, *, remedy: str = SCHEDULE_REMEDY) -> str:
     for field, (name, numbers, names) in zip(fields, CRON_FIELDS, strict=True):
         if not all(_is_cron_part(part, numbers, names) for part in field.split(",")):
             raise HeaderValueError(f"a schedule has no {name} {field!r}", remedy)
-    if not _has_possible_day(fields[2], fields[3]):  # to Dagster not even on a weekday
+    if not _has_possible_day(fields[2], fields[3]):  # Dagster never runs it, not even with a weekday
         raise HeaderValueError(f"{value!r} never comes", "no such month has such a day")
     return text
 
 
 def _is_cron_part(part: str, numbers: range, names: tuple[str, ...]) -> bool:
-    """Whether it is *, 5, 1-5, mon, */15 or 1-9/2."""
+    """Return whether it is *, 5, 1-5, mon, */15 or 1-9/2."""
     found = CRON_PART.fullmatch(part)
     if found is None or found["step"] == "0" or (found["step"] and found["first"] and not found["last"]):
         return False
@@ -173,13 +173,13 @@ def _parse_cron_number(text: str, numbers: range, names: tuple[str, ...]) -> int
 
 
 def _has_possible_day(days: str, months: str) -> bool:
-    """Whether a month of these has a day of these."""
+    """Return whether one of these months has one of these days."""
     last = max(DAYS_OF_MONTHS[month - 1] for month in _expand_cron_field(months, *CRON_FIELDS[3][1:]))
     return min(_expand_cron_field(days, *CRON_FIELDS[2][1:])) <= last
 
 
 def _expand_cron_field(field: str, numbers: range, names: tuple[str, ...]) -> Iterator[int]:
-    """The numbers that a field's parts mean; each part is one."""
+    """Yield the numbers that a field's parts mean. The parts must be valid."""
     for part in field.split(","):
         found = CRON_PART.fullmatch(part)
         first = _parse_cron_number(found["first"], numbers, names) if found and found["first"] else None

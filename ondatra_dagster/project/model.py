@@ -1,4 +1,4 @@
-"""The values that describe a model: its inputs, sink and settings. Nothing here reads a file."""
+"""The values that describe a model: its inputs, sink and settings. This module reads no files."""
 
 import dataclasses
 import enum
@@ -12,7 +12,7 @@ from ondatra_dagster.project.model_kinds import Kind
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput:
-    """Another model of the project."""
+    """A model of the project that another one reads."""
 
     model: str  # its name, casefolded
 
@@ -23,10 +23,10 @@ class ModelInput:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileInput:
-    """Files that the query reads by path: csv.`data/x.csv` WITH ('header' = 'true')."""
+    """The files that the query reads by path: csv.`data/x.csv` WITH ('header' = 'true')."""
 
     format: str  # csv, json, parquet
-    path: str  # as written: relative to the project
+    path: str  # as written; relative to the project
     options: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -37,7 +37,7 @@ class FileInput:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceInput:
-    """A table that exists already, found through [tool.ondatra.sources]."""
+    """An existing table, found through [tool.ondatra.sources]."""
 
     source: str
     table: str
@@ -53,18 +53,18 @@ Input: TypeAlias = ModelInput | FileInput | SourceInput
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One place in the query where an input's name stands, to be replaced by the name of its view."""
+    """A place of an input's name in the query. The name of the input's view replaces it."""
 
     start: int  # offsets into Model.sql; end is exclusive
     end: int
     input: Input
-    alias: str | None = None  # what to call it where the query gives no alias of its own
-    name_end: int | None = None  # where the name ends when a TABLESAMPLE stands between it and the alias
-    is_qualifier: bool = False  # mart.customers.id: the part before the column
+    alias: str | None = None  # the alias to add where the query has none
+    name_end: int | None = None  # the end of the name if a TABLESAMPLE is between it and the alias
+    is_qualifier: bool = False  # the part before the column, as in mart.customers.id
 
 
 class TextEdit(NamedTuple):
-    """Other words for a stretch of the query; an empty stretch is a place between two words."""
+    """A replacement for a part of the query. An empty part is a place between two words."""
 
     start: int  # offsets into Model.sql; end is exclusive
     end: int
@@ -73,13 +73,13 @@ class TextEdit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowLimit:
-    """A number of rows, or a percentage of them, just as it was written."""
+    """A number of rows, or a percentage of them, as the header gives it."""
 
     amount: Decimal
     is_percentage: bool = False
 
     def is_exceeded_by(self, count: int, *, of: int) -> bool:
-        """Whether so many of so many rows are more than that."""
+        """Return whether `count` rows of `of` are more than the limit."""
         return count * 100 > self.amount * of if self.is_percentage else count > self.amount
 
 
@@ -97,29 +97,29 @@ class ModelSink:
 
 
 class CheckType(enum.StrEnum):
-    """Which rows a check looks at, and what becomes of a run in which one of them fails it."""
+    """The type of a check: which rows it reads, and what happens to the run if one of them fails."""
 
-    CONSTRAINT = "constraint"  # those that the query gave: nothing is written
-    WARNING = "warning"  # the same: all is written
-    AUDIT = "audit"  # those of the table as it would be: nothing is written
+    CONSTRAINT = "constraint"  # rows of the query: if one fails, nothing is written
+    WARNING = "warning"  # rows of the query: all are written
+    AUDIT = "audit"  # rows of the new table: if one fails, nothing is written
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCondition:
     """A Spark SQL boolean over the columns of one row."""
 
-    condition: str  # as the user wrote it, without a comment behind it; null passes
-    sql: str  # the same in Spark's words
-    words: tuple[str, ...]  # what the condition says, without white space
-    columns: tuple[str, ...]  # that the condition names, each once
+    condition: str  # as the user wrote it, without a comment after it; null passes
+    sql: str  # the same in Spark SQL
+    words: tuple[str, ...]  # the words of the condition, without white space
+    columns: tuple[str, ...]  # the columns that the condition names, each once
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RowCheck(CheckCondition):
-    """A model's @constraint, @warning or @audit line."""
+    """A @constraint, @warning or @audit line of a model."""
 
     check_type: CheckType
-    name: str  # one of its own among the model's
+    name: str  # unique within the model
     line: int
 
     def __str__(self) -> str:
@@ -128,13 +128,13 @@ class RowCheck(CheckCondition):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """What a field of an event has to be."""
+    """The type of an event's field."""
 
-    name: str  # in Spark's plain words: string, bigint, decimal, array, map, struct, …
+    name: str  # Spark's name of the type: string, bigint, decimal, array, map, struct, …
     precision: int = 0  # of a decimal
     scale: int = 0
     type_arguments: tuple["EventType", ...] = ()  # an array's element; a map's key and value; a struct's fields
-    fields: tuple[str, ...] = ()  # the names of the latter
+    fields: tuple[str, ...] = ()  # the names of a struct's fields
 
     def __str__(self) -> str:
         word = self.name.upper()
@@ -151,7 +151,7 @@ class EventColumn:
     """A column that a model of kind events defines."""
 
     name: str
-    type: str  # as Spark spells it
+    type: str  # in Spark's spelling
     event_type: EventType
     is_required: bool = False
     line: int = dataclasses.field(default=1, compare=False)  # within the definitions
@@ -159,34 +159,34 @@ class EventColumn:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Incremental:
-    """A model's @incremental line: its query asks for what is newer than its last results."""
+    """A model's @incremental line: the query reads only what is newer than the last results."""
 
     column: str
-    initial: str | None = None  # what counts as the last value before there is one
+    initial: str | None = None  # used as the last value while there is none
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One SQL file."""
+    """A model: one SQL file."""
 
-    name: str  # sync.hubspot, as the file is spelled
+    name: str  # sync.hubspot, in the spelling of the file
     path: Path
     file: str  # relative to the project, for messages
     kind: Kind
     sql: str  # the query alone
-    sql_line: int  # where it begins in the file
-    definition: str  # a digest of all that decides what the query gives; comments and white space don't
+    sql_line: int  # the line in the file where it begins
+    definition: str  # a digest of all that decides the query's result; comments and white space don't
     inputs: tuple[Input, ...] = ()
     references: tuple[Reference, ...] = ()
-    edits: tuple[TextEdit, ...] = ()  # what Spark says otherwise
-    is_deterministic: bool = True  # the same inputs give the same rows: False always runs
-    is_row_by_row: bool = False  # each row of its one input gives rows by itself
-    is_ordered: bool = False  # by an ORDER BY of the whole
-    last_values: tuple[tuple[int, int], ...] = ()  # where {{ last_value }} stands in `sql`; end is exclusive
+    edits: tuple[TextEdit, ...] = ()  # the replacements for words of other SQL dialects
+    is_deterministic: bool = True  # the same inputs give the same rows; if False, every run computes it
+    is_row_by_row: bool = False  # each row of its only input gives rows independently of the others
+    is_ordered: bool = False  # the whole query has an ORDER BY
+    last_values: tuple[tuple[int, int], ...] = ()  # the places of {{ last_value }} in `sql`; end is exclusive
     incremental: Incremental | None = None
-    event_columns: tuple[EventColumn, ...] = ()  # of kind events, which has no query of the user's
+    event_columns: tuple[EventColumn, ...] = ()  # only of kind events, where the user writes no query
     key_columns: tuple[str, ...] = ()
-    storage_columns: tuple[str, ...] = ()  # rows that are equal in these are to lie together
+    storage_columns: tuple[str, ...] = ()  # rows with equal values in these columns are stored together
     sink: ModelSink | None = None
     description: str | None = None
     owners: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ class Model:
 
     @property
     def id(self) -> str:
-        """The name that models are told apart by: without regard to case."""
+        """Return the id of the model: its name without regard to case."""
         return self.name.casefold()
 
     @property
@@ -206,7 +206,7 @@ class Model:
 
     @property
     def checks_digest(self) -> str:
-        """A digest of all that is checked: they change nothing in what the query gives. "" is no check."""
+        """Return a digest of all checks, or "" without any. No check changes the result of the query."""
         if not self.checks:
             return ""
         said = sorted(f"{check.check_type} {' '.join(check.words)}" for check in self.checks)

@@ -1,7 +1,7 @@
-"""The comments above a query that say what becomes of it: `-- @kind: merge`.
+"""The model header: the comments above a query that configure the model, such as `-- @kind: merge`.
 
-This module has the words, and which of them go together. header_value_parsers.py reads the values. Nothing here
-knows the query.
+This module has the header words and decides which of them go together. header_value_parsers.py reads the values.
+Nothing here knows the query.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ HEADER_WORDS = {
 }
 HEADER_SYNONYMS = {"push": "sink"}
 KEY_WORDS = ("unique_key", "group_key", "partitioned_by")
-STORAGE_WORD = "partitioned_by"  # of a kind that has no such key it says how the rows are to lie
+STORAGE_WORD = "partitioned_by"  # for a kind without this key it sets how rows are stored
 
 COMMENT_PATTERN = re.compile(r"--[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
 LEADING_COMMENTS = re.compile(r"(?:\s+|--[^\n]*|/\*(?!\+).*?\*/)*", re.DOTALL)
@@ -64,7 +64,7 @@ class HeaderLine(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a model's header says, with the lines that say it."""
+    """The values of a model's header, with their lines."""
 
     kind: Kind = KINDS["table"]
     key_columns: tuple[str, ...] = ()
@@ -79,31 +79,31 @@ class Header:
     checks: tuple[RowCheck, ...] = ()
     schedule: str | None = None
     schedule_line: int = 1
-    named_columns: tuple[tuple[str, int], ...] = ()  # every column that it names, with the line
+    named_columns: tuple[tuple[str, int], ...] = ()  # every column that the header names, with the line
 
 
 def find_header_end(text: str) -> int:
-    """Where the comments above the query end, and the query begins."""
+    """Return the place where the comments above the query end and the query begins."""
     found = LEADING_COMMENTS.match(text)
     return found.end() if found else 0
 
 
 def find_header_lines(text: str, *, first_line: int = 1) -> Iterator[HeaderLine]:
-    """Every header line in a text of nothing but comments and white space."""
+    """Yield every header line in a text that has only comments and white space."""
     for comment in COMMENT_PATTERN.finditer(text):
         found = HEADER_LINE_PATTERN.fullmatch(comment.group().rstrip())
         if found is None:
             continue
         word = found["word"].casefold()
         word = HEADER_SYNONYMS.get(word, word)
-        # "-- @anna, please look" is a comment like any other
+        # "-- @anna, please look" is an ordinary comment
         if found["colon"] or find_nearest(word, HEADER_WORDS, likeness=0.8):
             number = text.count("\n", 0, comment.start()) + first_line
             yield HeaderLine(number, word, found["word"], found["value"].strip(), bool(found["colon"]))
 
 
 def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> tuple[Header, list[Problem]]:
-    """The header, as far as it can be read, and all that is wrong with it; `sinks` are the files of lib/."""
+    """Return the header as far as it can be read, and all problems. `sinks` are the files of lib/."""
     reading = _HeaderReader(file)
     for line in find_header_lines(text):
         reading.add_line(line)
@@ -129,13 +129,13 @@ def read_header(text: str, *, file: str, model: str, sinks: Collection[str]) -> 
 
 
 class _HeaderReader:
-    """The header lines of one file, read one by one."""
+    """A reader of one file's header lines, one by one."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.lines: dict[str, list[int]] = {}  # word → where it stands, readable or not
-        self.values: dict[str, list[tuple[Any, int]]] = {}  # the readable ones, with their lines
+        self.lines: dict[str, list[int]] = {}  # word → its lines, readable or not
+        self.values: dict[str, list[tuple[Any, int]]] = {}  # word → readable values, with their lines
 
     def add_line(self, line: HeaderLine) -> None:
         try:
@@ -160,11 +160,11 @@ class _HeaderReader:
         self.problems.append(Problem(file=self.file, line=line, description=what, remedy=remedy))
 
     def report_word(self, word: str, what: str, remedy: str) -> None:
-        """Report a problem where a word stands first."""
+        """Report a problem at the first line of a word."""
         self.report_problem(self.first_line_of(word), what, remedy)
 
     def first_line_of(self, word: str) -> int:
-        """Where a word stands first; line 1 when it doesn't."""
+        """Return the first line of a word, or 1 if the header doesn't have it."""
         return self.lines.get(word, [1])[0]
 
     def has_value(self, word: str) -> bool:
@@ -177,7 +177,7 @@ class _HeaderReader:
         return tuple(value for value, _ in self.values.get(word, ()))
 
     def named_columns(self) -> Iterator[tuple[str, int]]:
-        """Every column that the header names, with the line that names it."""
+        """Yield every column that the header names, with the line that names it."""
         for word in KEY_WORDS:
             for names, line in self.values.get(word, ()):
                 yield from ((name, line) for name in names)
@@ -190,7 +190,7 @@ class _HeaderReader:
 
 
 def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, CheckCondition, int]]:
-    """What is checked, each once; complains of what is said twice."""
+    """Yield the checks' conditions, each once. Report a condition that is written twice."""
     for word in CheckType:
         first: dict[tuple[str, ...], int] = {}
         for condition, line in reading.values.get(word, ()):
@@ -202,9 +202,9 @@ def _collect_conditions(reading: _HeaderReader) -> Iterator[tuple[CheckType, Che
 
 
 def _choose_key(reading: _HeaderReader, kind: Kind) -> tuple[str, ...]:
-    """The key's columns; complains of a missing key, and of one that the kind hasn't."""
+    """Return the key's columns. Report a missing key, and a key that the kind doesn't have."""
     if "kind" in reading.lines and not reading.has_value("kind"):
-        return ()  # which key it needs is unknown
+        return ()  # the kind is unknown, so its key is too
     _report_other_keys(reading, kind)
     given = [word for word in kind.key_headers if word in reading.lines]
     if len(given) > 1:
@@ -224,7 +224,7 @@ def _report_other_keys(reading: _HeaderReader, kind: Kind) -> None:
 
 
 def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None:
-    """The column whose highest value the query goes on from; complains of kinds that can't."""
+    """Return the @incremental line. Report a kind that can't have it, and an @incremental_initial without it."""
     if "incremental" not in reading.lines:
         if "incremental_initial" in reading.lines:
             what = "@incremental_initial has no @incremental"
@@ -242,7 +242,7 @@ def _build_incremental(reading: _HeaderReader, kind: Kind) -> Incremental | None
 
 
 def _build_sink(reading: _HeaderReader, model: str, kind: Kind, sinks: Collection[str]) -> ModelSink | None:
-    """The model's one sink; complains of an unknown one, and of words that mean nothing without one."""
+    """Return the model's only sink. Report an unknown sink, and words that need a sink where there is none."""
     if "sink" not in reading.lines:
         _report_words_without_sink(reading)
     elif not kind.has_query:

@@ -1,6 +1,6 @@
-"""The table of kinds: what each needs in its header and what it leaves in the change feed.
+"""The table of kinds: what each needs in its header, and which changes it leaves in the change feed.
 
-How a kind writes is in `warehouse/kinds/`; a test holds the two sets of names equal.
+`warehouse/kinds/` has the code that writes them. A test compares the two sets of names.
 """
 
 import dataclasses
@@ -14,22 +14,22 @@ UPDATE = frozenset({ChangeType.UPDATE_PREIMAGE, ChangeType.UPDATE_POSTIMAGE})
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One way of turning a query into a table."""
+    """A kind: a way to turn a query into a table."""
 
     name: str
     change_types: frozenset[ChangeType]
-    key_headers: tuple[str, ...] = ()  # the headers that may name the key, the usual one first
+    key_headers: tuple[str, ...] = ()  # the header words that may name the key, the usual one first
     delivers_by_key: bool = False  # the delivery key is the key's value, not the rowid
     delivers_groups: bool = False  # a delivery key has any number of rows, replaced as a whole
-    # new rows replace old ones: deletes go out before inserts, or with batch_size 0 the whole content at once
+    # new rows replace old ones: deletes are sent before inserts, or the whole content at once with batch_size 0
     replaces_rows: bool = False
-    keeps_versions: bool = False  # a key has many rows, each a version of it: they go out together
-    checks_nulls: bool = False  # rows without a key are set aside
-    checks_duplicates: bool = False  # so are all rows of a key that comes more than once
-    own_columns: tuple[str, ...] = ()  # columns that the kind adds to the query's, which readers see
-    uses_input_baseline: bool = False  # what the query gave of its inputs before decides what is new
-    takes_incremental: bool = False  # @incremental: the query asks for what is newer than its last results
-    has_query: bool = True  # else the file is column definitions, and there is nothing to push
+    keeps_versions: bool = False  # a key has many rows, each a version of it; they are sent together
+    checks_nulls: bool = False  # rows without a key are invalid
+    checks_duplicates: bool = False  # all rows of a key that occurs more than once are invalid
+    own_columns: tuple[str, ...] = ()  # columns that the kind adds to those of the query, visible to readers
+    uses_input_baseline: bool = False  # the query's result on the previous inputs decides what is new
+    takes_incremental: bool = False  # @incremental: the query reads only what is newer than its last results
+    has_query: bool = True  # if False, the file has column definitions, and there is nothing to push
 
     @property
     def needs_key(self) -> bool:
@@ -37,12 +37,12 @@ class Kind:
 
     @property
     def has_invalid_table(self) -> bool:
-        """Whether rows that it can't write go into a table beside."""
+        """Return whether invalid rows are written to a second table."""
         return self.needs_key or not self.has_query
 
     @property
     def is_insert_only(self) -> bool:
-        """Whether what was written once stays as it was."""
+        """Return whether written rows never change."""
         return self.change_types == {INSERT}
 
 

@@ -1,4 +1,4 @@
-"""The order of the models, and which models read each other, directly or not. Pure functions on a graph of ids."""
+"""The order of the models, and which models read each other, directly or not: pure functions on a graph of ids."""
 
 import graphlib
 from collections.abc import Collection, Mapping
@@ -9,9 +9,10 @@ Graph = Mapping[str, Collection[str]]
 
 
 def sort_topologically(graph: Graph) -> tuple[list[str], list[list[str]]]:
-    """The ids, each after those that it reads, and one cycle for each knot: [a, b, a] when a reads b reads a.
+    """Return the ids, each after the ids that it reads, and a list of cycles.
 
-    What is in a cycle, or reads one, still has its place in the order: the caller says what is wrong with it.
+    [a, b, a] is the cycle in which a reads b and b reads a. The ids of a cycle, and those that read one, are in the
+    order too: the caller reports the cycle.
     """
     left = {id_: set(graph[id_]) & set(graph) for id_ in sorted(graph)}
     cycles: list[list[str]] = []
@@ -26,7 +27,7 @@ def sort_topologically(graph: Graph) -> tuple[list[str], list[list[str]]]:
 
 
 def find_reachable(graph: Graph, start: str, *, steps: int | None = None) -> set[str]:
-    """All that can be reached from `start`, itself left out; at most `steps` away."""
+    """Return all ids that can be reached from `start` in at most `steps` steps, without `start`."""
     reached: set[str] = set()
     edge = {start}
     while edge and (steps is None or steps > 0):
@@ -37,7 +38,7 @@ def find_reachable(graph: Graph, start: str, *, steps: int | None = None) -> set
 
 
 def reverse_edges(graph: Graph) -> dict[str, list[str]]:
-    """Who reads each id."""
+    """Return the ids that read each id."""
     readers: dict[str, list[str]] = {id_: [] for id_ in graph}
     for id_, read in graph.items():
         for other in read:
@@ -46,7 +47,7 @@ def reverse_edges(graph: Graph) -> dict[str, list[str]]:
 
 
 def _normalize_cycle(path: list[str]) -> list[str]:
-    """A cycle as graphlib gives it, each read by the next, as [a, b, a]: each reads the next."""
+    """Return graphlib's cycle as [a, b, a] where each reads the next. In graphlib's each is read by the next."""
     circle = path[:0:-1]
     first = circle.index(min(circle))
     return [*circle[first:], *circle[:first], circle[first]]

@@ -1,4 +1,4 @@
-"""The selection of models by the user's words: Dagster's selection syntax over model names.
+"""The selection of models that the user writes: Dagster's selection syntax over model names.
 
     mart.customers   +mart.customers   mart.customers+   2+mart.customers+1   mart.*   *
     key:"mart/customers"   group:mart   kind:merge   tag:daily   owner:team:crm
@@ -36,12 +36,12 @@ ATTRIBUTES: dict[str, Callable[[Model, str], bool]] = {
 
 
 def select_models(project: Project, selections: Iterable[str]) -> set[str]:
-    """The ids of all models that the selections mean; raises SelectionError for one that can't be meant."""
+    """Return the ids of all selected models; raise SelectionError for an invalid selection."""
     return {id_ for written in selections for id_ in _SelectionParser(written, project).parse_selection()}
 
 
 class _SelectionParser:
-    """One selection, read from left to right: `or` binds least, then `and`, then `not`."""
+    """A parser of one selection, from left to right: `or` binds least, then `and`, then `not`."""
 
     def __init__(self, written: str, project: Project) -> None:
         self.selection_text = written
@@ -118,12 +118,12 @@ def _match_attribute(project: Project, core: str) -> set[str]:
 
 
 def _boundary_models(chosen: set[str], edges: Graph) -> set[str]:
-    """Those of the chosen from which no edge leads to another one."""
+    """Return the chosen ids from which no edge leads to another chosen id."""
     return {id_ for id_ in chosen if chosen.isdisjoint(edges.get(id_, ()))}
 
 
 def _reachable_within(edges: Graph, start: str, sign: str | None) -> set[str]:
-    """What lies on one side: everything for '+', so many steps for '2+'."""
+    """Return the ids on one side of `start`: all for '+', those at most 2 steps away for '2+'."""
     if not sign:
         return set()
     steps = sign.strip("+")

@@ -1,6 +1,6 @@
 """The loading of a Project from the user's files. All problems of all files are reported together.
 
-It only reads files: it starts no JVM, opens no network and writes nothing.
+It only reads files: it starts no JVM, opens no network connection and writes nothing.
 """
 
 import hashlib
@@ -39,15 +39,15 @@ SYNC_ID_LENGTH = 100
 
 
 class PartialProject(NamedTuple):
-    """A project as far as it can be read, and everything that is wrong with its files."""
+    """A project as far as it can be read, and all problems of its files."""
 
     project: Project
     problems: Sequence[Problem]
-    is_complete: bool  # every file that can be a model is one of the project's
+    is_complete: bool  # every model file with a valid name could be parsed
 
 
 def load_project(root: Path, settings: Settings) -> Project:
-    """The project at `root`; raises ProjectError with every problem that its files have."""
+    """Return the project at `root`; raise ProjectError with every problem of its files."""
     reading = read_project(root, settings)
     if reading.problems:
         raise ProjectError(reading.problems)
@@ -55,7 +55,7 @@ def load_project(root: Path, settings: Settings) -> Project:
 
 
 def read_project(root: Path, settings: Settings) -> PartialProject:
-    """The same for who has more to find out before it complains."""
+    """Return the project as far as it can be read, with its problems, for callers that add problems of their own."""
     root = root.resolve()
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -123,7 +123,7 @@ def _build_model(draft: ParsedModelFile, found: InputReferences, settings: Setti
 
 
 def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -> str:
-    """A digest of all that decides which rows the inputs become: Spark SQL's own settings are part of it."""
+    """Return a digest of all that decides which rows the query makes of its inputs, with the spark.sql settings."""
     session = {name: value for name, value in settings.spark.conf.items() if name.startswith("spark.sql.")}
     key = [name.casefold() for name in header.key_columns]
     incremental = header.incremental.column.casefold() if header.incremental else None
@@ -132,7 +132,7 @@ def _definition_digest(query: ParsedQuery, header: Header, settings: Settings) -
 
 
 def _absent_input_warnings(draft: ParsedModelFile, found: InputReferences, settings: Settings) -> Iterator[Problem]:
-    """Files and tables that aren't there now: only a warning, for something may yet bring them."""
+    """Yield a warning for each missing file or table. It is no problem: it may be created before the run."""
     for read, line in found.lines:
         if not isinstance(read, ModelInput) and not is_input_present(read, settings):
             name = read.path if isinstance(read, FileInput) else read.name
@@ -140,7 +140,7 @@ def _absent_input_warnings(draft: ParsedModelFile, found: InputReferences, setti
 
 
 def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Rows that are as new as the newest may still come: > leaves them out for ever."""
+    """Yield a warning if the query uses >: later rows with the same value as {{ last_value }} are never read."""
     if draft.query.last_values and excludes_last_value(draft.query.tree):
         line = draft.query.sql.count("\n", 0, draft.query.last_values[0][0]) + 1
         what = "rows that are equal to {{ last_value }} and come later are lost"
@@ -148,14 +148,14 @@ def _strict_comparison_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
 
 
 def _bare_decimal_warnings(draft: ParsedModelFile) -> Iterator[Problem]:
-    """Decimals that lose what is behind the point: elsewhere those without digits keep it."""
+    """Yield a warning for each DECIMAL without digits: in Spark it has no decimal places, elsewhere it has."""
     for written, line in sorted({(written.upper(), line) for written, line in draft.query.bare_decimals}):
         what = f"{written} without digits is DECIMAL(10, 0) in Spark: nothing stays behind the point"
         yield draft.problem(line, what, f"write {written}(18, 2), or how many digits it has")
 
 
 def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
-    """Ids that two syncs share, or that are too long for a folder's name."""
+    """Yield a problem for each id that two syncs share, or that is too long for the name of a folder."""
     first: dict[str, Model] = {}
     for model in models:
         if model.sink is None:
@@ -171,7 +171,7 @@ def _sync_id_problems(models: Sequence[Model]) -> Iterator[Problem]:
 
 
 def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Iterator[Problem]:
-    """Sources with the name of a folder of models or a file format: which is meant would be a guess."""
+    """Yield a problem for each source named like a folder of models or a file format: the name would be ambiguous."""
     folders = {file.name.partition(".")[0].casefold() for file in files}
     for source in settings.sources:
         taken = f"models/{source}" if source.casefold() in folders else None
@@ -184,7 +184,7 @@ def _source_name_problems(files: Sequence[ModelFile], settings: Settings) -> Ite
 
 
 def _cycle_problem(cycle: Sequence[str], models: Mapping[str, Model], found: Mapping[str, InputReferences]) -> Problem:
-    """The whole path, at the line where its first model reads the next."""
+    """Return a problem with the whole path, at the line where its first model reads the next."""
     first = models[cycle[0]]
     line = dict(found[first.id].lines)[ModelInput(model=cycle[1])]
     path = " reads ".join(models[id_].name for id_ in cycle)

@@ -1,20 +1,20 @@
-"""The nearest right word to a wrong one, as messages say it."""
+"""The nearest known word to a misspelt one, as messages suggest it."""
 
 import difflib
 from collections.abc import Iterable
 
-MAX_LISTED = 20  # how many names a message can hold
+MAX_LISTED = 20  # the most names that a message lists
 
 
 def find_nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The known word that looks most like `word`, without regard to case; None when none looks like it."""
+    """Return the known word that is most similar to `word`, without regard to case; None if none is similar."""
     spelled = {candidate.casefold(): candidate for candidate in known}
     found = difflib.get_close_matches(word.casefold(), spelled, n=1, cutoff=likeness)
     return spelled[found[0]] if found else None
 
 
 def suggest_correction(word: str, known: Iterable[str], *, plural: str) -> str:
-    """What to write instead of `word`: the nearest known one, and the whole list."""
+    """Return the text that suggests the nearest known word, and lists the known ones."""
     names = sorted(known)
     if not names:
         return f"there are no {plural} yet"

@@ -1,4 +1,4 @@
-"""The files of a path or a pattern, by Spark's rules: a check then looks at the files that Spark reads."""
+"""The files of a path or a pattern, found by Spark's rules: a check then looks at the files that Spark reads."""
 
 import os
 import re
@@ -10,7 +10,10 @@ READ_HIDDEN_PREFIXES = ("_common_metadata", "_metadata")
 
 
 def find_matching_paths(root: Path, written: str) -> list[Path]:
-    """The files and folders that a path or pattern below `root` means; one that is really called so first."""
+    """Return the files and folders that a path or pattern below `root` matches.
+
+    If a file or folder has exactly this name, it is the only result.
+    """
     as_it_stands = root / written
     if as_it_stands.exists():
         return [as_it_stands]
@@ -21,7 +24,7 @@ def find_matching_paths(root: Path, written: str) -> list[Path]:
 
 
 def walk_files(path: Path) -> Iterator[Path]:
-    """A file itself; of a folder all files in it and below, but for those that Spark passes over."""
+    """Yield a file itself, or all files of a folder and its subfolders, without those that Spark ignores."""
     if not path.is_dir():
         yield path
         return
@@ -31,24 +34,24 @@ def walk_files(path: Path) -> Iterator[Path]:
 
 
 def is_ignored_by_spark(name: str) -> bool:
-    """Whether Spark passes over a file or folder of that name: a marker, or a part of an unfinished write."""
+    """Return whether Spark ignores files and folders of that name: markers, or parts of an unfinished write."""
     if name.startswith(READ_HIDDEN_PREFIXES):
         return False
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
 def escape_pattern(path: str) -> str:
-    """The path as Spark has to be given it, so that nothing in it counts as a pattern."""
+    """Return the path escaped for Spark, so that nothing in it counts as a pattern."""
     return PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
 def compile_pattern(written: str) -> re.Pattern[str]:
-    """What a path has to look like to fit a pattern without braces; * and ? stay within one folder."""
+    """Return the regular expression of a pattern without braces; * and ? match within one folder."""
     return re.compile("/".join(map(_segment_regex, written.split("/"))))
 
 
 def expand_braces(written: str) -> list[str]:
-    """A pattern for each choice that {a,b} leaves."""
+    """Return one pattern for each choice of {a,b}."""
     opened = _find_unescaped(written, "{")
     if opened is None:
         return [written]
@@ -74,7 +77,7 @@ def _match_segments(root: Path, written: str) -> Iterator[Path]:
 
 
 def _segment_regex(written: str) -> str:
-    """A part of a pattern between two slashes, as a regular expression."""
+    """Return the regular expression of a pattern's part between two slashes."""
     pieces: list[str] = []
     position = 0
     while position < len(written):
@@ -93,14 +96,14 @@ def _segment_regex(written: str) -> str:
 
 
 def _character_class_regex(inside: str) -> str:
-    """[a-c] and [^a-c], which may be written [!a-c]."""
+    """Return the regular expression of [a-c] or [^a-c], which may be written [!a-c]."""
     is_negated = inside[0] in "^!"
     kept = re.sub(r"([\[\]\\^&~|])", r"\\\1", inside[1:] if is_negated else inside)
     return f"[{'^/' if is_negated else ''}{kept}]"
 
 
 def _find_unescaped(written: str, letter: str) -> int | None:
-    """Where a letter stands first that isn't escaped."""
+    """Return the first place of a letter that isn't escaped."""
     found = re.search(rf"(?<!\\)(?:\\\\)*{re.escape(letter)}", written)
     return found.end() - 1 if found else None
 
@@ -115,7 +118,7 @@ def _find_closing_brace(written: str, opened: int) -> int | None:
 
 
 def _split_choices(choices: str) -> list[str]:
-    """The choices between braces, whose commas inside further braces don't count."""
+    """Return the choices between braces. Commas within further braces don't separate choices."""
     parts, depth = [""], 0
     for letter in choices:
         depth += {"{": 1, "}": -1}.get(letter, 0)

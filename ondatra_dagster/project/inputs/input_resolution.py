@@ -20,11 +20,11 @@ from ondatra_dagster.project.settings.storage_access import StorageAddress, loca
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
 OptionPairs = tuple[tuple[str, str], ...]
-ONDATRA_SCHEMA = "ondatra"  # of the tables that ondatra itself keeps in the warehouse
+ONDATRA_SCHEMA = "ondatra"  # the schema of the tables that ondatra itself keeps in the warehouse
 
 
 class UnknownInputError(ValueError):
-    """A name that nothing makes: what it is, and what to do."""
+    """The error for a name that is no input: what is wrong, and what to do."""
 
     def __init__(self, what: str, remedy: str) -> None:
         self.description = what
@@ -34,13 +34,13 @@ class UnknownInputError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InputNames:
-    """All that a query of the project may read."""
+    """The names of all inputs that a query of the project may read."""
 
-    models: Mapping[str, str]  # id → as the file is spelled
-    sources: Mapping[str, str]  # name → where they are
+    models: Mapping[str, str]  # id → name in the spelling of its file
+    sources: Mapping[str, str]  # name → where its tables are
 
     def find_input(self, parts: Sequence[str], options: OptionPairs = ()) -> Input:
-        """The input that a name of these parts stands for; raises UnknownInputError."""
+        """Return the input of a name with these parts; raise UnknownInputError if there is none."""
         if len(parts) != 2:
             raise UnknownInputError(f"{'.'.join(parts)!r} is not an input", self._unknown_input_remedy(parts))
         schema, table = parts
@@ -84,7 +84,7 @@ def _build_file_input(file_format: str, path: str, options: OptionPairs) -> File
 
 
 def _check_mode(options: OptionPairs) -> None:
-    """Refuse a mode that Spark would take for PERMISSIVE, and a column that no mode fills."""
+    """Raise UnknownInputError for a mode that Spark would replace by PERMISSIVE, and a column that no mode fills."""
     written = option_value(options, MODE_OPTION)
     try:
         mode = read_parse_mode(options)
@@ -100,12 +100,12 @@ def _check_mode(options: OptionPairs) -> None:
 
 
 def source_locations(settings: Settings) -> Mapping[str, str]:
-    """Where the tables of each source are: the user's sources, and the tables that ondatra keeps itself."""
+    """Return where the tables of each source are: of the user's sources, and of ondatra itself."""
     return {**settings.sources, ONDATRA_SCHEMA: f"{settings.warehouse.rstrip('/')}/{ONDATRA_SCHEMA}"}
 
 
 def is_input_present(file: FileInput | SourceInput, settings: Settings) -> bool:
-    """Whether the files are there now, as far as that can be seen without asking another machine."""
+    """Return whether the files exist, as far as this machine can tell without asking another one."""
     if isinstance(file, SourceInput):
         table = source_table_address(file, settings)
         path = local_path(table) if table else None
@@ -115,7 +115,7 @@ def is_input_present(file: FileInput | SourceInput, settings: Settings) -> bool:
 
 
 def absent_input_remedy(file: FileInput | SourceInput, settings: Settings) -> str:
-    """What to do about a file or a table that isn't there."""
+    """Return what to do about a missing file or table."""
     if isinstance(file, SourceInput) and file.source == ONDATRA_SCHEMA:
         return "it is made when a run has sent something"
     table = source_table_address(file, settings) if isinstance(file, SourceInput) else None
@@ -128,7 +128,7 @@ def absent_input_remedy(file: FileInput | SourceInput, settings: Settings) -> st
 
 
 def source_table_address(source: SourceInput, settings: Settings) -> StorageAddress | None:
-    """The folder of a source's table; None when it is found through a catalog."""
+    """Return the folder of a source's table; None if it is found through a catalog."""
     location = source.location
     if scheme_of(location) is not None:
         return StorageAddress(location, settings.s3).join_names(source.table)

@@ -1,11 +1,11 @@
-"""The options that files are read with: Spark takes any word, and is silent on one that it doesn't know."""
+"""The options for reading files. Spark accepts any option name, and doesn't report an unknown one."""
 
 import enum
 from collections.abc import Mapping, Sequence
 
 from ondatra_dagster.project.spelling_suggestions import find_nearest
 
-SCHEMA_OPTION = "schema"  # ours: Spark has no option for it
+SCHEMA_OPTION = "schema"  # our own: Spark has no such option
 COMMON_OPTIONS = (
     *(SCHEMA_OPTION, "basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "mergeSchema"),
@@ -36,11 +36,11 @@ OPTIONS_BY_FORMAT: Mapping[str, tuple[str, ...]] = {
 FILE_FORMATS = tuple(OPTIONS_BY_FORMAT)
 MODE_OPTION = "mode"
 CORRUPT_COLUMN_OPTION = "columnNameOfCorruptRecord"
-MISSPELLING_LIKENESS = 0.75  # how like a known option an unknown one must be to be refused: Hadoop has words of its own
+MISSPELLING_LIKENESS = 0.75  # the similarity to a known option from which an unknown one is refused; Hadoop has others
 
 
 def suggest_option(file_format: str, option: str) -> str | None:
-    """The option that was most likely meant; None when this one may stand."""
+    """Return the option that was most likely meant; None if this one is accepted."""
     known = OPTIONS_BY_FORMAT[file_format]
     if option.casefold() in map(str.casefold, known):
         return None
@@ -48,15 +48,15 @@ def suggest_option(file_format: str, option: str) -> str | None:
 
 
 class ParseMode(enum.StrEnum):
-    """What becomes of a row that can't be parsed: Spark's words."""
+    """The ways to treat a row that can't be parsed, in Spark's words."""
 
-    PERMISSIVE = "PERMISSIVE"  # nulls, and its text in _corrupt_record
+    PERMISSIVE = "PERMISSIVE"  # the row gets nulls, and its text in _corrupt_record
     DROP = "DROPMALFORMED"
-    FAIL = "FAILFAST"  # the default here, and not in Spark
+    FAIL = "FAILFAST"  # the default of ondatra, but not of Spark
 
 
 def option_value(options: Sequence[tuple[str, str]], name: str) -> str | None:
-    """Return an option's value, however its name is spelled."""
+    """Return an option's value. The case of its name is ignored."""
     return next((value for each, value in options if each.casefold() == name.casefold()), None)
 
 
@@ -66,5 +66,5 @@ def is_option_on(options: Sequence[tuple[str, str]], name: str) -> bool:
 
 
 def read_parse_mode(options: Sequence[tuple[str, str]]) -> ParseMode:
-    """Return the mode that the options ask for; raises ValueError for a word that is none."""
+    """Return the mode of the options; raise ValueError for an unknown mode."""
     return ParseMode((option_value(options, MODE_OPTION) or ParseMode.FAIL).strip().upper())

@@ -1,6 +1,6 @@
 """The warnings about the environment: misspelt ONDATRA_ variables, and a .env that others can read.
 
-The settings refuse a name that differs from a setting by a letter; the others are reported here as warnings.
+A name that differs from a setting's variable by a letter is an error of the settings. The others are warnings here.
 """
 
 import itertools
@@ -18,12 +18,12 @@ TEST_VARIABLE_PREFIX = "ONDATRA_TEST_"  # read by ondatra's own tests
 KNOWN_VARIABLES = (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
 
 
-# the files of a project that may name a variable of the user's own
+# the files of a project that may use a variable of the user's own
 SEARCHED_FILES = ("*.toml", "*.yaml", "*.py", "*/*.py", "lib/*.star")
 
 
 def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Problem]:
-    """Return a warning for each variable that neither ondatra nor a file of the project knows."""
+    """Yield a warning for each variable that neither ondatra nor a file of the project knows."""
     ours = {name for name in names if name.startswith(VARIABLE_PREFIX)} - {*KNOWN_VARIABLES}
     unknown = sorted(name for name in ours if not name.startswith((OAUTH_VARIABLE_PREFIX, TEST_VARIABLE_PREFIX)))
     if not unknown:
@@ -35,13 +35,13 @@ def unknown_variable_warnings(root: Path, names: Iterable[str]) -> Iterator[Prob
 
 
 def _read_project_text(root: Path) -> str:
-    """Return what the project's files say, as one text."""
+    """Return the project's files as one text."""
     paths = itertools.chain.from_iterable(root.glob(pattern) for pattern in SEARCHED_FILES)
     return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
 
 
 def _variable_remedy(name: str) -> str:
-    # without the prefix, which makes any two of them look alike
+    # compare without the prefix, which makes all of them similar
     guess = find_nearest(
         name.removeprefix(VARIABLE_PREFIX), [known.removeprefix(VARIABLE_PREFIX) for known in KNOWN_VARIABLES]
     )
@@ -53,10 +53,10 @@ READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def env_file_warnings(root: Path) -> Iterator[Problem]:
-    """Yield a warning where other users of this machine may read the project's .env."""
+    """Yield a warning if other users of this machine may read the project's .env."""
     try:
         mode = stat.S_IMODE((root / ".env").stat().st_mode)
-    except OSError:  # there is none, or reading the settings has said why it can't be read
+    except OSError:  # there is none, or the settings have reported that it can't be read
         return
     if mode & READABLE_BY_OTHERS:
         what = f"other users of this machine may read the secrets in it (mode {mode:04o})"

@@ -1,6 +1,6 @@
-"""The places where a setting may be written: pyproject.toml, .env, the variables that were handed over.
+"""The places of settings: pyproject.toml, .env and environment variables.
 
-What is found is neither judged nor put together here: that is read_settings_and_defaults.py.
+This module only reads them. read_settings_and_defaults.py checks and combines them.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from ondatra_dagster.project.spelling_suggestions import find_nearest
 PYPROJECT = "pyproject.toml"
 EVENTS_TOKEN_VARIABLE = "ONDATRA_EVENTS_TOKEN"  # noqa: S105 - a variable's name; its value is a secret, not a setting
 OAUTH_VARIABLE_PREFIX = "ONDATRA_OAUTH_TOKEN_"  # secrets that a sink's provider names, not settings
-MISSPELLING_LIKENESS = 0.9  # how like a setting's variable an unknown ONDATRA_ variable must be to be refused
+MISSPELLING_LIKENESS = 0.9  # the similarity to a setting's variable from which an unknown one is refused
 
 
 class SettingEntry(NamedTuple):
     file: str  # pyproject.toml, or the variable's name
-    line: int  # 0: a variable has none
+    line: int  # 0 for a variable
     name: str
     value: object
 
 
 def read_dot_env(root: Path) -> dict[str, str]:
-    """What .env says, as it stands: a password may have a $ in it."""
+    """Return the variables of .env without expanding $: a password may contain one."""
     try:
         written = dotenv.dotenv_values(root / ".env", interpolate=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -44,7 +44,7 @@ def read_dot_env(root: Path) -> dict[str, str]:
 
 
 def read_pyproject(root: Path) -> Iterator[SettingEntry]:
-    """Every setting that pyproject.toml has; a project without that file has none."""
+    """Yield every setting of pyproject.toml, or none without that file."""
     try:
         text = (root / PYPROJECT).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -56,11 +56,11 @@ def read_pyproject(root: Path) -> Iterator[SettingEntry]:
 
 
 def _ondatra_section(text: str) -> Mapping[str, object]:
-    """What stands in [tool.ondatra]."""
+    """Return the content of [tool.ondatra]."""
     try:
         tool = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
-        # Python tells the place in words only: Expected '=' after a key (at line 3, column 5)
+        # Python gives the place only in the text: Expected '=' after a key (at line 3, column 5)
         found = re.search(r" \(at (?:line (\d+)|end)[^)]*\)", str(error))
         line = int(found[1]) if found and found[1] else text.rstrip().count("\n") + 1
         what = str(error)[: found.start()] if found else str(error)
@@ -84,14 +84,14 @@ def _settings_error(file: str, line: int, what: str, remedy: str) -> InvalidSett
 
 
 def find_setting_line(name: str, root: Path) -> tuple[str, int]:
-    """The file and the line that most likely say a setting that is known to be said."""
+    """Return the file and line that most likely contain a setting that is known to be set."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return PYPROJECT, _find_line(name, (root / PYPROJECT).read_text(encoding="utf-8-sig"))
-    return VARIABLE_PREFIX + name.partition(".")[0].upper(), 0  # there is no such file: a variable says it
+    return VARIABLE_PREFIX + name.partition(".")[0].upper(), 0  # without the file, a variable has set it
 
 
 def _find_line(name: str, text: str) -> int:
-    """The line of pyproject.toml that most likely says it: tomllib doesn't tell."""
+    """Return the line of pyproject.toml that most likely sets it: tomllib reports no lines."""
     last = re.escape(name.rpartition(".")[2])
     section = max(text.find("[tool.ondatra"), 0)
     written = re.compile(rf"^[ \t]*(\[[^\n#]*\b{last}\b|[^=\n#\[]*\b{last}\b[^=\n]*=)", re.MULTILINE)
@@ -100,7 +100,7 @@ def _find_line(name: str, text: str) -> int:
 
 
 def read_setting_variables(variables: Mapping[str, str]) -> Iterator[SettingEntry]:
-    """Every variable that stands for a setting, and those that look like one but for a letter."""
+    """Yield every variable of a setting, and those whose name differs from one by a letter."""
     for variable, value in variables.items():
         if not value or not variable.startswith(VARIABLE_PREFIX) or variable.startswith(OAUTH_VARIABLE_PREFIX):
             continue

@@ -1,7 +1,8 @@
-"""The settings of a project, read from pyproject.toml's [tool.ondatra], the environment and .env.
+"""The settings of a project, read from [tool.ondatra] of pyproject.toml, the environment and .env.
 
-This is the only place that reads the environment. A variable wins over .env, .env over pyproject.toml.
-Nothing here puts .env into the environment, where every child process sees it; `dagster` and `dg` do.
+This is the only place that reads the environment. A variable takes precedence over .env, and .env over
+pyproject.toml. This module doesn't put .env into the environment, where every child process could read it.
+`dagster` and `dg` do.
 """
 
 import dataclasses
@@ -33,15 +34,15 @@ from ondatra_dagster.project.settings.setting_names_and_parsers import (
 from ondatra_dagster.project.settings.storage_access import S3_SCHEMES, S3Access, read_s3_access, scheme_of
 from ondatra_dagster.project.spelling_suggestions import suggest_correction
 
-DELTA_VERSION = "4.4.0"  # the release whose jar is published; pyproject.toml pins the same
-HADOOP_VERSION = "3.5.0"  # pyspark's own, which what it needs for S3 has to match
-AWS_VERSION = "2.35.4"  # what that Hadoop was built with
-PUBLISH_SECONDS = "10"  # after which a record is in its file at the latest
-TRACKING_RETENTION_DAYS = "14"  # of records in .ondatra/tracking
-UI_PORT = "8323"  # the demo API is beside it
-DAGSTER_URL = "http://127.0.0.1:3000"  # where `dg dev` is if nobody says otherwise
-TABLE_RETENTION_DAYS = "7"  # of what a table had before, for people: who needs it for longer keeps it
-MAINTAIN_AT = "20 3 * * *"  # when few look
+DELTA_VERSION = "4.4.0"  # the published release; pyproject.toml pins the same
+HADOOP_VERSION = "3.5.0"  # the version in pyspark; the jars for S3 must have the same
+AWS_VERSION = "2.35.4"  # the version that this Hadoop was built with
+PUBLISH_SECONDS = "10"  # a record is in its file after this time at the latest
+TRACKING_RETENTION_DAYS = "14"  # how long records stay in .ondatra/tracking
+UI_PORT = "8323"  # next to the demo API's port
+DAGSTER_URL = "http://127.0.0.1:3000"  # the default address of `dg dev`
+TABLE_RETENTION_DAYS = "7"  # how long a table keeps old versions for users; versions that are still needed stay longer
+MAINTAIN_AT = "20 3 * * *"  # at night (UTC), when few users are active
 
 JAVA_HOME_VARIABLE = "JAVA_HOME"  # the variable that other programs use too
 ALERT_DEFAULTS = {"alerts.rejects": "10%", "alerts.deviation": "off", "alerts.no_success_hours": "24"}
@@ -52,7 +53,7 @@ SettingTexts: TypeAlias = dict[str, str | dict[str, str]]
 
 
 class Secrets:
-    """The variables of .env and the environment, by name; their values never show."""
+    """The variables of .env and the environment, by name. `repr` and `str` hide their values."""
 
     __slots__ = ("_variables",)
 
@@ -60,12 +61,12 @@ class Secrets:
         self._variables = dict(variables)
 
     def get(self, name: str) -> str | None:
-        """The variable's value; one that is set to nothing counts as not set."""
+        """Return the variable's value. An empty value counts as not set."""
         return self._variables.get(name) or None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the variables that are set to something."""
+        """Return the names of the variables that aren't empty."""
         return tuple(name for name, value in self._variables.items() if value)
 
     def __repr__(self) -> str:
@@ -76,7 +77,10 @@ class Secrets:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """Where Spark runs. `remote` wins over `master`; it and `conf` may hold tokens, so they don't show."""
+    """The settings of where Spark runs. `remote` takes precedence over `master`.
+
+    `remote` and `conf` may hold tokens, so `repr` leaves them out.
+    """
 
     master: str = "local[*]"
     remote: str | None = dataclasses.field(default=None, repr=False)
@@ -89,7 +93,7 @@ class AlertSettings:
 
     webhook: str | None = dataclasses.field(default=None, repr=False)  # None: no alerts
     token_env: str | None = None  # the variable that holds a Bearer token
-    rejects: float | None = 0.1  # a share of the rows attempted; None: no such alert
+    rejects: float | None = 0.1  # a share of the attempted rows; None: no such alert
     deviation: float | None = None  # a share of the mean
     no_success_hours: float | None = 24
 
@@ -104,14 +108,14 @@ class AlertSettings:
 class EventSettings:
     """The settings in [tool.ondatra.events]: the collector's limits, and who may send events."""
 
-    unknown_fields: str = "keep"  # in _extra; or refuse
+    unknown_fields: str = "keep"  # keep (in _extra) or refuse
     max_bytes: int = 1_000_000  # of one request
-    per_second: int | None = None  # events; None: as many as come
-    max_waiting: int = 10_000_000  # events that no run has taken yet
-    free_bytes: int = 100_000_000  # what is left to others on the disk
-    flush_seconds: int = 60  # so old the oldest gets before Dagster's sensor asks for a run
-    hosts: tuple[str, ...] = ()  # under which requests may come, besides this machine's own names
-    origins: tuple[str, ...] = ()  # of pages whose scripts may send: https://shop.example.com, or *
+    per_second: int | None = None  # events; None: no limit
+    max_waiting: int = 10_000_000  # events that aren't in a table yet
+    free_bytes: int = 100_000_000  # disk space that is left free for other programs
+    flush_seconds: int = 60  # the age of the oldest event at which Dagster's sensor requests a run
+    hosts: tuple[str, ...] = ()  # the allowed host names of requests, in addition to this machine's own
+    origins: tuple[str, ...] = ()  # of pages whose scripts may send events: https://shop.example.com, or *
 
     @property
     def allows_any_origin(self) -> bool:
@@ -120,52 +124,52 @@ class EventSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunFolder:
-    """Where a dry run keeps what it makes; nobody else knows of it, and it goes when the run ends."""
+    """A folder for everything that a dry run creates. No other process uses it. It is deleted after the run."""
 
     folder: Path  # on this machine: copies of queues, locks
-    tables_address: str  # the path or address below which it has tables
-    tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is for now
+    tables_address: str  # the path or address of the folder of its tables
+    tables: dict[str, str] = dataclasses.field(default_factory=dict)  # model id → where its table is during the dry run
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     root: Path  # the project
-    state: Path  # root/.ondatra: all that ondatra writes beside the warehouse
+    state: Path  # root/.ondatra: all that ondatra writes except the warehouse
     warehouse: str  # an absolute path or an address such as s3a://bucket/folder
     tracking: str  # the same, for records
     jars: Path  # where Delta's jars are kept
     spark: SparkSettings = SparkSettings()
-    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how s3a:// addresses are reached
+    s3: S3Access = dataclasses.field(default_factory=S3Access)  # how to access s3a:// addresses
     publish_seconds: int = int(PUBLISH_SECONDS)
     tracking_retention_days: int | None = None  # how long records are kept there; None: for ever
-    table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep what they had
-    maintain_at: str | None = MAINTAIN_AT  # when Dagster maintains, as cron says it; None: never
+    table_retention_days: int | None = int(TABLE_RETENTION_DAYS)  # how long tables keep their old versions
+    maintain_at: str | None = MAINTAIN_AT  # when Dagster runs the maintenance, in cron syntax; None: never
     sinks: str = "on"  # on, dry, off
     alerts: AlertSettings = dataclasses.field(default_factory=AlertSettings)
     organization: str = "1"
     workspace: str = "1"
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)  # name → catalog.schema or a folder
-    ui_port: int = int(UI_PORT)  # where the records page is, on this machine
-    dagster_url: str = DAGSTER_URL  # where Dagster's page is
+    ui_port: int = int(UI_PORT)  # the port of the records page on this machine
+    dagster_url: str = DAGSTER_URL  # the address of Dagster's UI
     maven_mirror: str | None = None
     java_home: Path | None = None
-    java_home_setting: str = JAVA_HOME_VARIABLE  # what java_home was read from, as messages name it
+    java_home_setting: str = JAVA_HOME_VARIABLE  # the setting or variable that gave java_home, as messages name it
     events: EventSettings = dataclasses.field(default_factory=EventSettings)
     secrets: Secrets = dataclasses.field(default_factory=lambda: Secrets({}), compare=False)
-    dry_run_folder: DryRunFolder | None = None  # of a dry run; no setting of the user's
+    dry_run_folder: DryRunFolder | None = None  # only in a dry run; not a setting of the user
 
     @property
     def uses_s3(self) -> bool:
-        """Whether tables are on S3, as far as the settings tell."""
+        """Return whether tables are on S3, as far as the settings show."""
         return any(scheme_of(each) in S3_SCHEMES for each in (self.warehouse, *self.sources.values()))
 
     def secret(self, name: str) -> str | None:
-        """A variable of the environment or .env, the environment first; None when it isn't set."""
+        """Return a variable of the environment or .env, the environment first; None if it isn't set."""
         return self.secrets.get(name)
 
 
 def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings of the project at `root`; raises InvalidSettingsError with everything that is wrong."""
+    """Return the settings of the project at `root`; raise InvalidSettingsError with everything that is wrong."""
     root = root.resolve()
     environ = os.environ if environ is None else environ
     variables = {**read_dot_env(root), **environ}
@@ -192,13 +196,13 @@ def read_settings(root: Path, environ: Mapping[str, str] | None = None) -> Setti
         named = f"java_home in {file}" if file == PYPROJECT else file
         settings = dataclasses.replace(settings, java_home_setting=named)
     if problems:
-        # without the sources nobody knows what models may read: each that reads one would seem to be wrong
+        # without the sources the inputs are unknown: each model that reads a source would look wrong
         raise InvalidSettingsError(problems, usable=None if "sources" in refused else settings)
     return settings
 
 
 def _apply_entry(given: SettingEntry, chosen: SettingTexts) -> None:
-    """Put a setting over what was said of it before; a table's names are put over one by one."""
+    """Set a setting, over an earlier value. The names of a table are set one by one."""
     if given.name not in SETTING_PARSERS:
         known = (
             (*SETTINGS_BY_VARIABLE, EVENTS_TOKEN_VARIABLE)
@@ -214,7 +218,7 @@ def _apply_entry(given: SettingEntry, chosen: SettingTexts) -> None:
 
 
 def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, str]) -> Settings:
-    """The settings with their defaults; paths are absolute, whatever folder the user stands in."""
+    """Return the settings with their defaults. Paths are absolute, independent of the user's current folder."""
     texts = {name: value for name, value in chosen.items() if isinstance(value, str)}
     tables = {name: value for name, value in chosen.items() if isinstance(value, dict)}
     state = root / ".ondatra"
@@ -236,7 +240,7 @@ def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, st
         s3=read_s3_access(variables, tables.get("spark.conf", {})),
         publish_seconds=int(texts.get("publish_seconds", PUBLISH_SECONDS)),
         tracking_retention_days=_parse_days(
-            # a place of the user's own is his to clear; ours isn't looked after by anybody else
+            # the user cleans up a place of their own; nothing else cleans up ours
             texts.get("tracking_retention_days", FOREVER_VALUE if "tracking" in texts else TRACKING_RETENTION_DAYS)
         ),
         table_retention_days=_parse_days(texts.get("table_retention_days", TABLE_RETENTION_DAYS)),
@@ -256,7 +260,7 @@ def _build_settings(root: Path, chosen: SettingTexts, variables: Mapping[str, st
 
 
 def _read_alert_settings(texts: Mapping[str, str]) -> AlertSettings:
-    """Return the alert settings from the texts of the single settings."""
+    """Return the alert settings, built from the texts of the single settings."""
     texts = {**ALERT_DEFAULTS, **texts}
     hours = texts["alerts.no_success_hours"]
     return AlertSettings(
@@ -273,7 +277,7 @@ def _parse_share(text: str) -> float | None:
 
 
 def _read_event_settings(texts: Mapping[str, str]) -> EventSettings:
-    """Return the event settings from the texts of the single settings."""
+    """Return the event settings, built from the texts of the single settings."""
     given = {name.removeprefix("events."): text for name, text in texts.items() if name.startswith("events.")}
     numbers = {name: int(text) for name, text in given.items() if re.fullmatch(r"[0-9]+", text)}
     origins, hosts = (tuple(given.get(name, "").split()) for name in ("origins", "hosts"))
@@ -294,6 +298,6 @@ def _absolute_address(root: Path, written: str) -> str:
 
 
 def _cache_folder(secrets: Secrets) -> Path:
-    """The user's cache folder: XDG's, Windows', or ~/.cache."""
+    """Return the user's cache folder: that of XDG, that of Windows, or ~/.cache."""
     folder = secrets.get("XDG_CACHE_HOME") or secrets.get("LOCALAPPDATA")
     return Path(folder) / "ondatra" if folder else Path("~/.cache/ondatra").expanduser()

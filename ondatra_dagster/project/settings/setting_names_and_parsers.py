@@ -23,23 +23,23 @@ ANY_ORIGIN = "*"
 
 
 class SettingValueError(ValueError):
-    """A value that can't be used; its text says what it is and what to write."""
+    """The error for a value that can't be used. Its text says what is wrong and what to write."""
 
 
 def read_text(value: object) -> str:
-    """A text that isn't empty."""
+    """Return a text that isn't empty."""
     if not isinstance(value, str) or not value.strip():
         raise SettingValueError(f"{value!r} is not a text; write it in quotes")
     return value
 
 
 def read_sink_mode(value: object) -> str:
-    """on, dry or off."""
+    """Return on, dry or off."""
     return _read_choice(value, "sinks", SINK_MODES)
 
 
 def read_switch(value: object) -> str:
-    """on or off; true or false in the file."""
+    """Return on or off. The file may have true or false instead."""
     text = {True: "on", False: OFF_VALUE}.get(value, value) if isinstance(value, bool) else value
     if text not in SWITCH_VALUES:
         raise SettingValueError(f"{value!r} is neither on nor off; write 'on' or 'off'")
@@ -47,9 +47,9 @@ def read_switch(value: object) -> str:
 
 
 def read_repository(value: object) -> str:
-    """A Maven repository's address. It may hold a password, so that no message shows it."""
+    """Return the address of a Maven repository. It may hold a password, so no message shows it."""
     text = read_text(value).strip()
-    with contextlib.suppress(ValueError):  # of an address that can't be taken apart
+    with contextlib.suppress(ValueError):  # the address can't be parsed
         parts = urlsplit(text)
         if (parts.scheme in ("https", "http") and parts.hostname) or parts.scheme == "file":
             return text
@@ -57,12 +57,12 @@ def read_repository(value: object) -> str:
 
 
 def read_unknown_fields(value: object) -> str:
-    """keep or refuse."""
+    """Return keep or refuse."""
     return _read_choice(value, "events.unknown_fields", UNKNOWN_FIELD_MODES)
 
 
 def read_count(value: object) -> str:
-    """A whole number, 1 or more."""
+    """Return a whole number of 1 or more."""
     text = _number_text(value)
     if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise SettingValueError(f"{value!r} is not a number of 1 or more; write one, without a unit")
@@ -70,20 +70,20 @@ def read_count(value: object) -> str:
 
 
 def read_origins(value: object) -> str:
-    """Addresses of pages as browsers spell them, in a list, or in one text with spaces or commas between."""
+    """Return the origins of pages as browsers spell them, from a list or a text with spaces or commas."""
     origin = re.compile(r"\*|https?://[^/\s,]+")
     return _read_list(value, origin, "is no origin of a page; write https://shop.example.com, without a path, or *")
 
 
 def read_hosts(value: object) -> str:
-    """Names or addresses of hosts, in a list, or in one text with spaces or commas between."""
+    """Return names or addresses of hosts, from a list or a text with spaces or commas."""
     host = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
     how = "write events.example.com or [fd00::1], without http:// and without a port"
     return _read_list(value, host, f"is no name of a host; {how}")
 
 
 def read_folder_name(value: object) -> str:
-    """A name that becomes a folder of the tracking store; a number is one too."""
+    """Return a name or number that becomes a folder of the tracking store."""
     text = _number_text(value)
     if not re.fullmatch(r"(?!\.+$)[A-Za-z0-9._-]{1,100}", text):
         raise SettingValueError(f"{value!r} can't be a folder's name; use up to 100 of A-Z a-z 0-9 . _ -")
@@ -91,7 +91,7 @@ def read_folder_name(value: object) -> str:
 
 
 def read_days(value: object) -> str:
-    """A number of days, or forever."""
+    """Return a number of days, or forever."""
     text = _number_text(value)
     if not (text == FOREVER_VALUE or (text.isdecimal() and int(text) > 0)):
         raise SettingValueError(f"{value!r} is not a number of days; write 1 or more, or {FOREVER_VALUE!r}")
@@ -99,7 +99,7 @@ def read_days(value: object) -> str:
 
 
 def read_cron_time(value: object) -> str:
-    """A time that comes again, as `@schedule` spells it, or off."""
+    """Return a cron text in the syntax of `@schedule`, or off."""
     if value is False or value == OFF_VALUE:
         return OFF_VALUE
     try:
@@ -109,7 +109,7 @@ def read_cron_time(value: object) -> str:
 
 
 def read_port(value: object) -> str:
-    """The number of a port."""
+    """Return the number of a port."""
     text = _number_text(value)
     if not (text.isdecimal() and 0 < int(text) < 65_536):
         raise SettingValueError(f"{value!r} is not a port; write a number from 1 to 65535")
@@ -117,7 +117,7 @@ def read_port(value: object) -> str:
 
 
 def read_web_address(value: object) -> str:
-    """Where a page is, without a slash at its end."""
+    """Return the address of a page, without a slash at its end."""
     text = read_text(value).rstrip("/")
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -126,7 +126,7 @@ def read_web_address(value: object) -> str:
 
 
 def read_webhook(value: object) -> str:
-    """An address, in which ${NAME} stands for a variable."""
+    """Return an address. In it, ${NAME} means the value of a variable."""
     text = read_text(value)
     if not re.match(r"https?://|\$\{\w+\}", text):
         raise SettingValueError("the webhook is no address; write https://… or ${NAME}, a variable that holds it")
@@ -134,7 +134,7 @@ def read_webhook(value: object) -> str:
 
 
 def read_variable_name(value: object) -> str:
-    """The name of a variable."""
+    """Return the name of a variable."""
     text = read_text(value)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise SettingValueError("that is no variable's name; write the name of the one that holds the token")
@@ -142,7 +142,7 @@ def read_variable_name(value: object) -> str:
 
 
 def read_share(value: object) -> str:
-    """A percentage, or off."""
+    """Return a percentage, or off."""
     if value is False or value == OFF_VALUE:
         return OFF_VALUE
     if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d+)?%", value):
@@ -151,7 +151,7 @@ def read_share(value: object) -> str:
 
 
 def read_hours(value: object) -> str:
-    """A number of hours, or off."""
+    """Return a number of hours, or off."""
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     if value is False or text == OFF_VALUE:
         return OFF_VALUE
@@ -161,7 +161,7 @@ def read_hours(value: object) -> str:
 
 
 def _number_text(value: object) -> str:
-    """Return the text of a whole number, which may be written with or without quotes; "" for anything else."""
+    """Return the text of a whole number, written with or without quotes; "" for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else ""
@@ -175,7 +175,7 @@ def _read_choice(value: object, setting: str, choices: Sequence[str]) -> str:
 
 
 def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
-    """Return the texts of a list, or between spaces or commas, with a space between them."""
+    """Return the texts of a list, or of a text with spaces or commas, joined by spaces."""
     items = value if isinstance(value, list) else re.split(r"[\s,]+", read_text(value).strip())
     for item in items:
         if not isinstance(item, str) or not pattern.fullmatch(item):
@@ -184,12 +184,12 @@ def _read_list(value: object, pattern: re.Pattern[str], problem: str) -> str:
 
 
 def read_conf(value: object) -> dict[str, str]:
-    """Spark's own settings, all text as Spark wants them; dotted names may stand in quotes or not."""
+    """Return Spark's own settings as texts, as Spark needs them. Dotted names may be quoted or not."""
     return {name: _conf_text(name, each) for name, each in flatten_table(_read_table(value))}
 
 
 def read_sources(value: object) -> dict[str, str]:
-    """Where the tables of each source are: catalog.schema, or a folder."""
+    """Return where the tables of each source are: catalog.schema, or a folder."""
     sources = {name: read_text(location) for name, location in _read_table(value).items()}
     for name in sources:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -213,7 +213,7 @@ def _read_table(value: object) -> Mapping[str, object]:
 def flatten_table(
     table: Mapping[str, object], *, whole: Container[str] = (), prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Tables in `whole` stay."""
+    """Yield each value by its dotted name: spark = {master = …} is spark.master = …. Keep tables in `whole`."""
     for name, value in table.items():
         if isinstance(value, Mapping) and prefix + name not in whole:
             yield from flatten_table(value, whole=whole, prefix=f"{prefix}{name}.")
@@ -263,13 +263,13 @@ SETTING_PARSERS: Mapping[str, SettingParser] = {
     "events.origins": read_origins,
 }
 VARIABLE_PREFIX = "ONDATRA_"
-TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables of names which the user chooses
+TABLE_SETTINGS = frozenset({"spark.conf", "sources"})  # settings that are tables; the user chooses the names in them
 SETTINGS_BY_VARIABLE = {VARIABLE_PREFIX + name.upper().replace(".", "_"): name for name in SETTING_PARSERS}
 HTTP_PERMISSION = "on"
 
 
 def needs_http_permission(chosen: Mapping[str, object]) -> bool:
-    """Return whether these settings name a repository that others may listen to, and don't allow it."""
+    """Return whether these settings name an unencrypted repository on another machine without allowing it."""
     parts = urlsplit(str(chosen.get("maven_mirror", "")))
     is_open = parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
     return is_open and chosen.get("maven_http") != HTTP_PERMISSION

@@ -1,6 +1,6 @@
 """The access to storage: S3's endpoint and keys, and addresses of folders, the same for Spark and for Python.
 
-Access comes from the variables that every tool for S3 knows, and from Spark's own settings, which win.
+The access is read from the usual S3 variables and from Spark's own settings, which take precedence.
 """
 
 import dataclasses
@@ -18,16 +18,16 @@ def _secret_field() -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class S3Access:
-    """What is None is for the store's own tools to find: a profile, or the machine's role."""
+    """The endpoint and keys of S3. The S3 libraries look for a missing one in a profile, or in the machine's role."""
 
-    endpoint: str | None = None  # http://127.0.0.1:9000; AWS itself where nothing is said
+    endpoint: str | None = None  # http://127.0.0.1:9000; None: AWS
     region: str | None = None
     key: str | None = _secret_field()
     secret: str | None = _secret_field()
     token: str | None = _secret_field()
 
     def spark_conf(self) -> dict[str, str]:
-        """The same in Spark's words. They hold secrets: they belong on no command line."""
+        """Return the same as Spark settings. They hold secrets, so don't pass them on a command line."""
         said = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
@@ -40,7 +40,7 @@ class S3Access:
 
 
 def read_s3_access(variables: Mapping[str, str], conf: Mapping[str, str]) -> S3Access:
-    """The access that the variables and Spark's settings describe together."""
+    """Return the S3 access from the variables and Spark's settings together."""
 
     def said(name: str, *names: str) -> str | None:
         return conf.get(SPARK_S3_PREFIX + name) or next(
@@ -82,18 +82,18 @@ class StorageAddress(str):
         return StorageAddress(str(self) + more, self.s3)
 
     def join_names(self, *names: str) -> "StorageAddress":
-        """What is in the folder under these names."""
+        """Return the address of these names below the folder."""
         return StorageAddress("/".join([self.rstrip("/"), *names]), self.s3)
 
 
 def scheme_of(address: str | os.PathLike[str]) -> str | None:
-    """The scheme of an address; None for a path."""
+    """Return the scheme of an address; None for a path."""
     before, mark, _ = str(address).partition("://")
     return before.casefold() if mark else None
 
 
 def local_path(address: str | os.PathLike[str]) -> Path | None:
-    """The folder or file of this machine that an address means; None when it is elsewhere."""
+    """Return the folder or file of this machine that an address names; None if it is elsewhere."""
     scheme = scheme_of(address)
     if scheme == LOCAL_SCHEME:
         return Path(unquote(urlsplit(str(address)).path))
@@ -101,10 +101,10 @@ def local_path(address: str | os.PathLike[str]) -> Path | None:
 
 
 def s3_access_of(address: str | os.PathLike[str]) -> S3Access:
-    """How an address is reached; one that doesn't know leaves it to the store's own tools."""
+    """Return the access to an address. Without one, the S3 libraries find it by themselves."""
     return address.s3 if isinstance(address, StorageAddress) else S3Access()
 
 
 def is_readable_without_spark(address: str) -> bool:
-    """Whether what is there can be told without Spark."""
+    """Return whether an address can be read without Spark."""
     return local_path(address) is not None or scheme_of(address) in S3_SCHEMES

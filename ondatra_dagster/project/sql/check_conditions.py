@@ -1,6 +1,6 @@
 """The conditions of `@constraint`, `@warning` and `@audit`, in Spark SQL, parsed without a JVM.
 
-Texts that surely are no condition are refused here; Spark judges the rest when the model runs.
+A text that certainly is no condition is refused here. Spark checks the others when the model runs.
 warehouse/row_checks.py evaluates the conditions.
 """
 
@@ -28,11 +28,11 @@ MAX_NAME_LENGTH = 60
 DIGEST_LENGTH = 6
 COMPARISONS = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "=": "eq", "==": "eq", "<>": "ne", "!=": "ne"}
 ARITHMETIC = {"+": "plus", "-": "minus", "*": "times", "/": "over", "%": "mod"}
-OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # as names say them
+OPERATORS = {**COMPARISONS, **ARITHMETIC, "<=>": "is", "!": "not"}  # the words for operators in the names of checks
 
 
 def read_condition(value: str) -> CheckCondition:
-    """The condition that `value` is; raises HeaderValueError when it surely is none."""
+    """Return the condition in `value`; raise HeaderValueError if it certainly is none."""
     statement = SELECT_PREFIX + value
     try:
         tokens = tokenize_statement(statement)
@@ -55,7 +55,7 @@ def read_condition(value: str) -> CheckCondition:
 
 
 def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -> Iterator[RowCheck]:
-    """A model's checks: each a word, a condition and a line; their names tell them apart."""
+    """Yield a model's checks with unique names. Each is given as a check type, a condition and a line."""
     names = [_check_name(word, condition) for word, condition, _ in written]
     for (word, condition, line), name in zip(written, names, strict=True):
         unique = name if names.count(name) == 1 else f"{name}_{_condition_digest(condition)}"
@@ -63,12 +63,12 @@ def build_row_checks(written: Sequence[tuple[CheckType, CheckCondition, int]]) -
 
 
 def _has_other_clauses(tree: exp.Select) -> bool:
-    """Whether anything but its one condition was said: FROM, WHERE, DISTINCT."""
+    """Return whether it has more than the SELECT list: FROM, WHERE, DISTINCT."""
     return any(said for part, said in tree.args.items() if part != "expressions")
 
 
 def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
-    """Complain of what can't judge a row by itself."""
+    """Raise HeaderValueError for anything that can't check a single row."""
     condition = tree.expressions[0].unnest()
     if isinstance(condition, exp.Alias | exp.Aliases):
         raise HeaderValueError(f"{value!r} has a name", "leave out AS: a check is named after its condition")
@@ -81,7 +81,7 @@ def _refuse_non_row_condition(value: str, tree: exp.Select) -> None:
 
 
 def _named_columns(tree: exp.Expr) -> Iterator[str]:
-    """The columns that it names: of address.city that is address."""
+    """Yield the columns that the condition names. For address.city this is address."""
     for column in tree.find_all(exp.Column):
         first = column.parts[0]
         is_quoted = isinstance(first, exp.Identifier) and first.quoted
@@ -91,7 +91,7 @@ def _named_columns(tree: exp.Expr) -> Iterator[str]:
 
 
 def _check_name(word: CheckType, condition: CheckCondition) -> str:
-    """constraint_amount_ge_0: Dagster takes letters, digits and _ for a check's name."""
+    """Return a name such as constraint_amount_ge_0: Dagster allows letters, digits and _ in a check's name."""
     said = " ".join(OPERATORS.get(part, part) for part in condition.words)
     said = "_".join(re.findall(r"[A-Za-z0-9]+", said)).casefold()
     if not said or len(said) > MAX_NAME_LENGTH:

@@ -1,7 +1,7 @@
-"""The columns of a table or subquery, by name, and the columns that each is made of.
+"""The columns of a table or subquery, by name, and the columns that each is computed from.
 
-Names are looked up as Spark looks them up. column_tracing.py traces a query with them.
-The origin of a name with two meanings is unknown; it is never guessed.
+Names are resolved as in Spark. column_tracing.py traces a query with them.
+The origin of an ambiguous name is unknown; it is never guessed.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ class ColumnOrigin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSources:
-    """What a value is made of."""
+    """The sources that a value is computed from."""
 
     origins: frozenset[ColumnOrigin] = frozenset()
-    is_known: bool = True  # False: of something else too, or of nothing like this
-    is_json: bool = False  # the text of a JSON builder: within another it isn't quoted
+    is_known: bool = True  # False: it has other sources too, or none was found
+    is_json: bool = False  # the text of a JSON builder: another builder doesn't quote it
 
     def __or__(self, other: "ValueSources") -> "ValueSources":
         return ValueSources(
@@ -34,18 +34,18 @@ class ValueSources:
         )
 
 
-NO_SOURCES = ValueSources()  # a literal, the clock
+NO_SOURCES = ValueSources()  # of a literal, of the clock
 UNKNOWN_SOURCES = ValueSources(is_known=False)
 
 
 def merge_sources(parts: Collection[ValueSources]) -> ValueSources:
-    """What a value is made of that is made of all of these."""
+    """Return the sources of a value that is computed from all of these."""
     origins = frozenset[ColumnOrigin]().union(*(part.origins for part in parts))
     return ValueSources(origins=origins, is_known=all(part.is_known for part in parts))
 
 
 class OutputColumn(NamedTuple):
-    """A column that something gives; Spark finds a name for one that has none."""
+    """A column that a query or table gives. Spark chooses the name of a column without one."""
 
     name: str | None
     sources: ValueSources
@@ -59,14 +59,14 @@ UnknownColumnSources = Callable[[str], ValueSources]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """Something that columns can be taken from."""
+    """A table, subquery or function that has columns."""
 
     columns: tuple[OutputColumn, ...] = ()
-    # what a column is made of that isn't among these; None: there is no other
+    # the sources of a column that isn't in `columns`; None: there are no others
     unknown_columns: UnknownColumnSources | None = None
 
     def find_column(self, name: str) -> ValueSources | None:
-        """What the column of that name is made of; None when there is none."""
+        """Return the sources of the column of that name; None if there is none."""
         found = [column.sources for column in self.columns if column.has_name(name)]
         if found:
             return found[0] if len(found) == 1 else UNKNOWN_SOURCES
@@ -75,24 +75,24 @@ class Relation:
         return UNKNOWN_SOURCES if any(column.name is None for column in self.columns) else None
 
     def with_names(self, names: Sequence[str]) -> "Relation":
-        """The same under other names: AS t(a, b)."""
+        """Return the relation with other column names, as AS t(a, b) gives them."""
         if not names:
             return self
         if self.unknown_columns is not None or len(names) != len(self.columns):
             rest = self.unknown_columns
-            is_same = rest is not None and not self.columns  # a function's: each column is made alike
+            is_same = rest is not None and not self.columns  # a function: all of its columns have the same sources
             made = rest(names[0]) if rest and is_same and rest(names[0]) == rest("") else UNKNOWN_SOURCES
             return Relation(columns=tuple(OutputColumn(name, made) for name in names))
         pairs = zip(names, self.columns, strict=True)
         return Relation(columns=tuple(OutputColumn(name, column.sources) for name, column in pairs))
 
     def without_columns(self, names: Collection[str]) -> "Relation":
-        """The same but for the columns of these names, casefolded."""
+        """Return the relation without the columns of these names, which are casefolded."""
         columns = (column for column in self.columns if column.name is None or column.name.casefold() not in names)
         return Relation(columns=tuple(columns), unknown_columns=self.unknown_columns)
 
     def union(self, other: "Relation") -> "Relation":
-        """A UNION: each column is made of those in its place."""
+        """Return the relation of a UNION: a column has the sources of both columns in its place."""
         if self.unknown_columns or other.unknown_columns or len(self.columns) != len(other.columns):
             return Relation(
                 columns=tuple(OutputColumn(column.name, UNKNOWN_SOURCES) for column in self.columns),
@@ -102,7 +102,7 @@ class Relation:
         return Relation(columns=tuple(OutputColumn(one.name, one.sources | two.sources) for one, two in pairs))
 
     def union_by_name(self, other: "Relation") -> "Relation":
-        """A UNION BY NAME: each column is made of those of its name."""
+        """Return the relation of a UNION BY NAME: a column has the sources of both columns of its name."""
         if self.unknown_columns or other.unknown_columns:
             return self.union(other)
         columns = []
@@ -113,7 +113,7 @@ class Relation:
         return Relation(columns=tuple(columns))
 
     def unpivot(self, names: Sequence[str], *, name: str, value: str) -> "Relation":
-        """An UNPIVOT of these columns: their names in one column, their values in another."""
+        """Return the relation of an UNPIVOT: the names of these columns in one column, their values in another."""
         others = self.without_columns({each.casefold() for each in names})
         made = merge_sources([self.find_column(each) or UNKNOWN_SOURCES for each in names])
         return Relation(
@@ -122,7 +122,7 @@ class Relation:
         )
 
     def common_columns(self, other: "Relation") -> list[str] | None:
-        """The names that both have; None when that can't be told."""
+        """Return the names of the columns that both have; None if that is unknown."""
         names = [column.name for column in (*self.columns, *other.columns)]
         if self.unknown_columns or other.unknown_columns or None in names:
             return None
@@ -130,17 +130,17 @@ class Relation:
 
 
 def unknown_sources(_: str) -> ValueSources:
-    """The rest of something that nobody knows the columns of."""
+    """Return unknown sources, whatever the column's name is."""
     return UNKNOWN_SOURCES
 
 
 def opaque_relation(made: ValueSources = UNKNOWN_SOURCES) -> Relation:
-    """Something whose columns have any name, and are all made alike."""
+    """Return a relation that has columns of any name, all with the same sources."""
     return Relation(unknown_columns=lambda _: made)
 
 
 def input_relation(read: Input, columns: Sequence[str] | None) -> Relation:
-    """An input: just these columns, or any when nobody knows which it has."""
+    """Return the relation of an input: with these columns, or with any if they are unknown."""
 
     def origin(name: str) -> ValueSources:
         return ValueSources(origins=frozenset({ColumnOrigin(read, name)}))
@@ -151,34 +151,34 @@ def input_relation(read: Input, columns: Sequence[str] | None) -> Relation:
 
 
 class FromSource(NamedTuple):
-    """Something in a FROM."""
+    """A source in a FROM: a table, subquery or function."""
 
     name: str
-    full_name: tuple[str, ...]  # (schema, table) when columns may be qualified with both
+    full_name: tuple[str, ...]  # (schema, table) if columns may be qualified with both
     relation: Relation
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ColumnScope:
-    """What the columns of one SELECT can mean; it grows while its FROM is read."""
+    """The meanings that column names have in one SELECT. It grows while the FROM is read."""
 
     outer: "ColumnScope | None" = None
     sources: list[FromSource] = dataclasses.field(default_factory=list)
-    merged_columns: dict[str, OutputColumn] = dataclasses.field(default_factory=dict)  # by USING, casefolded
-    has_unknown_natural_join: bool = False  # by NATURAL, and nobody knows which columns both sides have
+    merged_columns: dict[str, OutputColumn] = dataclasses.field(default_factory=dict)  # of USING, by casefolded name
+    has_unknown_natural_join: bool = False  # a NATURAL join has unknown common columns
     aliases: dict[str, ValueSources] = dataclasses.field(default_factory=dict)  # of the SELECT list, so far
 
     def resolve_column(self, parts: Sequence[str]) -> ValueSources:
-        """What the column is made of that is written with these parts."""
+        """Return the sources of the column with these name parts."""
         return self.find_in_scopes(parts) or UNKNOWN_SOURCES
 
     def find_in_scopes(self, parts: Sequence[str]) -> ValueSources | None:
-        """Return the same by this SELECT and those around it; None when the column is surely in none."""
+        """Return the column's sources in this SELECT or those around it; None if it certainly is in none."""
         found = self.resolve_locally(parts)
         return self.outer.find_in_scopes(parts) if found is None and self.outer else found
 
     def resolve_locally(self, parts: Sequence[str]) -> ValueSources | None:
-        """The same by this SELECT alone; None when it has no such column."""
+        """Return the column's sources in this SELECT alone; None if it has no such column."""
         folded = tuple(part.casefold() for part in parts)
         for size in (2, 1):
             if len(parts) > size:
@@ -197,13 +197,13 @@ class ColumnScope:
         return named[0].relation.find_column(name) if named else None
 
     def sources_named(self, qualifier: tuple[str, ...]) -> list[FromSource]:
-        """The sources that a column can be qualified with that name of."""
+        """Return the sources of that name, which may qualify a column."""
         if len(qualifier) == 1:
             return [source for source in self.sources if source.name.casefold() == qualifier[0]]
         return [source for source in self.sources if source.full_name == qualifier]
 
     def find_column(self, name: str) -> ValueSources | None:
-        """What a column without a qualifier is made of, going by the sources alone."""
+        """Return the sources of a column without a qualifier. SELECT aliases are not considered."""
         if name.casefold() in self.merged_columns:
             return self.merged_columns[name.casefold()].sources
         if self.has_unknown_natural_join:
@@ -219,7 +219,7 @@ class ColumnScope:
         return None
 
     def expand_star(self) -> Relation:
-        """What * stands for."""
+        """Return the relation that * means."""
         if self.has_unknown_natural_join:
             return opaque_relation()
         columns = list(self.merged_columns.values())
@@ -237,7 +237,7 @@ class ColumnScope:
 
 
 def _has_unlisted_columns(relation: Relation) -> bool:
-    """Whether it may have columns of names that aren't listed."""
+    """Return whether it may have columns whose names aren't listed."""
     return relation.unknown_columns is not None or any(column.name is None for column in relation.columns)
 
 

@@ -1,6 +1,6 @@
-"""The tracing of a query's columns to the columns that they are made of, by the query's tree.
+"""The tracing of a query's columns, through the query's tree, to the columns that they are computed from.
 
-Only values count, not which rows there are: the columns of WHERE, ON and GROUP BY make no value. A column that
+Only values count, not which rows there are: the columns of WHERE, ON and GROUP BY are no sources. A column that
 can't be traced is unknown.
 """
 
@@ -23,28 +23,28 @@ from ondatra_dagster.project.sql.column_name_resolution import (
 from ondatra_dagster.project.sql.output_and_system_columns import find_certain_names
 
 JSON_FUNCTIONS = frozenset({"json_object", "json_array", "json_group_array"})
-# before the name of a builder in the tree: sqlglot has a grammar of its own for json_object
+# a mark before the name of a JSON builder in the tree: sqlglot has special grammar for json_object
 JSON_FUNCTION_MARK = "ondatra "
-# what gives one of its arguments as it is
+# expressions that return one of their arguments unchanged
 PASS_THROUGH_FUNCTIONS = (exp.Max, exp.Min, exp.First, exp.Last, exp.AnyValue, exp.Filter, exp.Window, exp.Paren)
-MAX_RECURSION_ROUNDS = 10  # of a recursive query, until nothing new flows
+MAX_RECURSION_ROUNDS = 10  # the most rounds over a recursive query; fewer if no source is new
 
 CteRelations = Mapping[str, Relation]  # by name, casefolded
-InputRelationLookup = Callable[[exp.Table], Relation]  # an input's
+InputRelationLookup = Callable[[exp.Table], Relation]  # the relation of an input
 
 
 def trace_columns(tree: exp.Expr, relation_of: InputRelationLookup) -> Relation:
-    """The columns that a whole query gives."""
+    """Return the columns that a whole query gives."""
     return ColumnTracer(relation_of).trace_query(tree, {}, None)
 
 
 def is_json_function(node: exp.Expr) -> bool:
-    """Whether it calls a JSON builder, by its plain name."""
+    """Return whether it calls a JSON builder, by its plain name."""
     return isinstance(node, exp.Anonymous) and str(node.this).startswith(JSON_FUNCTION_MARK)
 
 
 def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
-    """Return a function that tells of each value in a query whether it is a JSON builder's text."""
+    """Return a function that checks whether a value of the query is a JSON builder's text."""
     tracer = ColumnTracer(lambda _: opaque_relation())
     tracer.trace_query(tree, {}, None)
 
@@ -55,15 +55,15 @@ def json_value_check(tree: exp.Expr) -> Callable[[exp.Expr], bool]:
 
 
 class ColumnTracer:
-    """One reading of a query; it keeps what the columns of each SELECT can mean."""
+    """A tracer of one query. It stores what the columns of each SELECT can mean."""
 
     def __init__(self, relation_of: InputRelationLookup) -> None:
         self._relation_of = relation_of
         self.scopes: dict[int, tuple[ColumnScope, CteRelations]] = {}  # by id() of the SELECT
-        self.outputs: dict[int, Relation] = {}  # by the same
+        self.outputs: dict[int, Relation] = {}  # by id() of the SELECT
 
     def trace_query(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
-        """What a query gives, wherever it stands."""
+        """Return the columns of a query or subquery."""
         ctes = self._trace_ctes(node, ctes, outer)
         if isinstance(node, exp.Subquery):
             given = self._trace_parentheses(node, ctes, outer)
@@ -84,7 +84,7 @@ class ColumnTracer:
         return _apply_pivot(node, self.trace_query(node.this, ctes, outer))
 
     def _trace_ctes(self, node: exp.Expr, ctes: CteRelations, outer: ColumnScope | None) -> CteRelations:
-        """What the names of its WITH give, each in sight of those before it."""
+        """Return the relations of its WITH, by name. Each sees those before it."""
         clause = node.args.get("with_")
         if not clause:
             return ctes
@@ -99,7 +99,7 @@ class ColumnTracer:
         return known
 
     def _trace_recursive(self, body: exp.Expr, name: str, names: Sequence[str], ctes: CteRelations) -> Relation:
-        """Round by round, as its rows are made, until no column is made of anything new."""
+        """Return the relation of a recursive query, traced in rounds until no column has new sources."""
         if not isinstance(body, exp.SetOperation):
             return self.trace_query(body, ctes, None).with_names(names)
         given = self.trace_query(body.this, ctes, None).with_names(names)
@@ -113,7 +113,7 @@ class ColumnTracer:
     def _trace_set_operation(self, node: exp.SetOperation, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
         left, right = self.trace_query(node.this, ctes, outer), self.trace_query(node.expression, ctes, outer)
         if not isinstance(node, exp.Union):
-            return left  # EXCEPT and INTERSECT give rows of the left side
+            return left  # EXCEPT and INTERSECT return rows of the left side
         return left.union_by_name(right) if node.args.get("by_name") else left.union(right)
 
     def _trace_values(self, node: exp.Values, ctes: CteRelations, outer: ColumnScope | None) -> Relation:
@@ -167,7 +167,7 @@ class ColumnTracer:
         return Relation(columns=tuple(OutputColumn(name, made) for name in names or [None]))
 
     def _apply_star_except(self, star: exp.Expr, given: Relation) -> Relation:
-        """* EXCEPT (a, b)."""
+        """Return the relation without the columns of * EXCEPT (a, b)."""
         if star.args.get("replace") or star.args.get("rename"):
             return opaque_relation()
         return given.without_columns({column.name.casefold() for column in star.args.get("except_") or ()})
@@ -182,7 +182,7 @@ class ColumnTracer:
         return opaque_relation() if sources else opaque_relation(scope.resolve_column(parts))  # a struct's fields
 
     def add_source(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> None:
-        """Let the columns of something in FROM be seen."""
+        """Add the columns of an item in FROM to the scope."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
             self.add_source(node.this, scope, ctes)  # (a JOIN b): its tables keep their names
         else:
@@ -205,7 +205,7 @@ class ColumnTracer:
         return FromSource(node.alias_or_name, full_name, relation.with_names(_column_names(node)))
 
     def _trace_from_item(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> Relation:
-        """What a subquery in FROM gives, or a function."""
+        """Return the columns of a subquery or function in FROM."""
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Query):
             return self.trace_query(node.this, ctes, scope).with_names(_column_names(node))
         if isinstance(node, exp.Query | exp.Values):
@@ -217,7 +217,7 @@ class ColumnTracer:
 
     def _trace_join(self, join: exp.Join, scope: ColumnScope, ctes: CteRelations) -> None:
         if join.kind in ("SEMI", "ANTI"):
-            return  # the right side gives no column
+            return  # the right side has no output columns
         before = ColumnScope(sources=list(scope.sources), merged_columns=dict(scope.merged_columns))
         before.has_unknown_natural_join = scope.has_unknown_natural_join
         self.add_source(join.this, scope, ctes)
@@ -233,7 +233,7 @@ class ColumnTracer:
             scope.merged_columns[name.casefold()] = OutputColumn(name, made)
 
     def _value_sources(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> ValueSources:
-        """What the value of an expression is made of."""
+        """Return the sources of an expression's value."""
         parts = list(self._part_sources(node, scope, ctes))
         made = merge_sources(parts)
         is_json = self.is_json_value(node, scope, ctes)
@@ -251,7 +251,7 @@ class ColumnTracer:
             elif isinstance(part, exp.Column):
                 yield scope.resolve_column([name.name for name in part.parts])
             elif isinstance(part, exp.JSONExtract) and not isinstance(part.expression, exp.JSONPath):
-                yield UNKNOWN_SOURCES  # f(g => x -> y): sqlglot takes the arrow for something else
+                yield UNKNOWN_SOURCES  # sqlglot misreads the lambda arrow in f(g => x -> y)
             elif isinstance(part, exp.Window) and part.args.get("alias"):
                 yield from self._window_sources(part, scope, ctes)
 
@@ -269,7 +269,7 @@ class ColumnTracer:
                 yield from self._part_sources(named, scope, ctes)
 
     def is_json_value(self, node: exp.Expr, scope: ColumnScope, ctes: CteRelations) -> bool:
-        """Whether the value is surely a JSON builder's text, or null."""
+        """Return whether the value certainly is a JSON builder's text, or null."""
         node = node.unalias()
         if isinstance(node, exp.Column):
             return not node.is_star and scope.resolve_column([name.name for name in node.parts]).is_json
@@ -288,7 +288,7 @@ class ColumnTracer:
 
 
 def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
-    """What a choice chooses from."""
+    """Return the values between which an expression chooses."""
     if isinstance(node, exp.Coalesce):
         return [node.this, *node.expressions]
     if isinstance(node, exp.If):
@@ -300,7 +300,7 @@ def _choice_branches(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _column_names(node: exp.Expr) -> list[str]:
-    """The names in AS t(a, b)."""
+    """Return the names in AS t(a, b)."""
     alias = node.args.get("alias")
     return [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
 
@@ -310,7 +310,7 @@ def _pivot_name(node: exp.Expr) -> str | None:
 
 
 def _apply_pivot(node: exp.Expr, given: Relation) -> Relation:
-    """What UNPIVOT (value FOR name IN (a, b)) makes of a relation; what PIVOT makes depends on its values."""
+    """Return the relation after UNPIVOT (value FOR name IN (a, b)). The columns of a PIVOT are unknown."""
     pivots = node.args.get("pivots")
     if not pivots:
         return given

@@ -1,6 +1,6 @@
 """The translation of DuckDB's and SQLite's words to Spark's: the JSON builders, and names of types.
 
-Only the words of these calls and casts are replaced. Everything between them stays byte for byte, and so do
+Only the words of these calls and casts are replaced. All text between them is unchanged, to the byte, and so are
 the lines. Spark has `x::TYPE` itself, but not all of the types' names.
 """
 
@@ -37,16 +37,16 @@ SPARK_TYPES = {
 
 
 class DialectTranslation(NamedTuple):
-    """What has to be said otherwise in a query, and what can't be."""
+    """The edits that translate a query, and the problems that have no translation."""
 
-    edits: tuple[TextEdit, ...]  # in the order of the text; none overlaps another
+    edits: tuple[TextEdit, ...]  # in the order of the text, without overlaps
     problems: tuple[QueryError, ...]
 
 
 def tokens_for_parser(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens for sqlglot, which has a grammar of its own for json_object: as plain functions.
+    """Return the tokens for sqlglot, with the JSON builders as plain functions: it has special grammar for them.
 
-    Types that it doesn't know are texts to it: what it makes of a query is only looked at.
+    Unknown types become text types for sqlglot. This is safe because its tree is only read, never written.
     """
     types = {place for head in find_type_starts(tokens) for place in find_named_types(tokens, head, SPARK_TYPES)}
     return [
@@ -60,7 +60,7 @@ def tokens_for_parser(tokens: Sequence[Token]) -> list[Token]:
 
 
 def translate_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> DialectTranslation:
-    """Every place of a query that Spark needs other words for."""
+    """Return the edits for all places of a query where Spark needs other words."""
     edits = list(_type_edits(tokens))
     problems: list[QueryError] = []
     for call in _find_json_calls(tokens, tree, sql):
@@ -72,7 +72,7 @@ def translate_dialect(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Dial
 
 
 def apply_edits(sql: str, edits: Sequence[TextEdit]) -> str:
-    """The text with the edits in place."""
+    """Return the text with the edits applied."""
     pieces: list[str] = []
     position = 0
     for edit in edits:
@@ -82,7 +82,7 @@ def apply_edits(sql: str, edits: Sequence[TextEdit]) -> str:
 
 
 def _is_json_function_call(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a builder is called there, by its plain name."""
+    """Return whether a JSON builder is called there, by its plain name."""
     return (
         tokens[place].token_type is TokenType.VAR
         and tokens[place].text.casefold() in JSON_FUNCTIONS
@@ -105,7 +105,7 @@ def _find_json_calls(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> Itera
 
 
 def _type_edits(tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Spark's names for the types that x::TYPE and CAST(x AS TYPE) name, and TYPE[] as an array of it."""
+    """Yield the edits to Spark's names for the types in x::TYPE and CAST(x AS TYPE), and from TYPE[] to ARRAY<TYPE>."""
     for head in find_type_starts(tokens):
         for place in find_named_types(tokens, head, SPARK_TYPES):
             token = tokens[place]
@@ -124,19 +124,19 @@ def _array_edits(tokens: Sequence[Token], head: int) -> Iterator[TextEdit]:
 
 CAST_FUNCTIONS = frozenset({"cast", "try_cast"})
 NESTED_TYPES = frozenset({"array", "map", "struct"})
-TYPE_FOLLOWERS = frozenset({">", ",", "[", "not", "comment"})  # within ARRAY<…>; else it is a field's name
+TYPE_FOLLOWERS = frozenset({">", ",", "[", "not", "comment"})  # tokens after a type, but not after a field's name
 DECIMAL_NAMES = frozenset({"decimal", "dec", "numeric"})
 
 
 def find_bare_decimals(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
-    """Decimals of which nobody says how many digits they have, as they are written, with their lines."""
+    """Yield the decimal types without digits, as they are written, with their lines."""
     for head in find_type_starts(tokens):
         for place in find_named_types(tokens, head, DECIMAL_NAMES):
             yield tokens[place].text, tokens[place].line
 
 
 def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
-    """The places where a cast says a type."""
+    """Yield the places where a cast names a type."""
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.DCOLON:
             yield place + 1
@@ -150,7 +150,7 @@ def find_type_starts(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _count_tokens_after_as(inside: Sequence[Token]) -> int:
-    """How many tokens stand behind the last AS in a CAST."""
+    """Return the number of tokens after the last AS in a CAST."""
     for count, token in enumerate(reversed(inside)):
         if token.token_type is TokenType.ALIAS:
             return count
@@ -158,7 +158,7 @@ def _count_tokens_after_as(inside: Sequence[Token]) -> int:
 
 
 def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) -> Iterator[int]:
-    """The places of the type's words that are one of these names, with no digits behind it."""
+    """Yield the places in the type of words that are one of these names, without digits after it."""
     if _is_nested(tokens, head):
         inside = range(head + 2, find_type_end(tokens, head))
         yield from (
@@ -172,7 +172,7 @@ def find_named_types(tokens: Sequence[Token], head: int, names: Container[str]) 
 
 
 def _is_nested(tokens: Sequence[Token], head: int) -> bool:
-    """Whether ARRAY<…> begins there, and no comparison."""
+    """Return whether ARRAY<…> begins there, and no comparison."""
     return is_word_at(tokens, head + 1, "<") and tokens[head].text.casefold() in NESTED_TYPES
 
 
@@ -183,7 +183,7 @@ def _is_type_name(tokens: Sequence[Token], place: int, names: Container[str]) ->
 
 
 def find_type_end(tokens: Sequence[Token], head: int) -> int:
-    """The place behind the type, without its []."""
+    """Return the place after the type, before its []."""
     if is_word_at(tokens, head + 1, "("):
         return find_parenthesis(tokens, head + 1)[1] + 1
     if not _is_nested(tokens, head):

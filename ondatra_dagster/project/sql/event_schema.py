@@ -1,4 +1,4 @@
-"""A model of kind events: column definitions instead of a query, `page STRING NOT NULL, seconds INT`."""
+"""The schema of a model of kind events: column definitions such as `page STRING NOT NULL, seconds INT`, no query."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ DEFINITION_REMEDY = "write them as name TYPE [NOT NULL], between commas"
 
 
 def read_event_columns(text: str) -> tuple[EventColumn, ...]:
-    """The columns that the text defines; raises QueryError for what isn't a definition."""
-    # on the text's own lines, so that an error's line is right
+    """Return the columns that the text defines; raise QueryError if it has anything but definitions."""
+    # keep the lines of the text, so that an error's line is right
     try:
         tree = PARSER_DIALECT.parse(f"CREATE TABLE events ({text}\n)")[0]
     except (ParseError, TokenError, *PARSER_ERRORS) as error:
@@ -26,9 +26,9 @@ def read_event_columns(text: str) -> tuple[EventColumn, ...]:
 
 
 def empty_query(columns: tuple[EventColumn, ...]) -> str:
-    """A query that gives the columns and no row: so the table is made as any other model's.
+    """Return a query that gives the columns and no row, so that the table is created like any other model's.
 
-    Each column is on the line that defines it, so that what is wrong with it is told there.
+    Each column is on the line of its definition, so that problems are reported there.
     """
     return f"SELECT {', '.join(_null_columns(columns))} WHERE false"
 
@@ -76,10 +76,10 @@ PLAIN_TYPES = {
     **dict.fromkeys((SqlType.BINARY, SqlType.VARBINARY), "binary"),
 }
 NESTED_TYPES = {SqlType.ARRAY: "array", SqlType.MAP: "map", SqlType.STRUCT: "struct"}
-MAP_KEY_TYPES = frozenset(  # what the text of a JSON key can stand for
+MAP_KEY_TYPES = frozenset(  # the types that the text of a JSON key can be converted to
     {"string", "tinyint", "smallint", "int", "bigint", "decimal", "date", "timestamp", "timestamp_ntz"}
 )
-DEFAULT_DECIMAL = (10, 0)  # where no digits are given, as Spark has it
+DEFAULT_DECIMAL = (10, 0)  # without digits, as in Spark
 MAX_DECIMAL_DIGITS = 38
 TYPE_REMEDY = "the collector takes texts, numbers, true and false, dates, times, binary, ARRAY, MAP and STRUCT"
 
@@ -127,7 +127,7 @@ def _convert_nested(of: exp.DataType, name: str, line: int) -> EventType:
 
 
 def _struct_fields(of: exp.DataType, name: str, line: int) -> Iterator[tuple[str, EventType]]:
-    """The fields of a struct with their types."""
+    """Yield the fields of a struct with their types."""
     for field in of.expressions:
         kind = field.args.get("kind") if isinstance(field, exp.ColumnDef) else None
         if not isinstance(kind, exp.DataType):

@@ -1,4 +1,4 @@
-"""The template {{ last_value }} in a query: the parser sees a literal in its place, Spark gets the value.
+"""The placeholder {{ last_value }} in a query. The parser gets a literal in its place, Spark gets the value.
 
 No other word may be between double braces: a query is SQL, not a template.
 """
@@ -13,7 +13,7 @@ from ondatra_dagster.project.sql.tokenizer import QueryError
 
 BRACES_PATTERN = re.compile(r"\{\{[^{}\n]*\}\}")
 QUOTED_PATTERNS = (
-    *(r"\b[rR]'[^']*'", r'\b[rR]"[^"]*"'),  # where a backslash is one
+    *(r"\b[rR]'[^']*'", r'\b[rR]"[^"]*"'),  # raw strings, in which a backslash is a normal character
     *(r"'(?:[^'\\]|\\.)*'", r'"(?:[^"\\]|\\.)*"', "`[^`]*`"),
     *(r"--[^\n]*", r"/\*.*?\*/"),
 )
@@ -22,20 +22,20 @@ LAST_VALUE_PATTERN = re.compile(r"\{\{\s*last_value\s*\}\}")
 
 
 def replace_with_literals(text: str) -> str:
-    """The text with a literal of the same length wherever something stands in double braces.
+    """Return the text with a literal of the same length in place of everything in double braces.
 
-    What stands in quotes or in a comment is the user's own: a text to be sent may well say {{ name }}.
+    Quoted text and comments stay: a text to be sent may contain {{ name }}.
     """
     return QUOTED_OR_BRACES.sub(lambda found: f"'{found['braces'][1:-1]}'" if found["braces"] else found[0], text)
 
 
 def is_last_value(node: exp.Expr) -> bool:
-    """Whether a part of the tree is what stands for {{ last_value }}."""
+    """Return whether a node of the tree is the literal that replaces {{ last_value }}."""
     return isinstance(node, exp.Literal) and bool(LAST_VALUE_PATTERN.fullmatch(f"{{{node.this}}}"))
 
 
 def find_last_values(tokens: Sequence[Token], sql: str) -> Iterator[tuple[int, int]]:
-    """Where {{ last_value }} stands, end exclusive; raises QueryError for other words in braces."""
+    """Yield the places of {{ last_value }}, end exclusive; raise QueryError for other words in braces."""
     for token in tokens:
         start, end = token.start, token.end + 1
         if token.token_type is TokenType.STRING and LAST_VALUE_PATTERN.search(token.text):

@@ -1,6 +1,6 @@
-"""The columns of a query that surely name nothing: found without Spark, where all that it reads is known.
+"""The columns of a query that certainly name nothing, found without Spark if all inputs are known.
 
-A column is passed over wherever it may mean something that isn't known here: what Spark takes isn't refused.
+A column is skipped if it may mean something that isn't known here: nothing that Spark accepts is refused.
 """
 
 import dataclasses
@@ -14,35 +14,35 @@ from ondatra_dagster.project.sql.column_tracing import ColumnTracer, InputRelati
 from ondatra_dagster.project.sql.output_and_system_columns import is_reserved_name
 from ondatra_dagster.project.sql.query_parser import ParsedQuery
 
-PIPE_OPERATOR = "|>"  # sqlglot makes other queries of pipes
+PIPE_OPERATOR = "|>"  # sqlglot turns pipes into other queries
 CHECKED_CLAUSES = ("expressions", "where", "group", "windows", "laterals")
 
 
-# what has names of its own, or may have been taken for something else
+# nodes with names of their own, and nodes that the parser may have misread
 UNCERTAIN_NODES = (exp.Query, exp.Lambda, exp.Kwarg, exp.PropertyEQ, exp.Star, exp.Pivot, exp.QueryTransform)
 
 
-# words that are functions or keywords of Spark where no column is called so
+# words that are functions or keywords of Spark, unless a column has that name
 SPARK_WORDS = frozenset(
     {"user", "session_user", "localtimestamp", "localtime", "grouping__id", "all", "default", "_metadata"}
     | {"year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second"}
     | {"microsecond", "millisecond", "both", "leading", "trailing", "timestamp_ltz", "timestamp_ntz"}
-    | {"window", "session_window", "unknown"}  # GROUP BY window(…) gives a column that is called so
+    | {"window", "session_window", "unknown"}  # GROUP BY window(…) gives a column of that name
 )
-SPARK_WORD_PREFIXES = ("current_", "__")  # the latter names what Spark itself has named
+SPARK_WORD_PREFIXES = ("current_", "__")  # Spark itself gives names that begin with __
 
 
 class UnresolvedColumn(NamedTuple):
-    """A column that nothing in sight of it has."""
+    """A column that no visible table or subquery has."""
 
-    name: str  # as it is written
+    name: str  # in the spelling of the query
     line: int  # within the query
     unknown: str  # the part that isn't known
-    known: tuple[str, ...]  # the columns that could have been meant
+    known: tuple[str, ...]  # the columns that may be meant
 
 
 def find_unresolved_columns(query: ParsedQuery, relation_of: InputRelationLookup) -> list[UnresolvedColumn]:
-    """Return every column that surely can't be resolved, in the order of the text, each once a line."""
+    """Return every column that certainly can't be resolved, in the order of the text, each once a line."""
     if PIPE_OPERATOR in query.words:
         return []
     found = {
@@ -55,11 +55,11 @@ def find_unresolved_columns(query: ParsedQuery, relation_of: InputRelationLookup
 
 
 class ScopedSelect(NamedTuple):
-    """A SELECT of a query, and what its columns can mean."""
+    """A SELECT of a query, and the meanings of column names in it."""
 
     select: exp.Select
     scope: ColumnScope
-    output: Relation  # what it gives: ORDER BY and HAVING see that, too
+    output: Relation  # its output columns: ORDER BY and HAVING see them too
 
 
 def _unresolved_in_select(each: ScopedSelect) -> Iterator[UnresolvedColumn]:
@@ -72,14 +72,14 @@ def _unresolved_in_select(each: ScopedSelect) -> Iterator[UnresolvedColumn]:
 
 
 def _checked_columns(each: ScopedSelect) -> Iterator[exp.Column]:
-    """Yield the columns of a SELECT that are looked up in its scope alone."""
+    """Yield the columns of a SELECT that are resolved in its scope alone."""
     for clause in CHECKED_CLAUSES:
         yield from _columns_of_clause(each.select, clause)
     for join in each.select.args.get("joins") or ():
         if join.args.get("on"):
             yield from _columns_within(join.args["on"])
     if each.output.unknown_columns is not None or any(column.name is None for column in each.output.columns):
-        return  # it gives columns whose names aren't known
+        return  # it has output columns whose names aren't known
     given = {str(column.name).casefold() for column in each.output.columns}
     for clause in CLAUSES_AFTER_SELECT:
         found = _columns_of_clause(each.select, clause)
@@ -99,13 +99,13 @@ def _columns_within(node: exp.Expr) -> Iterator[exp.Column]:
 
 
 def _is_uncertain(node: exp.Expr) -> bool:
-    if isinstance(node, exp.JSONExtract):  # f(g => x -> y): sqlglot takes the arrow for something else
+    if isinstance(node, exp.JSONExtract):  # sqlglot misreads the lambda arrow in f(g => x -> y)
         return not isinstance(node.expression, exp.JSONPath)
     return isinstance(node, UNCERTAIN_NODES)
 
 
 def _is_in_nested_with(select: exp.Select) -> bool:
-    """Return whether a WITH within another query is around it: what that can see isn't followed."""
+    """Return whether it is in a WITH of a subquery. The names that are visible there aren't resolved here."""
     node: exp.Expr = select
     while clause := node.find_ancestor(exp.With):
         node = clause
@@ -139,7 +139,7 @@ def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iter
     """Yield every SELECT of a query, also those in its conditions."""
     flow = ColumnTracer(relation_of)
     flow.trace_query(tree, {}, None)
-    for select in tree.find_all(exp.Select):  # those around it come first
+    for select in tree.find_all(exp.Select):  # outer SELECTs come first
         around = select.parent_select
         if around is not None and id(select) not in flow.scopes and id(around) in flow.scopes:
             _read_condition(flow, select, around)
@@ -148,7 +148,7 @@ def read_select_scopes(tree: exp.Expr, relation_of: InputRelationLookup) -> Iter
 
 
 def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) -> None:
-    """Read the query in a condition of a SELECT that this one is a part of, unless more is in sight there."""
+    """Trace the condition's query that contains this SELECT, unless the condition sees other names too."""
     above = [select, *_ancestors_below(select, around)]
     if above[-1].arg_key not in CLAUSES_AFTER_SELECT:
         scope, ctes = flow.scopes[id(around)]
@@ -157,7 +157,7 @@ def _read_condition(flow: ColumnTracer, select: exp.Select, around: exp.Select) 
 
 
 def _ancestors_below(node: exp.Expr, around: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield what is around a node, up to what is directly in `around`."""
+    """Yield the ancestors of a node up to the child of `around`."""
     above = node.parent
     while above is not None and above is not around:
         yield above

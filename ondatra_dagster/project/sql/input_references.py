@@ -1,7 +1,7 @@
 """The places where a query names its inputs. Spark gets the user's own text with only those names replaced.
 
-CTEs shadow tables; strings and comments are no names. An input keeps the name that its columns are qualified
-with: it gets an alias where the query gives it none, and `mart.customers.id` becomes a column of that alias.
+CTEs shadow tables; strings and comments are no names. Columns may still be qualified with an input's name.
+An input without an alias gets one, and `mart.customers.id` becomes a column of that alias.
 """
 
 import collections
@@ -20,7 +20,7 @@ from ondatra_dagster.project.sql.tokenizer import QueryError
 
 class InputReferences(NamedTuple):
     references: tuple[Reference, ...]  # in the order of the text
-    lines: tuple[tuple[Input, int], ...]  # each input once, with the line that names it first
+    lines: tuple[tuple[Input, int], ...]  # each input once, with the first line that names it
     unreadable_inputs: tuple[QueryError, ...]
 
     @property
@@ -29,7 +29,7 @@ class InputReferences(NamedTuple):
 
 
 class _InputUse(NamedTuple):
-    """A table in the tree, and what it stands for."""
+    """A table in the tree, and the input that it names."""
 
     table: exp.Table
     parts: tuple[exp.Identifier, ...]
@@ -45,7 +45,7 @@ class _InputUse(NamedTuple):
 
 
 def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
-    """Every input of the query and each place where it stands."""
+    """Return every input of the query and each place where it is named."""
     uses: list[_InputUse] = []
     missing: list[QueryError] = []
     nodes = list(query.tree.walk())
@@ -78,7 +78,7 @@ def find_references(query: ParsedQuery, names: InputNames) -> InputReferences:
 
 
 def render_spark_query(model: Model, views: Mapping[str, str], *, last_value: str | None = None) -> str:
-    """The model's query as Spark gets it; `views` is by Input.name, {{ last_value }} becomes a literal."""
+    """Return the model's query for Spark. `views` is by Input.name; {{ last_value }} becomes a literal."""
     filled = [TextEdit(start, end, last_value or "NULL") for start, end in model.last_values]
     return replace_names(model.sql, model.references, views, [*model.edits, *filled])
 
@@ -86,13 +86,13 @@ def render_spark_query(model: Model, views: Mapping[str, str], *, last_value: st
 def replace_names(
     sql: str, references: Sequence[Reference], views: Mapping[str, str], edits: Sequence[TextEdit]
 ) -> str:
-    """The query with each input's name replaced by that of its view, and with the edits of its dialect."""
+    """Return the query with each input's name replaced by that of its view, and the other edits applied."""
     named = [TextEdit(each.start, each.end, _replacement_text(sql, each, views)) for each in references]
     return apply_edits(sql, sorted([*named, *edits], key=lambda edit: (edit.start, edit.end)))
 
 
 def quote_name(name: str) -> str:
-    """A name as Spark takes it, whatever is in it."""
+    """Return a name in backquotes, which may contain any character."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -107,7 +107,10 @@ def _replacement_text(sql: str, reference: Reference, views: Mapping[str, str]) 
 def _classify_table(
     table: exp.Table, query: ParsedQuery, names: InputNames, uses: list[_InputUse], missing: list[QueryError]
 ) -> None:
-    """Find what a table in the tree is: an input, a CTE, a function, or something that nothing makes."""
+    """Add a table of the tree to `uses` if it is an input, or to `missing` if nothing creates it.
+
+    CTEs and functions are skipped.
+    """
     parts = tuple(part for part in table.parts if isinstance(part, exp.Identifier))
     if len(parts) < len(table.parts):  # a table function: range(10)
         if table.this.name.casefold() == "identifier":
@@ -129,7 +132,7 @@ def _classify_table(
 
 
 def _is_cte(table: exp.Table, name: str) -> bool:
-    """Whether a WITH around the table gives that name; within it only those before, but for RECURSIVE."""
+    """Return whether a WITH around the table defines the name. A CTE sees earlier ones, and itself if RECURSIVE."""
     node: exp.Expr | None = table.parent
     within: exp.Expr | None = None
     while node is not None:
@@ -150,7 +153,7 @@ def _visible_cte_names(clause: exp.With, within: exp.Expr | None) -> Iterator[st
 
 
 def _needs_alias(use: _InputUse, query: ParsedQuery) -> bool:
-    """Whether columns may be qualified with the input's name: a file has none, TABLE a.b no columns."""
+    """Return whether columns may be qualified with the input's name: not with a file's, and not in TABLE a.b."""
     if use.table.alias or isinstance(use.input, FileInput):
         return False
     return use.start not in query.clauses.table_queries
@@ -160,7 +163,7 @@ NameParts: TypeAlias = Sequence[exp.Identifier]
 
 
 class Qualifier(NamedTuple):
-    """The part of a column's name that must say the alias."""
+    """The qualifier of a column that must be replaced by the alias."""
 
     start: int
     end: int
@@ -171,10 +174,10 @@ class Qualifier(NamedTuple):
 class InputAliases:
     by_table: Mapping[int, str]  # by id() of the table in the tree
     full_names: Mapping[tuple[int, str], int]  # (SELECT, mart.customers) → table
-    short_names: Mapping[tuple[int, str], int | None]  # (SELECT, customers) → table; None is left as it is
+    short_names: Mapping[tuple[int, str], int | None]  # (SELECT, customers) → table; None: don't replace it
 
     def find_qualifiers(self, nodes: Iterable[exp.Expr]) -> Iterator[Qualifier]:
-        """Every place where a column is qualified with a name that isn't the alias of its table."""
+        """Yield every place where a column is qualified with a name other than its table's alias."""
         for node in nodes if self.by_table else ():
             if isinstance(node, exp.Column) and len(node.parts) > 1:
                 found = self._find_qualifier(node, [part for part in node.parts if isinstance(part, exp.Identifier)])
@@ -182,7 +185,10 @@ class InputAliases:
                     yield found
 
     def _find_qualifier(self, column: exp.Column, parts: NameParts) -> Qualifier | None:
-        """Spark looks for mart.customers first, then for customers; in the innermost SELECT first."""
+        """Return the column's qualifier to replace; None if there is none.
+
+        The innermost SELECT is searched first, and in it mart.customers before customers, as Spark does.
+        """
         for scope in _enclosing_selects(column):
             full = self.full_names.get((scope, _join_name_parts(parts[:2])))
             if full is not None and len(column.parts) > 2:
@@ -208,18 +214,18 @@ def _build_reference(use: _InputUse, aliases: InputAliases, query: ParsedQuery) 
     )
 
 
-NAMED_SOURCES = exp.Table | exp.Subquery | exp.UDTF  # what may stand in FROM and give its name to columns
+NAMED_SOURCES = exp.Table | exp.Subquery | exp.UDTF  # FROM items that may qualify columns by their name
 
 
 class _NamedSource(NamedTuple):
-    """Something in a FROM."""
+    """A named source in a FROM."""
 
     node: exp.Expr
-    scopes: tuple[int, ...]  # the SELECT that it belongs to, and all around that
+    scopes: tuple[int, ...]  # the SELECT that it belongs to, and all SELECTs around it
 
 
 def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -> InputAliases:
-    """An alias for each of `tables`: the parts of its name, by id() of the table in the tree."""
+    """Return aliases for `tables`, which maps id() of a table in the tree to the parts of its name."""
     by_name: dict[str, list[_NamedSource]] = {}
     for node in nodes:
         if isinstance(node, NAMED_SOURCES):
@@ -245,7 +251,7 @@ def choose_aliases(nodes: Iterable[exp.Expr], tables: Mapping[int, NameParts]) -
 
 
 def _ambiguous_scopes(alike: Sequence[_NamedSource]) -> set[int]:
-    """The SELECTs whose columns, or those of a SELECT within, may see more than one source of this name."""
+    """Return the SELECTs where a column, also one of a subquery, may see more than one source of this name."""
     own = [source.scopes[0] for source in alike]
     crowded = {scope for scope, times in collections.Counter(own).items() if times > 1}
     for source in alike:
@@ -255,13 +261,13 @@ def _ambiguous_scopes(alike: Sequence[_NamedSource]) -> set[int]:
 
 
 def _is_semi_join_side(source: exp.Expr) -> bool:
-    """Whether it is the right side of a SEMI or ANTI join: no column outside of that join is its."""
+    """Return whether it is the right side of a SEMI or ANTI join: only the join itself sees its columns."""
     join = source.parent
     return isinstance(join, exp.Join) and join.kind in ("SEMI", "ANTI")
 
 
 def _enclosing_selects(node: exp.Expr) -> Iterator[int]:
-    """The SELECT that a node belongs to, and all around it, the innermost first."""
+    """Yield the SELECT that a node belongs to, and all around it, the innermost first."""
     select = node.parent_select
     while select is not None:
         yield id(select)

@@ -1,7 +1,7 @@
 """The translation of json_object, json_array and json_group_array to Spark's functions; the result is text.
 
-Nulls are kept. A builder within a builder nests, also through a subquery's column, a CASE or COALESCE, and so
-does `x::JSON`; any other text is a JSON string.
+Nulls are kept. A builder within a builder nests, also through a subquery's column, a CASE or COALESCE. So does
+`x::JSON`. Any other text is a JSON string.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ondatra_dagster.project.model import TextEdit
 from ondatra_dagster.project.sql.tokenizer import QueryError, find_parenthesis, is_word_at
 
-# to the microsecond: by itself to_json cuts a time to milliseconds, and drops fields that are null
+# to_json by default cuts a time to milliseconds, and drops fields that are null
 TIMESTAMP_FORMAT = "yyyy-MM-dd''T''HH:mm:ss.SSSSSS"
 TO_JSON_OPTIONS = (
     f"map('ignoreNullFields', 'false', 'timestampFormat', '{TIMESTAMP_FORMAT}XXX',"
     f" 'timestampNTZFormat', '{TIMESTAMP_FORMAT}')"
 )
-STRIP_BRACKETS = "'(?s)^.(.*).$', 1)"  # what stands in [ ]: Spark has no function for the JSON of a plain value
+STRIP_BRACKETS = "'(?s)^.(.*).$', 1)"  # the content of [ ]: Spark has no function for the JSON of a plain value
 PLAIN_TEXT = re.compile(r"'([^'\"\\\x00-\x1f]*)'")
 NESTING_DEPTHS = {
     **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
@@ -37,11 +37,11 @@ NON_VALUE_NODES = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCall:
-    """A builder's call: its words, and what they mean."""
+    """A call of a JSON builder: its tokens and its node in the tree."""
 
     node: exp.Anonymous
     tokens: Sequence[Token]  # of the whole query
-    name_index: int  # of its name
+    name_index: int  # the place of its name in `tokens`
     sql: str
     is_json: Callable[[exp.Expr], bool]  # whether a value is the text of a builder
 
@@ -58,7 +58,7 @@ class JsonCall:
         return find_parenthesis(self.tokens, self.opening_index)[1]
 
     def replace_token(self, place: int, text: str) -> TextEdit:
-        """Other words for a token; line ends within it stay."""
+        """Return the edit that replaces a token. The line ends within it stay."""
         token = self.tokens[place]
         lines = self.sql.count("\n", token.start, token.end + 1)
         return TextEdit(token.start, token.end + 1, text + "\n" * lines)
@@ -69,16 +69,16 @@ class JsonCall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextWrap:
-    """What stands before and behind an argument."""
+    """The text to add before and after an argument."""
 
     before: str
     after: str
-    replaced_token: int | None = None  # the place of the argument, when that is replaced
+    replaced_token: int | None = None  # the place of the argument, if it is replaced
     replacement: str = ""
 
 
 def translate_json_call(call: JsonCall) -> list[TextEdit]:
-    """The call in Spark's words; raises QueryError when it is none that a builder takes."""
+    """Return the edits to Spark's words; raise QueryError if a builder doesn't accept these arguments."""
     return list(TRANSLATORS[call.name](call))
 
 
@@ -105,7 +105,7 @@ def _translate_object(call: JsonCall) -> Iterator[TextEdit]:
 def _wrap_members(
     call: JsonCall, names: Sequence[int | None], contents: Sequence[exp.Expr], is_plain: Sequence[bool]
 ) -> tuple[list[TextWrap], list[str | None]]:
-    """What stands around each name and value, and between them: plain ones in a row are written at once."""
+    """Return the texts around each name and value, and between them. Consecutive plain members share one to_json."""
     wraps: list[TextWrap] = []
     between: list[str | None] = []
     for place, (name, value) in enumerate(zip(names, contents, strict=True)):
@@ -120,7 +120,7 @@ def _wrap_members(
 
 
 def _wrap_plain_member(*, is_first: bool, is_last: bool) -> tuple[TextWrap, TextWrap]:
-    """A name and a value among others that nothing nests in: Spark writes them all at once."""
+    """Return the texts around a plain name and value. One to_json writes all plain members in a row."""
     name = TextWrap("regexp_extract(to_json(named_struct(" if is_first else "", "")
     return name, TextWrap("", f"), {TO_JSON_OPTIONS}), {STRIP_BRACKETS}" if is_last else "")
 
@@ -135,7 +135,7 @@ def _translate_array(call: JsonCall) -> Iterator[TextEdit]:
 def _concatenate(
     call: JsonCall, first: str, between: Sequence[str | None], wraps: Sequence[TextWrap], last: str
 ) -> Iterator[TextEdit]:
-    """The texts of all arguments, one behind the other; None stands between those that are one text."""
+    """Yield the edits that concatenate all arguments. None in `between` means that two of them form one text."""
     yield call.replace_token(call.name_index, "concat")
     if not wraps:
         yield call.replace_token(call.opening_index, f"('{first}{last}'")
@@ -158,7 +158,7 @@ def _wrap_value(call: JsonCall, value: exp.Expr) -> TextWrap:
 
 
 def _wrap_name(call: JsonCall, word: int | None) -> TextWrap:
-    """A name as JSON; one that is only known with its row may turn out null, which SQLite refuses too."""
+    """Return the texts that make a name JSON. A name that is not a literal may be null; then Spark raises an error."""
     if word is not None:
         token = call.tokens[word]
         plain = PLAIN_TEXT.fullmatch(call.sql[token.start : token.end + 1])
@@ -187,7 +187,7 @@ def _translate_group_array(call: JsonCall) -> Iterator[TextEdit]:
 
 
 def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered], bool]:
-    """What is collected, in which order, and whether each value once."""
+    """Return the collected value, its ORDER BY, and whether it is DISTINCT."""
     example = "write json_group_array(value) or json_group_array(value ORDER BY other)"
     if len(call.node.expressions) != 1:
         raise call.call_error("takes one value", example)
@@ -200,7 +200,7 @@ def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered
         if len(value.expressions) != 1:
             raise call.call_error("takes one value", example)
         value = value.expressions[0]
-    if value is None:  # ORDER BY, and nothing before it
+    if value is None:  # ORDER BY without a value before it
         raise call.call_error("takes one value", example)
     _refuse_odd_values(call, [value], example, order)
     if is_distinct and any(key.this != value for key in order):
@@ -211,7 +211,7 @@ def _read_group_argument(call: JsonCall) -> tuple[exp.Expr, Sequence[exp.Ordered
 
 
 def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterator[TextEdit]:
-    """ORDER BY a DESC, b as fields beside the value; how they compare is said elsewhere."""
+    """Yield the edits of ORDER BY a DESC, b to fields next to the value. _comparison_lambda() compares them."""
     if not order:
         return
     begin = next(place for place in _argument_tokens(call) if call.tokens[place].token_type is TokenType.ORDER_BY)
@@ -225,7 +225,7 @@ def _translate_sort_keys(call: JsonCall, order: Sequence[exp.Ordered]) -> Iterat
 
 
 def _sort_direction_tokens(call: JsonCall, end: int) -> Iterator[int]:
-    """The places of DESC NULLS LAST before the end of a sort key."""
+    """Yield the places of DESC NULLS LAST before the end of a sort key."""
     if is_word_at(call.tokens, end - 2, "nulls") and call.tokens[end - 1].text.casefold() in ("first", "last"):
         yield from (end - 1, end - 2)
         end -= 2
@@ -234,7 +234,7 @@ def _sort_direction_tokens(call: JsonCall, end: int) -> Iterator[int]:
 
 
 def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
-    """Which of two elements comes first; equal ones by their texts, so that the order is always the same."""
+    """Return the lambda that compares two elements. Equal ones compare by their texts: the order never varies."""
     text = "{}.v" if is_json else f"to_json(array({{}}.v), {TO_JSON_OPTIONS})"
     left, right = text.format("l"), text.format("r")
     comparison = f"CASE WHEN {left} <=> {right} THEN 0 WHEN {left} < {right} THEN -1 ELSE 1 END"
@@ -250,7 +250,7 @@ def _comparison_lambda(order: Sequence[exp.Ordered], *, is_json: bool) -> str:
 
 
 def _find_call_end(call: JsonCall) -> int:
-    """The last word of FILTER (…) and OVER (…) behind the call; either may be a column's name instead."""
+    """Return the place where FILTER (…) and OVER (…) after the call end. Either word may be a column's name instead."""
     end, node = call.closing_index, call.node.parent
     for word, clause in (("filter", exp.Filter), ("over", exp.Window)):
         if not isinstance(node, clause) or not is_word_at(call.tokens, end + 1, word):
@@ -266,17 +266,17 @@ def _find_call_end(call: JsonCall) -> int:
 def _refuse_odd_values(
     call: JsonCall, values: Sequence[exp.Expr], example: str, order: Sequence[exp.Ordered] = ()
 ) -> None:
-    """Raise a refusal unless commas separate just these values, or the keys by which one is ordered."""
+    """Raise QueryError unless commas separate just these values, or the sort keys of a single one."""
     if any(isinstance(value, NON_VALUE_NODES) or value.is_star for value in values):
         raise call.call_error("takes values only", example)
-    # the parser drops words: a comma that begins the arguments, `as` alone, the comma of `values, 'b'`
+    # the parser drops words: a comma before the first argument, `as` alone, the comma of `values, 'b'`
     written = 0 if call.closing_index == call.opening_index + 1 else len(_argument_commas(call)) + 1
     if written != max(len(values), len(order)):
         raise call.call_error("can't be read", example)
 
 
 def _literal_arguments(call: JsonCall) -> list[int | None]:
-    """For each argument that is one text and nothing else, the place of that text."""
+    """Return for each argument the place of its text, or None if it is more than one text literal."""
     if call.closing_index == call.opening_index + 1:
         return []
     edges = [call.opening_index, *_argument_commas(call), call.closing_index]
@@ -293,7 +293,7 @@ def _argument_commas(call: JsonCall) -> list[int]:
 
 
 def _argument_tokens(call: JsonCall) -> Iterator[int]:
-    """The places of the words between the call's parentheses that stand in no others."""
+    """Yield the places of the tokens between the call's parentheses that aren't in inner ones."""
     depth = 0
     for place in range(call.opening_index + 1, call.closing_index):
         depth += NESTING_DEPTHS.get(call.tokens[place].token_type, 0)

@@ -5,20 +5,20 @@ from typing import NamedTuple
 from sqlglot import exp
 
 RESERVED_PREFIX = "__ondatra_"
-ROWID_COLUMN = "__ondatra_rowid"  # a Delta identity column: a row keeps its number while it lives
+ROWID_COLUMN = "__ondatra_rowid"  # a Delta identity column: a row keeps its number until it is deleted
 CONTENT_HASH_COLUMN = "_content_hash"  # of a tracked group
 PARTITION_COLUMN = "__ondatra_partition"  # a digest of a partition's key, which names its folder
-REASON_COLUMN = "__ondatra_reason"  # why a row was set aside
+REASON_COLUMN = "__ondatra_reason"  # why a row is invalid
 
 
-# what Delta adds to a row that its change feed tells
+# the columns that Delta's change feed adds to a row
 CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN = "_change_type", "_commit_version"
 FEED_COLUMNS = frozenset({CHANGE_TYPE_COLUMN, COMMIT_VERSION_COLUMN, "_commit_timestamp"})
 RESERVED_NAMES = FEED_COLUMNS | {CONTENT_HASH_COLUMN}
 
 
 def is_hidden_column(name: str) -> bool:
-    """Whether a column is kept from every reader through a model, and from pushed rows."""
+    """Return whether a column is hidden from the models' readers and from pushed rows."""
     return name == CONTENT_HASH_COLUMN or name.startswith(RESERVED_PREFIX)
 
 
@@ -29,15 +29,15 @@ class OutputColumnName(NamedTuple):
 
 class OutputColumnNames(NamedTuple):
     columns: tuple[OutputColumnName, ...]
-    is_complete: bool  # no star, and no expression that Spark will name
+    is_complete: bool  # no star, and no expression that Spark names
 
     def find_column(self, name: str) -> str | None:
-        """The column's name as the query spells it."""
+        """Return the column's name in the spelling of the query."""
         return next((column.name for column in self.columns if column.name.casefold() == name.casefold()), None)
 
 
 def read_output_columns(tree: exp.Expr) -> OutputColumnNames:
-    """The columns of a query's first SELECT: they name those of a whole UNION."""
+    """Return the columns of a query's first SELECT. A whole UNION has their names."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     if not isinstance(tree, exp.Select) or tree.args.get("kind"):
@@ -54,13 +54,13 @@ def is_reserved_name(name: str) -> bool:
 
 
 def _find_line(identifier: exp.Identifier, projection: exp.Expr) -> int:
-    """Return the identifier's line; `t.null` and `t.true` have none of their own, but their table has."""
+    """Return the identifier's line. `t.null` and `t.true` have no line themselves, but their table has one."""
     lines = (node.meta["line"] for node in (identifier, *projection.walk()) if "line" in node.meta)
     return next(lines, 1)
 
 
 def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
-    """The names that a projection surely has in Spark: those of a column, its field, or behind AS."""
+    """Return the names that a projection certainly has in Spark: of a column, of its field, or after AS."""
     if isinstance(projection, exp.Aliases):
         found = projection.aliases
     elif isinstance(projection, exp.Alias):
@@ -75,7 +75,7 @@ def find_certain_names(projection: exp.Expr) -> list[exp.Identifier]:
 
 
 def _is_field(node: exp.Expr) -> bool:
-    """Whether it is a.b.c.d.e: the field of a column; that of an expression is called otherwise."""
+    """Return whether it is a.b.c.d.e: the field of a column. Spark names the field of an expression otherwise."""
     while isinstance(node, exp.Dot):
         node = node.this
     return isinstance(node, exp.Column)

@@ -1,6 +1,6 @@
 """The parser of a model's query: its tree, and the places in its text that other modules need.
 
-The tree is only looked at: Spark gets the user's own text. input_references.py finds the names of inputs.
+The tree is only read: Spark gets the user's own text. input_references.py finds the names of inputs.
 """
 
 import dataclasses
@@ -30,23 +30,23 @@ from ondatra_dagster.project.sql.tokenizer import (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuery:
-    sql: str  # from its first word to its last: no comments around it, no semicolon
+    sql: str  # from its first word to its last: without comments around it, without a semicolon
     tree: exp.Expr
     clauses: TableClauses
-    words: tuple[str, ...]  # what it says, without comments and white space
-    comments: tuple[tuple[int, str], ...]  # what stands between its words and below it, with the line
+    words: tuple[str, ...]  # the words of the query, without comments and white space
+    comments: tuple[tuple[int, str], ...]  # the comments between and after its words, with their lines
     is_deterministic: bool
-    dialect: DialectTranslation  # what Spark says otherwise
-    bare_decimals: tuple[tuple[str, int], ...]  # casts to a decimal without its digits, with the line
-    last_values: tuple[tuple[int, int], ...]  # where {{ last_value }} stands
+    dialect: DialectTranslation  # the edits to Spark's words
+    bare_decimals: tuple[tuple[str, int], ...]  # casts to a decimal without digits, with the line
+    last_values: tuple[tuple[int, int], ...]  # the places of {{ last_value }}
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """The one query that `text` is; raises QueryError when it is none, several or not readable.
+    """Return the only query in `text`; raise QueryError for none, several or one that can't be parsed.
 
     `text` begins with the query's first word.
     """
-    # of the same length: offsets are those of `text`
+    # the literals have the same length, so offsets are those of `text`
     tokens = tokenize_statement(find_last_value_placeholders.replace_with_literals(text))
     sql = text[: tokens[-1].end + 1]
     clauses = read_clauses(tokens)
@@ -77,7 +77,7 @@ def _parse_tree(tokens: Sequence[Token], sql: str) -> exp.Expr:
             what = f"|> {first['highlight'].upper()} can't be read here"
             raise QueryError(first["line"] or 1, what, "say it with |> SELECT or a plain SELECT") from error
         near = f" at {first['highlight']!r}" if first["highlight"] else ""
-        # "Required keyword: 'this' missing for <class …>" speaks of sqlglot, not of the query
+        # "Required keyword: 'this' missing for <class …>" is about sqlglot, not about the query
         why = "something is missing" if "<class" in first["description"] else first["description"]
         what = f"the SQL can't be parsed: {why}{near}"
         raise QueryError(first["line"] or 1, what, "correct it there") from error

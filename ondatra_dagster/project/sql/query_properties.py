@@ -9,10 +9,10 @@ from ondatra_dagster.project.sql.column_tracing import JSON_FUNCTION_MARK
 from ondatra_dagster.project.sql.find_last_value_placeholders import is_last_value
 from ondatra_dagster.project.sql.tokenizer import find_parenthesis, is_word_at
 
-# all that makes a row's result depend on other rows, or on where it stands
+# nodes that make a row's result depend on other rows, or on its position
 MULTI_ROW_NODES = (
     exp.AggFunc,
-    exp.Any,  # any(x), which is an aggregate
+    exp.Any,  # any(x) is an aggregate
     exp.All,
     exp.AnonymousAggFunc,
     exp.Window,
@@ -24,7 +24,7 @@ MULTI_ROW_NODES = (
     exp.TableSample,
     exp.Distinct,
 )
-ROW_FUNCTIONS = frozenset({"json_object", "json_array"})  # functions that sqlglot is kept from knowing
+ROW_FUNCTIONS = frozenset({"json_object", "json_array"})  # functions that are hidden from sqlglot's grammar
 VALUE_WRAPPERS = (exp.Paren, exp.Cast, exp.TryCast, exp.Coalesce)
 MULTI_ROW_CLAUSES = (
     *("group", "having", "qualify", "distinct", "limit", "offset", "sample", "windows", "with_"),
@@ -33,7 +33,7 @@ MULTI_ROW_CLAUSES = (
 
 
 def is_row_by_row(tree: exp.Expr) -> bool:
-    """Whether each row of one table gives rows by itself, so that its changes alone tell what changes."""
+    """Return whether each row of one table gives rows independently, so that only changed rows need computing."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in MULTI_ROW_CLAUSES):
         return False
     source = tree.args.get("from_")
@@ -43,23 +43,23 @@ def is_row_by_row(tree: exp.Expr) -> bool:
 
 
 def _needs_other_rows(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Anonymous):  # a function that isn't known may be an aggregate
+    if isinstance(node, exp.Anonymous):  # an unknown function may be an aggregate
         return node.name.casefold().removeprefix(JSON_FUNCTION_MARK) not in ROW_FUNCTIONS
     return isinstance(node, MULTI_ROW_NODES)
 
 
 def is_ordered(tree: exp.Expr) -> bool:
-    """Whether the whole result has an order of its own."""
+    """Return whether the whole result is ordered."""
     return bool(tree.args.get("order"))
 
 
 def excludes_last_value(tree: exp.Expr) -> bool:
-    """Whether the query asks for what is above {{ last_value }}, and so not for rows that are equal to it."""
+    """Return whether the query reads only rows above {{ last_value }}, not rows that are equal to it."""
     return any(is_last_value(_unwrap_value(side)) for side in _lower_bounds(tree))
 
 
 def _lower_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """What something has to be greater than: x of `a > x`, `x < a` and `NOT a <= x`."""
+    """Yield the values that something must be greater than: x of `a > x`, `x < a` and `NOT a <= x`."""
     for node in tree.find_all(exp.GT, exp.LTE):
         if isinstance(node, exp.LTE) == _is_negated(node):
             yield node.expression
@@ -76,7 +76,7 @@ def _is_negated(node: exp.Expr) -> bool:
 
 
 def _unwrap_value(node: exp.Expr) -> exp.Expr:
-    """A value without parentheses, casts and COALESCE around it."""
+    """Return a value without parentheses, casts and COALESCE around it."""
     while isinstance(node, VALUE_WRAPPERS):
         node = node.this
     return node
@@ -91,14 +91,14 @@ NONDETERMINISTIC_FUNCTIONS = NONDETERMINISTIC_WORDS | {
     *("user", "current_catalog", "current_database", "current_schema", "version"),
     *("monotonically_increasing_id", "spark_partition_id", "input_file_name"),
     *("input_file_block_start", "input_file_block_length"),
-    *("java_method", "reflect", "try_reflect"),  # which may call anything
+    *("java_method", "reflect", "try_reflect"),  # these may call any Java method
 }
 NONDETERMINISTIC_LITERALS = frozenset({"now", "today", "yesterday", "tomorrow"})  # timestamp 'now'
 DATE_TYPE_WORDS = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
 
 
 def is_deterministic(tokens: Sequence[Token]) -> bool:
-    """Whether nothing in the query asks for the clock, for chance, or for who runs it."""
+    """Return whether nothing in the query depends on the clock, on random numbers, or on the user who runs it."""
     return not any(_is_nondeterministic(tokens, place) for place in range(len(tokens)))
 
 
@@ -112,12 +112,12 @@ def _is_nondeterministic(tokens: Sequence[Token], place: int) -> bool:
         return named and word.strip() in NONDETERMINISTIC_LITERALS
     if token.token_type is TokenType.TABLE_SAMPLE:
         return not _is_repeatable_sample(tokens, place + 1)
-    if word == "unix_timestamp":  # of an argument it is steady
+    if word == "unix_timestamp":  # with an argument it is deterministic
         return is_word_at(tokens, place + 1, "(") and is_word_at(tokens, place + 2, ")")
     return word in NONDETERMINISTIC_WORDS or (word in NONDETERMINISTIC_FUNCTIONS and is_word_at(tokens, place + 1, "("))
 
 
 def _is_repeatable_sample(tokens: Sequence[Token], place: int) -> bool:
-    """Whether the sample that is described there is the same each time: (10 PERCENT) REPEATABLE (1)."""
+    """Return whether the sample at `place` is the same each time: (10 PERCENT) REPEATABLE (1)."""
     end = find_parenthesis(tokens, place)[1] if is_word_at(tokens, place, "(") else place
     return is_word_at(tokens, end + 1, "repeatable")

@@ -1,7 +1,7 @@
 """The clauses around a table's name that its replacement must respect: WITH (…), TABLESAMPLE (…), TABLE a.b.
 
 sqlglot doesn't know the first and the last of them, nor MAX RECURSION LEVEL. So the tokens are read here and
-rewritten for sqlglot. Everything is kept by the offset of the name that it belongs to.
+rewritten for sqlglot. Every clause is stored by the offset of the name that it belongs to.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ TOKENS_BEFORE_QUERY = frozenset(
 
 
 class FileOptionsClause(NamedTuple):
-    """WITH ('header' = 'true') behind a file's name."""
+    """A WITH ('header' = 'true') after a file's name."""
 
     end: int
     values: tuple[tuple[str, str], ...]
@@ -27,13 +27,13 @@ class FileOptionsClause(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableClauses:
-    options: Mapping[int, FileOptionsClause]  # by where the name before them ends
-    sample_ends: Mapping[int, int]  # where TABLESAMPLE (…) ends, by where what is before it ends
-    table_queries: frozenset[int]  # where the names in TABLE a.b begin: they can't have an alias
+    options: Mapping[int, FileOptionsClause]  # by the end of the name before them
+    sample_ends: Mapping[int, int]  # the end of TABLESAMPLE (…), by the end of the text before it
+    table_queries: frozenset[int]  # the starts of the names in TABLE a.b: they can't have an alias
 
 
 def read_clauses(tokens: Sequence[Token]) -> TableClauses:
-    """All such clauses of a statement."""
+    """Return all such clauses of a statement."""
     return TableClauses(
         options=dict(_find_file_options(tokens)),
         sample_ends=dict(_find_sample_ends(tokens)),
@@ -44,7 +44,7 @@ def read_clauses(tokens: Sequence[Token]) -> TableClauses:
 
 
 def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) -> Iterator[Token]:
-    """The tokens without the options and limits of recursion, and with TABLE a.b as FROM a.b."""
+    """Yield the tokens without file options and recursion limits, and with FROM a.b for TABLE a.b."""
     options_end = -1
     last = -1
     limits = {place + word for place in _find_recursion_limits(tokens) for word in range(4)}
@@ -61,7 +61,7 @@ def remove_unparsable_clauses(tokens: Sequence[Token], clauses: TableClauses) ->
 
 
 def _find_recursion_limits(tokens: Sequence[Token]) -> Iterator[int]:
-    """Where MAX RECURSION LEVEL 5 begins."""
+    """Yield the places where MAX RECURSION LEVEL 5 begins."""
     if any(token.token_type is TokenType.RECURSIVE for token in tokens):
         for place in range(len(tokens) - 3):
             words = (token.text.casefold() for token in tokens[place : place + 3])
@@ -80,7 +80,7 @@ def _is_table_query_start(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptionsClause]]:
-    """Every WITH (…) that follows a name of two parts."""
+    """Yield every WITH (…) after a qualified name, with the end of that name."""
     for place in range(3, len(tokens) - 1):
         if (
             tokens[place].token_type is TokenType.WITH
@@ -92,7 +92,7 @@ def _find_file_options(tokens: Sequence[Token]) -> Iterator[tuple[int, FileOptio
 
 
 def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
-    """'header' = 'true', sep ';' as pairs: the equals sign may be left out, a name may have dots."""
+    """Yield the pairs of 'header' = 'true', sep ';'. The equals sign may be missing, and a name may have dots."""
     pair: list[Token] = []
     for token in (*tokens, None):
         if token is not None and token.token_type is not TokenType.COMMA:
@@ -107,7 +107,7 @@ def _option_pairs(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _find_sample_ends(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Every TABLESAMPLE (…) [REPEATABLE (…)]."""
+    """Yield for every TABLESAMPLE (…) [REPEATABLE (…)] where the text before it ends, and where it ends."""
     for place in range(1, len(tokens) - 1):
         if tokens[place].token_type is TokenType.TABLE_SAMPLE:
             _, close = find_parenthesis(tokens, place + 1)

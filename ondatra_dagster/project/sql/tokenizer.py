@@ -1,4 +1,4 @@
-"""A statement as tokens: exactly one, without its hints; and the comments that stand between its words."""
+"""The tokens of exactly one statement without its hints, and the comments between its words."""
 
 import itertools
 import logging
@@ -9,16 +9,16 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 PARSER_DIALECT = Databricks()  # a superset of Spark's
-logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it warns of is refused here with a sentence
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # its warnings are problems here, with a text of our own
 
-# what sqlglot's parser raises beside its own errors, over words that stand where nobody expects them
+# the errors that sqlglot's parser raises besides its own, over unexpected words
 PARSER_ERRORS = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 TOKENS_NEEDING_MORE = frozenset({TokenType.COMMA, TokenType.SELECT})
-TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # what can't follow those
+TOKENS_ENDING_LIST = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM})  # these can't follow those
 
 
 class QueryError(ValueError):
-    """A query that can't be used: where in it, why, and what to do."""
+    """The error for a query that can't be used: the place, the reason, and what to do."""
 
     def __init__(self, line: int, what: str, remedy: str) -> None:
         self.line = line  # within the query, from 1
@@ -28,13 +28,13 @@ class QueryError(ValueError):
 
 
 def tokenize_statement(text: str) -> list[Token]:
-    """The tokens of the one statement in `text`; raises QueryError for none, several or an open quote."""
+    """Return the tokens of the only statement in `text`; raise QueryError for none, several or an open quote."""
     try:
         tokens = PARSER_DIALECT.tokenize(text)
     except TokenError as error:
         remedy = "close the quote or comment that is still open"
         raise QueryError(_find_unreadable_line(text), "the query can't be read to its end", remedy) from error
-    # sqlglot makes a table of /*+ broadcast(b) */; and a hint changes no row
+    # sqlglot reads /*+ broadcast(b) */ as a table; and a hint changes no row
     tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
@@ -46,7 +46,7 @@ def tokenize_statement(text: str) -> list[Token]:
 
 
 def _find_unreadable_line(text: str) -> int:
-    """The line from which nothing can be read any more: sqlglot doesn't tell."""
+    """Return the first line that can't be tokenized: sqlglot reports none."""
     lines = text.splitlines(keepends=True)
     for readable in range(len(lines) - 1, 0, -1):
         try:
@@ -64,7 +64,7 @@ def _refuse_second_statement(tokens: Sequence[Token]) -> None:
 
 
 def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
-    """A comma or a SELECT with nothing behind it: sqlglot passes over some of them, Spark over none."""
+    """Raise QueryError for a comma or SELECT with nothing after it. sqlglot accepts some of them, Spark none."""
     for token, following in itertools.pairwise((*tokens, None)):
         if (
             token
@@ -75,7 +75,7 @@ def _refuse_incomplete_lists(tokens: Sequence[Token]) -> None:
 
 
 def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
-    """The stretches between words, and after the last, that hold line comments, with their lines."""
+    """Yield the texts between words, and after the last, that contain line comments, with their lines."""
     begins = [token.start for token in tokens[1:]] + [len(text)]
     for token, begin in zip(tokens, begins, strict=True):
         between = text[token.end + 1 : begin]
@@ -86,7 +86,7 @@ def find_comments(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, str
 
 
 def _refuse_long_comment(between: str, line: int) -> None:
-    """A line comment that Spark reads on in the next line, and nobody else does."""
+    """Raise QueryError for a line comment that continues on the next line, but only in Spark."""
     for number, comment in enumerate(between.split("\n")[:-1], start=line):
         if "--" in comment and comment.endswith("\\"):
             what = "a comment ends in \\, and for Spark it goes on in the next line"
@@ -94,7 +94,7 @@ def _refuse_long_comment(between: str, line: int) -> None:
 
 
 def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Token], int]:
-    """What stands in the parenthesis that opens at `place`, and the place of the one that closes it."""
+    """Return the tokens in the parenthesis that opens at `place`, and the place where it closes."""
     depth = 0
     for index in range(place, len(tokens)):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(tokens[index].token_type, 0)
@@ -104,7 +104,7 @@ def find_parenthesis(tokens: Sequence[Token], place: int) -> tuple[Sequence[Toke
 
 
 def is_word_at(tokens: Sequence[Token], place: int, word: str) -> bool:
-    """Whether that word stands at `place`."""
+    """Return whether that word is at `place`."""
     return 0 <= place < len(tokens) and tokens[place].text.casefold() == word
 
 
