@@ -1,4 +1,4 @@
-"""Bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
+"""The bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -145,7 +145,7 @@ def _format_payload(text: str) -> Content:
 
 
 class _NumberText(str):
-    """A number as it was written."""
+    """A number in its original text."""
 
     __slots__ = ()
 
