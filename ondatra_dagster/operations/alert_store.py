@@ -1,7 +1,7 @@
 """The active alerts, and the alerts that are still to be sent, stored in `.ondatra/alerts.sqlite`.
 
 An active alert has a subject and a rule, and lasts from the start of a problem to its end. The start, each new cause
-and the end produce one alert each. This alert is stored in the same transaction, and stays until it is sent.
+and the end produce one alert each. Such an alert is stored in the same transaction, and stays until it is sent.
 """
 
 import dataclasses

@@ -93,7 +93,7 @@ class TableTasks:
 
 
 class TableMaintenance:
-    """One round over the tables."""
+    """A round of maintenance over the tables."""
 
     def __init__(
         self,

@@ -144,9 +144,9 @@ def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
 
 
 def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLineage:
-    """Return the sources of each column for which they are known.
+    """Return the lineage of the columns whose sources are known.
 
-    Dagster can't show that sources are unknown, so the other columns are left out.
+    Dagster can't show unknown sources, so the other columns are left out.
     """
     models = workspace.project.models
     sources = source_keys_by_name(models.values())

@@ -54,13 +54,16 @@ class KindIOManager(dg.IOManager):
 
 
 def _check_evaluation_event(context: dg.OutputContext, verdict: SyncCheckResult) -> dg.DagsterEvent:
-    """Return a check's result as an event of the step that writes the asset. Only this uses a partly private API."""
+    """Return a check's result as an event of the step that writes the asset.
+
+    No other code uses this partly private API.
+    """
     evaluation = build_check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
     return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:
-    """Set Dagster's data version of an asset while it is written. Only this uses a partly private API."""
+    """Set Dagster's data version of an asset while it is written. No other code uses this partly private API."""
     context.step_context.set_data_version(context.asset_key, dg.DataVersion(version))
 
 

@@ -102,7 +102,7 @@ class AccessControl:
 
 
 def _raw_path(request: Request) -> str:
-    """Return the path as it was requested. `request.url` parses it, and fails if it is no URL."""
+    """Return the requested path. `request.url` parses it, and fails if it isn't a URL."""
     path: str = request.scope["path"]
     return path
 

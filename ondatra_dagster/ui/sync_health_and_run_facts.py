@@ -53,7 +53,7 @@ def describe_dry_run(run: PastRun) -> str:
 
 
 def format_run_duration(run: PastRun, now: datetime) -> str:
-    """Return how long it took, or has taken by now; the end of a crashed run is unknown."""
+    """Return how long the run took, or has taken until now; the end of a crashed run is unknown."""
     until = now if run.result is RunResult.RUNNING else run.ended_at
     return format_elapsed(max(0.0, (until - run.started_at).total_seconds())) if until else NO_VALUE
 
