@@ -33,7 +33,7 @@ MAX_DEAD_LETTERS_SHOWN = 50  # dead letters that are printed: after one bad day 
 )
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """List the dead letters of SYNC: key, payload, error, attempts; 1 when its queue is lost."""
+    """List the dead letters of SYNC: key, payload, error, attempts; exits with 1 when its queue is lost."""
     workspace, chosen = open_sync(sync)
     if not show_dead_letters(chosen, as_json=as_json, limit=limit):
         return report_no_dead_letters(workspace.try_read_queue(chosen.id))

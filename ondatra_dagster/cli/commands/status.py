@@ -47,7 +47,7 @@ SYNC_COLUMNS = {
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
 @click.option("as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector.")
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show models and syncs, and what a run would do; 1 when a queue or the history can't be read."""
+    """Show models and syncs, and what a run would do; exits with 1 when a queue or the history can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics_text(workspace), nl=False)
