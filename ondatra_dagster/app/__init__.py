@@ -1,1 +1,1 @@
-"""What runs a project, without Dagster: the opened project, its runs, dry runs, maintenance and alerts."""
+"""The services that run a project without Dagster: the workspace, runs, dry runs, maintenance and alerts."""

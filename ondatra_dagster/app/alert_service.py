@@ -1,4 +1,4 @@
-"""The alerts of a project: rules are checked as models and syncs end and from time to time, then alerts are sent."""
+"""The alerts of a project. Rules are checked when models and syncs end and at intervals; then alerts are sent."""
 
 import functools
 import logging
@@ -40,7 +40,7 @@ from ondatra_dagster.sync.sync_checks import Severity
 from ondatra_dagster.sync.sync_definition import Sync
 
 ALERT_TASK = "alerts"
-RUNS_READ = 3 * COMPARED_RUNS  # of which some only tried again what waited
+RUNS_READ = 3 * COMPARED_RUNS  # more than are compared, because some runs only retried waiting rows
 QUOTED_VALUE = re.compile(r"'[^'\n]*'")
 log = logging.getLogger(__name__)
 
@@ -53,45 +53,45 @@ class RunReference(NamedTuple):
 
 
 class AlertService:
-    """The alerts of one project. Without a webhook there are none; what goes wrong here fails no run."""
+    """The alerts of one project. Without a webhook there are none. An error in this service fails no run."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._settings = workspace.settings.alerts
         self._store = AlertStore(workspace.settings.state / "alerts.sqlite")
-        self._initial_alerts = self._read_initial_alerts()  # at the time of which the project was read
-        self.dagster_run_id: str | None = None  # of the run that this process works for
+        self._initial_alerts = self._read_initial_alerts()  # active when the project was read
+        self.dagster_run_id: str | None = None  # the Dagster run that this process executes
 
     @property
     def is_enabled(self) -> bool:
         return self._settings.webhook is not None
 
     def on_model_end(self, model: Model) -> None:
-        """Note that a model has its table as it should be."""
+        """Store that a model has ended without a failure."""
         self._store_results(lambda: [evaluate_failure(SubjectType.MODEL, model.name, ())], run=self._current_run)
 
     def on_failure(self, subject_type: SubjectType, name: str, message: str) -> None:
-        """Note that a model or a sync has ended with that. Spark quotes values of rows, which are masked."""
+        """Store that a model or a sync has failed with this message. Row values that Spark quotes in it are masked."""
         masked = QUOTED_VALUE.sub("'…'", message)
         self._store_results(lambda: [evaluate_failure(subject_type, name, [masked])], run=self._current_run)
 
     def on_sync_end(self, result: SyncResult) -> None:
-        """Note how a sync's turn ended; of one that another process delivers nothing can be said."""
+        """Store the rule results of a sync. Without errors, skip a sync that another process delivers."""
         if result.errors or result.summary.queue:
             self._store_results(lambda: self._run_results(result), run=self._current_run)
 
     def resolve_alerts(self) -> None:
-        """Note which alerts are over without a run, because an edit was undone or the subject is gone.
+        """Resolve alerts that are over without a run, because an edit was undone or the subject is gone.
 
-        For whoever has just read the project. What was found again since then is left alone.
+        The caller must have read the project just now. An alert that was found again since then stays active.
         """
         if self._initial_alerts:
             self._store_results(self._recovery_results, run=lambda _: RunReference(), known=self._initial_alerts)
 
     def check_and_send(self, *, is_current: bool = False) -> TaskResult:
-        """Note which syncs have crashed, or been silent for too long, and send what is to be sent.
+        """Store which syncs have crashed, or haven't succeeded for too long, then send alerts.
 
-        With `is_current` also what is over: for whoever has just read the project.
+        With `is_current`, also resolve alerts that are over. For this the caller must have read the project just now.
         """
         if not self.is_enabled:
             return TaskResult(task=ALERT_TASK, message="none are sent: alerts.webhook isn't set")
@@ -109,15 +109,15 @@ class AlertService:
         )
 
     def read_active_alerts(self) -> list[ActiveAlert]:
-        """Return what is alerting, the oldest first; nothing without a webhook, when nobody looks at it."""
+        """Return the active alerts, the oldest first; none without a webhook, because then they aren't updated."""
         return self._store.read_active_alerts() if self.is_enabled else []
 
     def send(self) -> int:
-        """Send what is noted, the oldest first, until one isn't taken; how many were."""
+        """Send the stored alerts, the oldest first, until one isn't accepted; return how many were accepted."""
         try:
             return self._send() if self.is_enabled and self._store.read_unsent() else 0
         except BusyError:
-            return 0  # another process is at it
+            return 0  # another process sends them
         except OndatraError as error:
             log.warning("alerts are not sent: %s", error)
             return 0
@@ -182,14 +182,14 @@ class AlertService:
         yield from self._no_success_results([result.sync])
 
     def _crash_results(self) -> Iterator[RuleResult]:
-        """Return the failure of each sync whose process was killed: it couldn't note that itself."""
+        """Yield the failure of each sync whose process was killed, as that process couldn't store it."""
         crashed = self._workspace.history.count_crashed_runs()
         for sync_id in self._workspace.syncs:
             if crashed[sync_id]:
                 yield evaluate_crash(sync_id)
 
     def _no_success_results(self, syncs: Iterable[Sync] | None = None) -> Iterator[RuleResult]:
-        """Return what no_success says of these syncs, or of all."""
+        """Yield the results of the rule no_success for these syncs, or for all."""
         totals = self._workspace.history.read_totals()
         for sync in self._workspace.syncs.values() if syncs is None else syncs:
             last = totals.get(sync.id)
@@ -223,7 +223,7 @@ class AlertService:
         return Alert(str(body["id"]), at, body)
 
     def _current_run(self, reading: RuleResult) -> RunReference:
-        """Return the run of this process."""
+        """Return the run of this process; without a run id if the sync's newest run is another Dagster run's."""
         own = self.dagster_run_id
         if reading.type is SubjectType.MODEL:
             return RunReference(own, own)
@@ -245,16 +245,16 @@ def _alert_message(reading: RuleResult, state: AlertState) -> str:
 
 
 def _row_errors(result: SyncResult) -> Iterator[str]:
-    """Return what was said of the rows of a run; a turn that never came to them has no errors of its own."""
+    """Yield the errors and reject reasons of a run's rows; nothing for a turn without a run."""
     if result.summary.run_id:
         yield from result.summary.first_errors
         yield from (reason.message for reason in result.summary.reject_reasons)
 
 
 def pending_since(workspace: Workspace, sync: Sync) -> float | None:
-    """Return since when there is something to send, in seconds since 1970.
+    """Return the time since which there is something to send, in seconds since 1970.
 
-    None when there isn't, when nothing may be sent, or when that is unknown.
+    It is None when there is nothing to send, when nothing may be sent, or when that is unknown.
     """
     settings = workspace.settings
     table = read_table_state(table_path(settings, sync.model.id))
@@ -262,7 +262,7 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
         return None
     queue, unread, _lost = workspace.try_read_queue(sync.id)
     if unread:
-        return None  # its runs fail for it
+        return None  # its runs fail for the same reason
     moments = [queue.oldest_since if queue else None]
     watermark = queue.watermark if queue else -1
     if table.version > watermark:
@@ -272,9 +272,9 @@ def pending_since(workspace: Workspace, sync: Sync) -> float | None:
 
 
 def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
-    """Return why the alert is over; None when it isn't, or only a run can tell.
+    """Return why the alert is over; None when it isn't, or when only a run can decide that.
 
-    The workspace has to be as the files are now: models of an hour ago know nothing of an edit since then.
+    The workspace must match the current files: one that was loaded an hour ago misses the edits since then.
     """
     if gone := _missing_subject_reason(workspace, alert):
         return f"is no longer watched: {gone}"
@@ -291,7 +291,7 @@ def recovery_reason(workspace: Workspace, alert: ActiveAlert) -> str | None:
 def has_recovered(workspace: Workspace, sync_id: str, *, pending: int) -> bool:
     """Return whether a sync's failure is over, after a turn without errors or with nothing to do.
 
-    A run that crashed, or failed and left rows, isn't made good by a turn that did nothing.
+    A turn that did nothing doesn't end the failure of a run that crashed, or that failed and left rows.
     """
     history = workspace.history
     if history.count_crashed_runs()[sync_id]:

@@ -30,7 +30,7 @@ class RunTables(Protocol):
     """The tables of a project, as a run uses them."""
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
-        """Return what the model's query gives from its inputs at these versions: a DataFrame."""
+        """Return the result of the model's query on these versions of its inputs, as a DataFrame."""
 
     def write(
         self,
@@ -42,9 +42,9 @@ class RunTables(Protocol):
         planned: str | None = None,
         events: EventBatchSource | None = None,
     ) -> ModelWriteResult:
-        """Bring the model's table to the frame, or the events to the table.
+        """Write the frame, or the events, to the model's table.
 
-        Raises ChecksFailedError when rows fail the model's checks.
+        Raise ChecksFailedError when rows fail the model's checks.
         """
 
     def feed(self, sync: Sync) -> Feed: ...
@@ -56,11 +56,11 @@ class RunTables(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether Spark is up, so that nothing has to be started."""
+        """Return whether Spark is running, so that nothing has to be started."""
 
     def start_early(self, models: Iterable[Model]) -> None: ...
     def activity(self) -> str:
-        """Return what is being done just now; "" where it is unknown."""
+        """Return the current activity; "" if it is unknown."""
 
 
 class CloningTables(RunTables, Protocol):
@@ -91,17 +91,17 @@ class SparkTables:
 
     @property
     def is_open(self) -> bool:
-        """Whether Spark is up."""
+        """Return whether Spark is running."""
         return self._warehouse is not None and self._warehouse.is_started
 
     def start_early(self, models: Iterable[Model]) -> None:
-        """Let Spark come up while something else is being done, fit for these models."""
+        """Start Spark in the background, with settings for the size of these models."""
         for model in models:
             self._announce_work_size(model)
         self.warehouse.start_early()
 
     def activity(self) -> str:
-        """What Spark does just now."""
+        """Return the current activity of Spark."""
         return self._warehouse.activity() if self._warehouse else ""
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
@@ -132,19 +132,19 @@ class SparkTables:
         self.warehouse.expect_bytes(estimate_model_bytes(self._settings, model))
 
     def sync_log(self, *, waits: bool = True) -> LogTable:
-        """The table of what was sent; Spark starts when something is appended to it."""
+        """Return the sync log's table. Spark starts when something is appended to it."""
         from ondatra_dagster.warehouse.append_to_sync_log_table import SyncLogTable
 
         return SyncLogTable(self.warehouse) if waits else SyncLogTable(self.warehouse, wait_seconds=0)
 
     def open_for_maintenance(self, table: ManagedTable) -> MaintainableTable:
-        """A table, to be put in order; Spark starts when something is done to it."""
+        """Return a table for maintenance. Spark starts when a task works on it."""
         from ondatra_dagster.warehouse.optimize_and_vacuum import SparkTableMaintenance
 
         return SparkTableMaintenance(self.warehouse, table.address, lock=table.lock_name)
 
     def clone(self, original: StorageAddress, state: TableState, path: StorageAddress) -> None:
-        """Make a table at `path` of what another one is, for a dry run."""
+        """Create a table at `path` as a clone of another one, for a dry run."""
         from ondatra_dagster.warehouse.create_and_write_target_table import clone_table
 
         clone_table(self.warehouse.session, original, state, path)
@@ -153,7 +153,7 @@ class SparkTables:
         return self.feed_at(sync, table_path(self._settings, sync.model.id))
 
     def feed_at(self, sync: Sync, table: StorageAddress) -> "LazyChangeFeed":
-        """The feed of a table of the sync's model, wherever it is."""
+        """Return the change feed of a table of the sync's model, wherever the table is."""
         return LazyChangeFeed(lambda: self._open_feed(sync, table))
 
     def _open_feed(self, sync: Sync, table: StorageAddress) -> "ChangeFeed":
@@ -177,7 +177,7 @@ class SparkTables:
 
 
 class LazyChangeFeed:
-    """A change feed whose code is loaded at the first read: most runs of a sync read nothing."""
+    """A change feed whose code is loaded at the first read, because most runs of a sync read nothing."""
 
     def __init__(self, opened: Callable[[], Feed]) -> None:
         self._open_feed = opened

@@ -46,7 +46,7 @@ from ondatra_dagster.warehouse.result_of_write_and_checks import ModelWriteResul
 
 @contextlib.contextmanager
 def open_dry_workspace(workspace: Workspace) -> Iterator[Workspace]:
-    """The workspace as a dry run has it: its queues are copies, and its tables may come to be clones."""
+    """Yield the workspace of a dry run: its queues are copies, and its tables may become clones."""
     with open_dry_run_folder(workspace.settings) as settings:
         assert settings.dry_run_folder  # noqa: S101 - for the type checker
         folder = settings.dry_run_folder.folder
@@ -79,10 +79,10 @@ class DryRunService(RunService):
         self.current_state = rehearsed
 
     def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
-        """The next run has to find this out for itself."""
+        """Store nothing: the next real run has to compute the model itself."""
 
     def _delete_flushed_events(self, model: Model) -> None:
-        """They wait on for a real run."""
+        """Delete nothing: the events wait for a real run."""
 
     def _model_result(self, computed: ComputedModel, written: ModelWriteResult) -> ModelResult:
         result = super()._model_result(computed, written)
@@ -90,17 +90,17 @@ class DryRunService(RunService):
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
-        """Say what would be brought to the sync's destination now."""
+        """Report the changes that a run would send to the sync's destination now."""
         self.progress.on_sync_start(sync, lambda: "")
         result = self._dry_run_sync(sync, options)
         self.progress.on_sync_end(result)
         return result
 
     def finish_run(self) -> None:
-        """A dry run leaves no log."""
+        """Do nothing: a dry run sends no alerts and appends nothing to the sync log."""
 
     def records_address(self, result: SyncResult) -> str | None:
-        """A dry run leaves none."""
+        """Return None: a dry run leaves no records."""
         return None
 
     def _dry_run_sync(self, sync: Sync, options: RunOptions) -> SyncResult:
@@ -110,7 +110,7 @@ class DryRunService(RunService):
         return push_and_check_sync.dry_run_result(sync, forecast)
 
     def _dry_run_ports(self, sync: Sync) -> Ports:
-        """Those of a run, but for what it would change."""
+        """Return the ports of a run, without those that would change something."""
         own = self.current_state.syncs[sync.id]
         return dataclasses.replace(
             push_and_check_sync.build_ports(self.current_state, own, self.tables.feed(sync)),
@@ -149,14 +149,14 @@ class DryRunTables:
         self._scratch: DryRunFolder = settings.dry_run_folder
         self._clones: dict[str, ModelClone] = {}
         self.start_early, self.activity = tables.start_early, tables.activity
-        self.sync_log, self.open_for_maintenance = tables.sync_log, tables.open_for_maintenance  # the real ones
+        self.sync_log, self.open_for_maintenance = tables.sync_log, tables.open_for_maintenance  # the real tables
 
     @property
     def is_open(self) -> bool:
         return self._tables.is_open
 
     def compute(self, model: Model, versions: Mapping[str, str], *, is_full: bool = False) -> Any:
-        """What the model's query gives; its table's clone is as it is from now on."""
+        """Clone the model's current table, then return the result of the model's query."""
         self._clone_table(model.id)
         return self._tables.compute(model, versions, is_full=is_full)
 
@@ -170,7 +170,7 @@ class DryRunTables:
         planned: str | None = None,
         events: EventBatchSource | None = None,
     ) -> ModelWriteResult:
-        """Bring the clone to the frame; asked anew when the original is another than was planned from."""
+        """Write the frame to the clone. The query is evaluated again if the original changed after the plan."""
         clone = self._clones[model.id]
         is_as_planned = planned == (format_table_version(clone.original) if clone.original else "")
         written = self._tables.write(
@@ -178,7 +178,7 @@ class DryRunTables:
         )
         now = read_table_state(clone.path)
         if clone.original and now and not now.log_version:
-            del self._scratch.tables[model.id]  # whoever reads it reads the real one, at the real version
+            del self._scratch.tables[model.id]  # readers use the real table, at its real version
         return written
 
     def _clone_table(self, model_id: str) -> None:
@@ -193,11 +193,11 @@ class DryRunTables:
         self._scratch.tables[model_id] = path
 
     def version(self, model: Model, written: ModelWriteResult) -> int:
-        """That of what was written, as if it had been written to the real table."""
+        """Return the version that the real table would have after this write."""
         return _version_with_clone(self._clones[model.id].original, written.version)
 
     def feed(self, sync: Sync) -> Feed:
-        """The changes of the real table, and after them those of its clone."""
+        """Return the changes of the real table, followed by those of its clone."""
         real = self._tables.feed_at(sync, warehouse_table_path(self._settings, sync.model.id))
         clone = self._clones.get(sync.model.id)
         if clone is None:
@@ -214,7 +214,7 @@ class DryRunTables:
         )
 
     def source(self, sync: Sync) -> SourceState | None:
-        """The model's table as a run would leave it; None when the dry run didn't compute it."""
+        """Return the model's table as a run would leave it; None when the dry run didn't compute it."""
         clone = self._clones.get(sync.model.id)
         now = read_table_state(clone.path) if clone else None
         if clone is None or now is None:
@@ -231,20 +231,20 @@ class DryRunTables:
 
 
 def _version_with_clone(original: TableState | None, version: int) -> int:
-    """A clone's version, had its commits been made to its original; where there are none, that one's own."""
+    """Return the original's version with the clone's commits added; without commits, the original's own version."""
     if original is None:
         return version
     return original.log_version + version if version else original.version
 
 
 DRY_RUNS_FOLDER = "dry"
-WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # where other machines have to see it, too
-TABLES_ADDRESS_FILE = "tables_at"  # a file in the folder: the address of tables that aren't in it
+WAREHOUSE_SUBFOLDER = ".ondatra_dry"  # the parent folder in the warehouse, for tables that other machines must see
+TABLES_ADDRESS_FILE = "tables_at"  # a file with the address of the tables, if they aren't in the folder
 
 
 @contextlib.contextmanager
 def open_dry_run_folder(settings: Settings) -> Iterator[Settings]:
-    """The settings of a dry run: the same, with a scratch that is there until the `with` ends."""
+    """Yield the settings of a dry run, with a temporary folder that exists until the `with` block ends."""
     make_state_folder_private(settings.state)
     remove_dead_dry_run_folders(settings)
     name = secrets.token_hex(8)
@@ -264,18 +264,18 @@ def open_dry_run_folder(settings: Settings) -> Iterator[Settings]:
 
 
 def remove_dead_dry_run_folders(settings: Settings) -> None:
-    """What dry runs have left behind that were killed; those that go on are left alone."""
+    """Remove the folders of killed dry runs; keep those of running ones."""
     above = settings.state / DRY_RUNS_FOLDER
     for folder in above.iterdir() if above.is_dir() else ():
         with contextlib.suppress(BusyError), contextlib.ExitStack() as held:
             held.enter_context(FileLock(_lock_path(settings, folder.name), purpose="looks after dead dry runs"))
-            for java in folder.glob("locks/sessions/*.jvm"):  # it writes on for seconds
+            for java in folder.glob("locks/sessions/*.jvm"):  # a JVM still writes for seconds
                 held.enter_context(FileLock(java, purpose="looks after dead dry runs"))
             _remove_dry_run(settings, folder)
 
 
 def _choose_tables_address(settings: Settings, folder: Path) -> StorageAddress:
-    """Where the run's tables are: here, or where all see it who work on them."""
+    """Return where the run's tables are: in its folder, or in the warehouse if other machines must see them."""
     spark = settings.spark
     is_here = local_path(settings.warehouse) is not None
     if is_here and not spark.remote and spark.master.startswith("local"):
@@ -284,12 +284,12 @@ def _choose_tables_address(settings: Settings, folder: Path) -> StorageAddress:
 
 
 def _remove_dry_run(settings: Settings, folder: Path) -> None:
-    """The tables first: as long as the folder is there, somebody knows of them."""
+    """Remove the tables, then the folder: while the folder exists, a later dry run can find the tables."""
     with contextlib.suppress(FileNotFoundError):
         _remove_tables(StorageAddress((folder / TABLES_ADDRESS_FILE).read_text(), settings.s3))
     shutil.rmtree(folder, ignore_errors=True)
     _lock_path(settings, folder.name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # another one's is in there
+    with contextlib.suppress(OSError):  # another dry run's folder is in it
         folder.parent.rmdir()
 
 

@@ -27,7 +27,7 @@ from ondatra_dagster.project.settings.storage_access import StorageAddress
 from ondatra_dagster.sync import run_history_store
 from ondatra_dagster.sync.enqueue_step import catch_up_queue
 
-# of damaged files, by their names: each says what it costs to go on without the file
+# the remedies for damaged files, by file name: each says what is lost without the file
 DAMAGED_FILE_REMEDIES = {
     "alerts.sqlite": alert_store.ALERT_SCHEMA.if_damaged,
     "cache.sqlite": unchanged_run_cache.SCHEMA.if_damaged,
@@ -62,7 +62,7 @@ def _pending_enqueues(
 ) -> Mapping[str, enqueue_report_and_refresh_tasks.EnqueueChanges]:
     """Return the syncs that have new versions to enqueue, and those whose queue can't be read.
 
-    Enqueueing the latter reports why. With sinks off there is none: nothing of them runs.
+    For the latter, enqueueing reports the reason. With sinks off the result is empty, because no sync runs.
     """
     behind = {}
     for sync in workspace.syncs.values() if workspace.settings.sinks != "off" else ():
@@ -101,7 +101,7 @@ def _maintain_tables(workspace: Workspace, warehouse: RunTables) -> TaskResult:
 
 
 def _managed_tables(workspace: Workspace) -> Iterator[ManagedTable]:
-    """Each model's table, that of its rows that were set aside, and the sync log."""
+    """Yield each model's table, the table of its invalid rows, and the sync log."""
     settings = workspace.settings
     needed = OldestNeededVersions(
         workspace.project, workspace.syncs, workspace.tracking, workspace.queue, table_state_lookup(settings)

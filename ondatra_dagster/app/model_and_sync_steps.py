@@ -1,6 +1,6 @@
-"""The service that a run calls to plan, compute, write, push and check. Each process that runs something has one.
+"""The service that a run calls to plan, compute, write, push and check. Each process with a run has one.
 
-It knows no Dagster. Spark is behind a protocol, and starts when the first model or feed needs it.
+It doesn't use Dagster. Spark is behind a protocol, and starts when the first model or feed needs it.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedModel:
-    """A model's query result on its way to the IO manager."""
+    """A model's query result, on its way to the IO manager."""
 
     step: ModelStep
     frame: Any
@@ -53,9 +53,9 @@ class ComputedModel:
 
 
 class RunService:
-    """The service of one project."""
+    """The run service of one project."""
 
-    is_dry = False  # whether all is as in a run, and nothing stays or is sent
+    is_dry = False  # whether this is a dry run, which stores and sends nothing
 
     def __init__(self, workspace: Workspace, tables: RunTables, *, progress: RunProgress | None = None) -> None:
         self.workspace = workspace
@@ -65,10 +65,11 @@ class RunService:
         self.alerts = AlertService(workspace)
         self._write_summaries: dict[str, ModelWriteResult] = {}
         self._model_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
-        self._sync_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}  # by sync, what its turn was judged
+        # by sync, the results of its checks in this run
+        self._sync_verdicts: dict[str, tuple[SyncCheckResult, ...]] = {}
 
     def plan_model(self, model: Model, *, is_full: bool = False) -> ModelStep:
-        """Return whether the model has to be computed now, after all its inputs had their turn."""
+        """Return the model's step: whether it has to be computed now that its inputs are up to date."""
         return plan_model(self.workspace.project, model, self.current_state.plan_inputs(), is_full=is_full)
 
     def report_unchanged(self, step: ModelStep) -> ModelResult:
@@ -76,7 +77,7 @@ class RunService:
         table = step.table
         if table is None:
             raise ValueError(f"{step.model.name} has no table to keep")
-        # what the checks found when the table was written
+        # the checks' results from the time when the table was written
         checks = (RowCheckResult(check=each, failed_rows=step.warned.get(each.name, 0)) for each in step.model.checks)
         result = ModelResult(
             model=step.model,
@@ -93,7 +94,7 @@ class RunService:
 
     @interruption.raise_on_signal()
     def compute(self, step: ModelStep, *, run_id: str) -> ComputedModel:
-        """Return the rows that the model's query gives now."""
+        """Return the model's query result, not yet written."""
         started = time.monotonic()
         self.progress.on_model_start(step.model, self.tables.activity)
         frame = self.tables.compute(step.model, step.inputs, is_full=step.is_full)
@@ -128,11 +129,11 @@ class RunService:
         return result
 
     def _delete_flushed_events(self, model: Model) -> None:
-        """Delete the events that are in the table, where no collector does that."""
+        """Delete the events that are in the table, if no collector does that."""
         delete_flushed_events(self.workspace.settings, model)
 
     def _store_unchanged_run(self, model: Model, written: ModelWriteResult) -> None:
-        """Store that a run wrote nothing: it leaves no commit that would say so."""
+        """Store that a run changed nothing, because no commit shows that."""
         if written.has_changes:
             return
         unchanged = UnchangedRun(
@@ -165,13 +166,13 @@ class RunService:
         )
 
     def model_verdicts(self, model: Model) -> Iterator[SyncCheckResult]:
-        """Yield what a model's checks found in this run, or in the newest that wrote."""
+        """Yield the results of a model's checks in this run, or in the newest run that wrote."""
         if model.kind.has_invalid_table:
             yield self._invalid_rows_verdict(model)
         yield from self.row_verdicts(model)
 
     def row_verdicts(self, model: Model) -> tuple[SyncCheckResult, ...]:
-        """Return the results of @constraint, @warning and @audit; nothing for those that weren't checked."""
+        """Return the results of @constraint, @warning and @audit; none for checks that didn't run."""
         return self._model_verdicts.get(model.id, ())
 
     def _store_verdicts(self, model: Model, findings: Iterable[RowCheckResult]) -> tuple[SyncCheckResult, ...]:
@@ -189,7 +190,7 @@ class RunService:
 
     @interruption.raise_on_signal()
     def push(self, sync: Sync, options: RunOptions) -> SyncResult:
-        """Deliver the sync's rows as far as that is possible now."""
+        """Deliver the sync's rows, as far as that is possible now."""
         self.progress.on_sync_start(sync, lambda: push_and_check_sync.describe_pending(self.workspace, sync))
         result = push_and_check_sync.push_sync(
             self.workspace, sync, self.tables.feed(sync), options, notify=self._report_notice
@@ -200,10 +201,10 @@ class RunService:
         return result
 
     def finish_run(self) -> None:
-        """Send alerts, and with Spark up append missing records to the sync log.
+        """Send alerts and, if Spark is running, append missing records to the sync log.
 
-        A run doesn't fail for a log that can't be written: the next one, or `maintain`, appends what is
-        missing. After Ctrl-C this does nothing.
+        A log that can't be written doesn't fail the run: the next run, or `ondatra maintain`, appends the missing
+        records. After Ctrl-C this does nothing.
         """
         if interruption.received_signal():
             return
@@ -218,9 +219,9 @@ class RunService:
         try:
             done = self.workspace.sync_log.append_missing(lambda: self.tables.sync_log(waits=False))
         except BusyError:
-            return  # another run is at it, and it may not have seen what is new
+            return  # another run appends, and may not have seen the newest records
         except OndatraError as error:
-            interruption.raise_if_interrupted()  # the log isn't at fault
+            interruption.raise_if_interrupted()  # the log has no error
             log.warning("the sync log is left as it is: %s", error)
             return
         log.info("%s", done.message)
@@ -236,18 +237,18 @@ class RunService:
         )
 
     def records_address(self, result: SyncResult) -> str | None:
-        """Return where the records of a sync's run are; None when it left none."""
+        """Return where the records of a sync's run are; None if there are none."""
         run_id = result.summary.run_id
         return self.workspace.tracking.run_address(result.sync.id, run_id) if run_id else None
 
     def record_locations(self, result: SyncResult) -> RecordLocations:
-        """Return where the records of a sync's run are, for programs and for people."""
+        """Return where the records of a sync's run are, for programs and for users."""
         sync_id, run_id = result.sync.id, result.summary.run_id
         path = run_path(sync_id, run_id) if run_id else sync_path(sync_id)
         return RecordLocations(self.records_address(result), page_url(self.workspace.settings.ui_port, path))
 
     def verdicts(self, sync: Sync) -> tuple[SyncCheckResult, ...]:
-        """Return the results of the sync's checks: from this run, or else from its newest run and its queue now."""
+        """Return the results of the sync's checks: from this run, or from its newest run and its current queue."""
         return self._sync_verdicts.get(sync.id) or push_and_check_sync.current_verdicts(self.workspace, sync)
 
     def _report_notice(self, message: str) -> None:
@@ -255,7 +256,7 @@ class RunService:
         self.progress.on_notice(message)
 
     def report_error(self, name: str, error: Exception, *, of: SubjectType | None = None) -> str:
-        """Return a failure as a sentence. An unforeseen one leaves its traceback in the log folder."""
+        """Report a failure and return it as a sentence. An unexpected error leaves its trace in the log folder."""
         message = str(error) if isinstance(error, OndatraError) else store_trace(error, self.workspace.settings.state)
         self.progress.on_failure(name, message)
         if of and not self.is_dry:
@@ -268,7 +269,7 @@ def _table_version(written: ModelWriteResult) -> str:
 
 
 def judge_finding(finding: RowCheckResult) -> SyncCheckResult:
-    """Return the verdict on the rows that a check of the model looked at."""
+    """Return the verdict on the rows that a check of the model tested."""
     severity = Severity.ERROR if finding.blocks_write else Severity.WARN if finding.failed_rows else Severity.PASS
     rows = {} if finding.rows is None else {"rows": finding.rows}
     return SyncCheckResult(

@@ -25,7 +25,7 @@ class OpenRunService(Protocol):
 def open_run_service(
     workspace: Workspace, progress: RunProgress | None = None, *, is_dry: bool = False
 ) -> Iterator[RunService]:
-    """Open the run service of a project; what it started ends with it. A dry one leaves nothing."""
+    """Open the run service of a project, and close all that it started. A dry run leaves nothing."""
     interruption.clear_earlier_signal()
     notice = progress.on_wait if progress else None
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def open_run_service(
 def open_service_on_tables(
     tables: RunTables, workspace: Workspace, progress: RunProgress | None = None
 ) -> Iterator[RunService]:
-    """Open a run service over open tables. Unless the run fails, it sends alerts and fills the sync log at its end."""
+    """Open a run service over open tables. Unless the run fails, the service sends alerts and fills the sync log."""
     engine = RunService(workspace, tables, progress=progress)
     yield engine
     engine.finish_run()

@@ -16,7 +16,7 @@ from ondatra_dagster.sync.send_guards import find_hold_reason
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SyncMetrics:
-    """One sync; None is what nobody knows, or isn't there."""
+    """The metrics of one sync; None: unknown or not there."""
 
     sync: str
     depth: int | None = 0
@@ -31,7 +31,7 @@ class SyncMetrics:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMetrics:
-    """One model's table."""
+    """The metrics of one model's table."""
 
     model: str
     version: int | None = None
@@ -41,7 +41,7 @@ class ModelMetrics:
 
 
 def format_project_metrics(syncs: Iterable[SyncMetrics], models: Iterable[ModelMetrics]) -> str:
-    """All of it, ending with a line feed."""
+    """Return all metrics as a text that ends with a line feed."""
     metrics = (*_sync_metrics(tuple(syncs)), *_model_metrics(tuple(models)))
     return format_metrics(metrics)
 
@@ -92,25 +92,25 @@ def _model_metrics(models: tuple[ModelMetrics, ...]) -> Iterator[Metric]:
 
 
 def _known_samples(labels: Iterable[Mapping[str, str]], values: Iterable[float | None]) -> list[MetricSample]:
-    """Return samples of the values that are known: 0 in place of the others would say that all is well."""
+    """Return samples of the known values. A 0 in place of an unknown value would say that all is well."""
     pairs = zip(labels, values, strict=True)
     return [MetricSample(label, value) for label, value in pairs if value is not None]
 
 
 def project_metrics_text(workspace: Workspace) -> str:
-    """What Prometheus is told, now; to be handed over to who serves it."""
+    """Return the current metrics of the project, in Prometheus' text format."""
     return format_project_metrics(read_sync_metrics(workspace), read_model_metrics(workspace))
 
 
 def read_sync_metrics(workspace: Workspace) -> Iterator[SyncMetrics]:
-    """Each sync's queue, and what its runs in the history come to."""
+    """Yield the metrics of each sync's queue, and the totals of its runs in the history."""
     totals, newest = workspace.history.read_totals(), workspace.history.read_newest_runs()
     for sync_id in workspace.syncs:
         yield _read_metrics_of_sync(workspace, sync_id, totals.get(sync_id, NO_TOTALS), newest.get(sync_id))
 
 
 def read_model_metrics(workspace: Workspace) -> Iterator[ModelMetrics]:
-    """Each model's table."""
+    """Yield the metrics of each model's table."""
     for model in workspace.project.models.values():
         path = table_path(workspace.settings, model.id)
         table = read_table_state(path)

@@ -27,9 +27,9 @@ from ondatra_dagster.sync.sync_checks import Severity, SyncCheckResult, run_sync
 from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.sync.sync_run import run_sync
 
-# checks that look at the queue, and what they count in it
+# checks of the queue, and the counts that they read from it
 QUEUE_COUNTS = {"rejects": {"dead_letters"}, "undelivered": {"waiting", "in_jobs", "oldest_seconds"}}
-DRY_RUN_CHECKS = {"invalid_records", "deletes_guard"}  # checks that don't hang on an API's answers
+DRY_RUN_CHECKS = {"invalid_records", "deletes_guard"}  # checks that don't depend on an API's responses
 
 
 def push_sync(
@@ -43,19 +43,19 @@ def push_sync(
         opened = dataclasses.replace(build_ports(workspace, sync, feed), notify=notify)
         summary = run_sync(sync, opened, options)
     except OndatraError as error:
-        interruption.raise_if_interrupted()  # the sync isn't at fault
+        interruption.raise_if_interrupted()  # the sync has no error
         return _failed_result(workspace, sync, str(error))
     if summary.has_run:
         verdicts = run_sync_checks(summary, sync.limits)
         warnings = tuple(filter(None, (_write_fact_tables(workspace), workspace.history.problem)))
         return SyncResult(sync=sync, summary=summary, verdicts=verdicts, warnings=warnings)
-    # a run that had the queue in its hands answers for what is in it; else another one does, or nobody yet
+    # a run that read the queue may fail for its state; any other run gets only warnings about it
     tell = current_verdicts if summary.queue else _verdicts_as_warnings
     return SyncResult(sync=sync, summary=summary, verdicts=tell(workspace, sync))
 
 
 def _write_fact_tables(workspace: Workspace) -> str | None:
-    """Write them after a run, as the schedule does; return why they couldn't be written."""
+    """Write the fact tables after a run, as the schedule does; return why they couldn't be written."""
     try:
         workspace.tracking.write_fact_tables(build_fact_tables(each.endpoints for each in workspace.syncs.values()))
     except StateError as error:
@@ -64,10 +64,10 @@ def _write_fact_tables(workspace: Workspace) -> str | None:
 
 
 def _failed_result(workspace: Workspace, sync: Sync, message: str) -> SyncResult:
-    """Return the result of a run that ended early: its checks see the state before it, and the error."""
+    """Return the result of a run that ended early: its checks use the state before the run, and its error."""
     try:
         standing = _current_summary(workspace, sync)
-    except StateError:  # which may be why it ended
+    except StateError:  # this may be why the run ended
         standing = _empty_summary(sync, message)
     summary = dataclasses.replace(standing, run_id=None, message=message)
     verdicts = run_sync_checks(summary, sync.limits)
@@ -87,7 +87,7 @@ def _mark_undelivered(verdicts: Iterable[SyncCheckResult], message: str) -> tupl
 
 
 def _mark_unknown(verdicts: Iterable[SyncCheckResult], why: str) -> tuple[SyncCheckResult, ...]:
-    """Return the verdicts where the queue can't be read: none of them says that it is empty."""
+    """Return the verdicts for an unknown queue, so that none of them says that the queue is empty."""
     return tuple(
         _mark_verdict_unknown(verdict, why, QUEUE_COUNTS[verdict.name]) if verdict.name in QUEUE_COUNTS else verdict
         for verdict in verdicts
@@ -173,7 +173,10 @@ def current_verdicts(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult,
 
 
 def _verdicts_as_warnings(workspace: Workspace, sync: Sync) -> tuple[SyncCheckResult, ...]:
-    """Return the current verdicts for a run that must not fail for them; none where they can't be read."""
+    """Return the current verdicts with errors as warnings, for a run that must not fail for them.
+
+    There are none if they can't be read.
+    """
     try:
         standing = current_verdicts(workspace, sync)
     except StateError:

@@ -18,15 +18,15 @@ class ModelResult:
     has_changes: bool
     reason: str  # why it was computed, or why not
     run_type: str  # backfill (the first time), incremental, full, skip
-    table_version: str  # as planning.versions spells it
+    table_version: str  # as planning.input_versions formats it
     version: int
-    rows: int | None  # in the table now; None when nobody counted
+    rows: int | None  # in the table now; None: not counted
     columns: tuple[Column, ...]
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    invalid_rows: int = 0  # rows that are not in the table, for their key
-    verdicts: tuple[SyncCheckResult, ...] = ()  # of the checks in its header
+    invalid_rows: int = 0  # rows that were kept out of the table
+    verdicts: tuple[SyncCheckResult, ...] = ()  # of the checks in the model's header
     seconds: float = 0.0
 
 
@@ -38,21 +38,21 @@ class SyncResult:
     summary: RunSummary
     verdicts: tuple[SyncCheckResult, ...]
     forecast: DryRunResult | None = None  # of a dry run, which sent nothing
-    warnings: tuple[str, ...] = ()  # sentences on what went wrong beside, for which no run fails
+    warnings: tuple[str, ...] = ()  # problems for which the run doesn't fail
 
     @property
     def errors(self) -> tuple[SyncCheckResult, ...]:
-        """The verdicts for which the run fails."""
+        """Return the verdicts for which the run fails."""
         return tuple(verdict for verdict in self.verdicts if verdict.severity is Severity.ERROR)
 
 
-DescribeActivity = Callable[[], str]  # what is being done just now; "" where nobody knows
+DescribeActivity = Callable[[], str]  # returns the current activity; "" if it is unknown
 
 
 class RunProgress:
-    """A listener that is called as each model and sync begins and ends. This one does nothing.
+    """A listener that is called when each model and sync begins and ends. This one does nothing.
 
-    It is enough for a run that Dagster started, whose page shows the run.
+    It is enough for a run that Dagster started, because Dagster's page shows the run.
     """
 
     def on_model_start(self, model: Model, activity: DescribeActivity) -> None: ...

@@ -1,4 +1,4 @@
-"""The URLs of the UI's pages. Each names all that the page shows, so that it can be kept and sent on."""
+"""The URLs of the UI's pages. A URL names all that its page shows, so that users can keep and share it."""
 
 import dataclasses
 from typing import NamedTuple
@@ -10,8 +10,8 @@ UI_HOST = "127.0.0.1"
 class RecordLocations(NamedTuple):
     """The places of the records of a sync's run."""
 
-    folder: str | None  # their folder; None: it left none
-    page_url: str  # where `ondatra ui` shows them, or the sync
+    folder: str | None  # their folder; None: the run has no records
+    page_url: str  # their page in `ondatra ui`, or the sync's page
 
 
 def sync_path(sync_id: str) -> str:
@@ -23,7 +23,7 @@ def run_path(sync_id: str, run_id: str) -> str:
 
 
 def page_url(port: int, path: str = "/") -> str:
-    """The address of a page, without what opens it: links are kept where others may read them."""
+    """Return the address of a page without the token, because links are kept where others may read them."""
     return f"http://{UI_HOST}:{port}{path}"
 
 
@@ -38,12 +38,12 @@ def runs_url(sync_id: str, *, page: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """The records that an address names; None is any. The fields are the address's parameters."""
+    """The records that an address selects; None: all. The fields are the query parameters of the address."""
 
     run: str | None = None
     status: str | None = None
     change: str | None = None
-    search: str | None = None  # how the identifier begins
+    search: str | None = None  # the beginning of the identifier
     reason: str | None = None  # empty: only records without a reason
 
 

@@ -1,7 +1,7 @@
-"""The workspace: a project and its syncs, loaded for commands, assets and sensors. No Dagster, no Spark.
+"""The workspace: a project and its syncs, loaded for commands, assets and sensors without Dagster and Spark.
 
-Loading reads the user's files and nothing else. A cached project is read again only when one of the files has
-changed. The steps of a run are in model_and_sync_steps.
+Loading reads only the user's files. A cached project is read again only when one of the files has changed. The steps
+of a run are in model_and_sync_steps.
 """
 
 import dataclasses
@@ -44,13 +44,13 @@ from ondatra_dagster.sync.sync_definition import Sync
 class QueueReadResult(NamedTuple):
     """The status of a sync's queue, or why it can't be read."""
 
-    status: QueueStatus | None  # None: it never ran, or nobody knows
-    read_error: str | None = None  # why nobody does, and what to do
-    loss_message: str | None = None  # the sync has run, and its queue is gone: what the next run makes of that
+    status: QueueStatus | None  # None: the sync never ran, or the status is unknown
+    read_error: str | None = None  # why it is unknown, and what to do
+    loss_message: str | None = None  # the sync has run, and its queue is gone: what the next run does about it
 
     @property
     def unknown_reason(self) -> str | None:
-        """Why nobody knows what waits and what is dead; None when that is known."""
+        """Return why pending rows and dead letters are unknown; None when they are known."""
         return self.read_error or self.loss_message
 
     @property
@@ -59,17 +59,17 @@ class QueueReadResult(NamedTuple):
 
 
 class SyncWork(NamedTuple):
-    """The answer to whether a sync has work."""
+    """The work that a sync has now."""
 
     has_work: bool
     reason: str
-    work_digest: str  # the same while the work is the same
-    is_new: bool  # the table has versions that nobody has looked at
+    work_digest: str  # equal for equal work
+    is_new: bool  # the table has versions that the queue doesn't have yet
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """One project that was loaded without problems."""
+    """A project that was loaded without problems."""
 
     project: Project
     syncs: Mapping[str, Sync]  # by sync id, in the order of their models
@@ -81,7 +81,7 @@ class Workspace:
         return self.project.settings
 
     def sync(self, name: str) -> Sync:
-        """The sync of that id, or of the model of that name; raises SelectionError."""
+        """Return the sync with this id, or of the model with this name; raise SelectionError if there is none."""
         sink = self.project.sync(name).sink
         return self.syncs[sink.sync_id if sink else name]
 
@@ -109,13 +109,13 @@ class Workspace:
 
     @functools.cached_property
     def lineage(self) -> LineageResolver:
-        """Of what each column is made; read when it is first asked for."""
+        """Return the sources of each column, which are read on first use."""
         return LineageResolver(self.project, current_columns_lookup(self.project))
 
     def check_columns(self, running: Collection[str] | None = None) -> None:
-        """Raise ProjectError with each column that surely doesn't exist, of all models or of those that run.
+        """Raise ProjectError with all columns that certainly don't exist, in all models or in those that run.
 
-        A model that doesn't run is read as its table is, whatever its definition says by now.
+        For a model that doesn't run, the columns of its table count, and not its current definition.
         """
         if running is None:
             is_settled = up_to_date_check(self.project, self.unchanged_run_cache.read_runs())
@@ -129,13 +129,14 @@ class Workspace:
         return UnchangedRunCache(self.settings.state / "cache.sqlite")
 
     def queue(self, sync_id: str) -> QueueStatus | None:
-        """How the sync's queue stands; None when it never ran. StateError: it can't be read."""
+        """Return the status of the sync's queue; None when it never ran. Raise StateError if it can't be read."""
         return read_status_of_file(self.syncs[sync_id].queue_file, now=self.clock())
 
     def try_read_queue(self, sync_id: str) -> QueueReadResult:
-        """The same for who looks at all syncs: one whose queue can't be read hides no other.
+        """Return the same, or why it is unknown, so that an unreadable queue doesn't hide other syncs.
 
-        One that is lost passes for none that ever was until the next run, but for the history.
+        Until the next run, a lost queue looks like one that never existed. Only the history shows that the sync has
+        run.
         """
         try:
             state = self.queue(sync_id)
@@ -145,12 +146,12 @@ class Workspace:
         return QueueReadResult(state, loss_message=_lost_queue_message(sync_id, state) if is_lost else None)
 
     def invalid_version(self, model_id: str) -> int:
-        """The version of the table of the model's rows that were set aside."""
+        """Return the version of the model's table of invalid rows."""
         state = self._invalid_table_state(model_id)
         return NO_VERSION if state is None else state.version
 
     def invalid_count(self, model_id: str) -> int:
-        """How many rows the newest write of the model set aside."""
+        """Return the number of invalid rows in the model's newest write."""
         state = self._invalid_table_state(model_id)
         return (state.commit_metadata.rows or 0) if state and state.commit_metadata else 0
 
@@ -158,21 +159,21 @@ class Workspace:
         return read_table_state(invalid_table_path(table_path(self.settings, model_id)))
 
     def events(self, model: Model) -> ModelEvents | None:
-        """What the collector took for the model and its table hasn't; None for a model with a query."""
+        """Return the model's events that aren't in its table yet; None for a model with a query."""
         return None if model.kind.has_query else ModelEvents(self.settings, model)
 
     def events_waiting(self, model_id: str) -> PendingSummary:
-        """How many of these there are, and since when."""
+        """Return the number of these events, and the time of the oldest."""
         events = self.events(self.project.models[model_id])
         return events.summarize_pending() if events else PendingSummary()
 
     def events_without_model(self) -> dict[str, int]:
-        """How many events wait for each model that the project no longer has."""
+        """Return the number of waiting events for each model that the project no longer has."""
         waiting = count_stored_events(event_store_path(self.settings))
         return {name: events for name, events in waiting.items() if name not in self.project.models}
 
     def plan_inputs(self) -> PlanInputs:
-        """The world as it is now."""
+        """Return the current state of tables, queues, history and events, for a plan."""
         return PlanInputs(
             tables=table_state_lookup(self.settings),
             invalid_table_version=self.invalid_version,
@@ -183,26 +184,27 @@ class Workspace:
         )
 
     def sync_work(self, sync: Sync) -> SyncWork:
-        """What the sync has to do now, when its model isn't computed first."""
+        """Return the work that the sync has now, if its model isn't computed first."""
         look = self.plan_inputs()
         step = self._plan_sync(sync, look)
         table, queue = look.tables(sync.model.id), self.try_read_queue(sync.id).status
         version = format_table_version(table) if table else "no table"
         due_at = int(queue.next_due_at) if queue and queue.next_due_at else None
-        if queue and queue.is_clock_behind:  # what counts as now is another time at each look
+        # a wait that was set while the clock was ahead is due now, which is another time at each call
+        if queue and queue.is_clock_behind:
             due_at = -1
         name = f"{version}/{look.invalid_table_version(sync.model.id)}" + (f"/{due_at}" if due_at else "")
         return SyncWork(has_work=step.will_run, reason=step.reason, work_digest=name, is_new=step.reads_table)
 
     def sync_plan(self, sync: Sync) -> Plan:
-        """What a run of just the sync has to do, with its table as it is: no model is looked at."""
+        """Return the plan of a run of only this sync, on its current table; no model is planned."""
         return Plan(models=(), syncs=(self._plan_sync(sync, self.plan_inputs()),))
 
     def _plan_sync(self, sync: Sync, look: PlanInputs) -> SyncStep:
         return plan_sync(self.project, sync.model, sync.sink, look)
 
     def plan(self, selection: Collection[str] | None = None, *, is_full: bool = False) -> Plan:
-        """What a run of the whole project, or of the selected model ids, has to do."""
+        """Return the plan of a run of the whole project, or of the selected model ids."""
         return make_plan(self.project, self.plan_inputs(), selection=selection, is_full=is_full)
 
 
@@ -216,9 +218,9 @@ def _lost_queue_message(sync_id: str, state: QueueStatus | None) -> str:
 
 
 def load_workspace(root: Path) -> Workspace:
-    """The project at `root` with its syncs; raises ProjectError with all that is wrong with its files.
+    """Load the project at `root` with its syncs; raise ProjectError with all errors in its files.
 
-    Raises SettingsError where its settings are such that the rest can't be judged.
+    Raise SettingsError if errors in the settings make the other files impossible to check.
     """
     settings, problems = _read_settings(root)
     reading = read_project(settings.root, settings)
@@ -248,7 +250,7 @@ def _read_settings(root: Path) -> tuple[Settings, list[Problem]]:
 
 
 def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
-    """The variables that alerts need and that aren't there."""
+    """Yield a problem for each variable that alerts need and that isn't set."""
     file, line = find_setting_line("alerts.webhook", settings.root)
     for name in settings.alerts.required_variables:
         if not settings.secret(name):
@@ -257,7 +259,7 @@ def _unset_alert_variables(settings: Settings) -> Iterator[Problem]:
 
 
 def _check_sinks(reading: PartialProject) -> dict[str, PushFileCheck]:
-    """What is known of the sinks that are used; of all when the models don't tell which those are."""
+    """Return the checks of the sinks in use; of all sinks, when errors in models hide which are in use."""
     project = reading.project
     used = {model.sink.name for model in project.models_with_sinks() if model.sink}
     return {
@@ -268,7 +270,7 @@ def _check_sinks(reading: PartialProject) -> dict[str, PushFileCheck]:
 
 
 def _has_push(path: Path) -> bool:
-    """Whether it is a sink: else it is there for others to load."""
+    """Return whether the file is a sink, or otherwise a library that other files load."""
     return "def push(" in path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -294,7 +296,7 @@ PROJECT_FILES = ("models/*/*.sql", "lib/*.star", "pyproject.toml", ".env")
 
 
 class ProjectCache:
-    """A cached project for several threads. The first read raises the project's problems."""
+    """A cached project for several threads. Its constructor raises the project's problems."""
 
     def __init__(self, root: Path, *, load: Callable[[Path], Workspace] = load_workspace) -> None:
         self._root = root
@@ -305,7 +307,7 @@ class ProjectCache:
         self._load_error = ""
 
     def load_current_project(self) -> tuple[Workspace, str]:
-        """The project, and what is wrong with its files: then it is as it was before."""
+        """Return the project, and the errors in its files. With errors it is the last project without them."""
         with self._lock:
             seen = read_file_states(self._root, PROJECT_FILES)
             if seen != self._file_states:

@@ -9,7 +9,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 
 
 def find_root() -> Path:
-    """Return the project's folder; raise SettingsError outside of a project."""
+    """Return the project's folder; raise SettingsError outside a project."""
     folder = Path.cwd().resolve()
     for candidate in (folder, *folder.parents):
         if _is_project(candidate):
@@ -32,7 +32,7 @@ def _is_project(folder: Path) -> bool:
     try:
         settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return (folder / "models").is_dir()  # what is wrong with the file is told when it is read as settings
+        return (folder / "models").is_dir()  # the error in the file is reported when its settings are read
     except OSError:
         return (folder / "models").is_dir() and (folder / "lib").is_dir()
     tools = settings.get("tool")

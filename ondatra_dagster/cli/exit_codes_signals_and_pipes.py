@@ -1,4 +1,4 @@
-"""The process of a command: its exit code, its signals, and streams that a closed pipe doesn't break."""
+"""The process of a command: its exit code, its signals, and output streams that survive a closed pipe."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 from ondatra_dagster import interruption
 
-BROKEN_PIPE_ERRORS = (errno.EPIPE, errno.EIO)  # the reader of a pipe has ended, the terminal is closed
+BROKEN_PIPE_ERRORS = (errno.EPIPE, errno.EIO)  # the reader of a pipe has ended, or the terminal is closed
 
 
 class _PipeSafeOutput(io.FileIO):
@@ -29,10 +29,11 @@ class _PipeSafeOutput(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Let writes to stdout and stderr succeed without a reader: our own, Dagster's, and a child's."""
+    """Make writes to stdout and stderr succeed without a reader, for this process, Dagster and child processes."""
     for number in range(3):
         if not _is_open(number):
-            _open_null(number)  # else the next file that is opened gets the number, and what is printed
+            # otherwise the next opened file gets this number, and with it the output
+            _open_null(number)
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - for the process's life
     sys.stdout = _protected_stream(sys.stdout, 1)
     sys.stderr = _protected_stream(sys.stderr, 2)
@@ -70,7 +71,7 @@ FAILURE_CODE = 1
 
 
 def main() -> None:
-    """Run the command `ondatra`; Ctrl-C while it is loaded is noted, too."""
+    """Run the command `ondatra`. Signals are recorded already while its modules are loaded."""
     with interruption.record_signals():
         from ondatra_dagster.cli.main import main as run
 
@@ -85,7 +86,8 @@ def run_process(command: Callable[[], int]) -> NoReturn:
     with interruption.record_signals(), interruption.on_interruption(lambda: ends.put(None)):
         threading.Thread(target=_run_command, args=(command, ends), name="command", daemon=True).start()
         code = ends.get()
-        if code is None:  # mostly there is nothing to put in order, and the command isn't waited for
+        # mostly the grace period is zero: the command has nothing to clean up, and isn't waited for
+        if code is None:
             with contextlib.suppress(queue.Empty):
                 code = ends.get(timeout=interruption.grace_seconds())
         if interruption.received_signal() is None:
@@ -104,7 +106,10 @@ def _run_command(command: Callable[[], int], ends: "queue.SimpleQueue[int | None
 
 
 def _end_interrupted() -> NoReturn:
-    """Say so, and end at once: threads may still wait for an API, and Python would wait for some of them."""
+    """Print that the process was interrupted, and end it at once.
+
+    Threads may still wait for an API, and Python would wait for some of them.
+    """
     from ondatra_dagster.cli.output import print_message
 
     print_message(INTERRUPTED_MESSAGE)

@@ -1,4 +1,4 @@
-"""The command `ondatra`. Each verb is in a module of `commands`, loaded when it is called."""
+"""The command `ondatra`. Each verb is in a module of `commands`, which is loaded when the verb is called."""
 
 import importlib
 import io
@@ -21,19 +21,19 @@ VERBS = (
     *("dead", "docs", "doctor", "events", "forget", "history", "init", "lineage", "maintain", "pause"),
     *("query", "records", "replay", "resync", "resume", "run", "status", "ui", "validate"),
 )
-SHARED_MODULES = {  # modules of two verbs
+SHARED_MODULES = {  # modules with two verbs
     **dict.fromkeys(("pause", "resume"), "pause_and_resume"),
     **dict.fromkeys(("resync", "forget"), "resync_and_forget"),
 }
-MAX_HELP_CHARACTERS = 1000  # letters: more than any sentence has
+MAX_HELP_CHARACTERS = 1000  # more than any sentence has
 WRONG_INVOCATION_CODE = 2
 
 
 class VerbGroup(click.Group):
-    """Loads the module of a verb when that is asked for: a quick command shouldn't wait for a slow one."""
+    """A click group that loads only the module of the called verb, so that quick commands start quickly."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb's first sentence in full, over two lines where it needs them: click cuts it off."""
+        """Write each verb's whole first sentence, on two lines if needed; click would cut it off."""
         commands = ((name, self.get_command(ctx, name)) for name in VERBS)
         rows = [(name, command.get_short_help_str(MAX_HELP_CHARACTERS)) for name, command in commands if command]
         with formatter.section("Commands"):
@@ -54,7 +54,7 @@ class VerbGroup(click.Group):
 @click.command(cls=VerbGroup, help="SQL models become Delta tables, and just their changed rows reach your APIs.")
 @click.version_option(package_name="ondatra")
 def cli() -> None:
-    """Nothing is common to all verbs."""
+    """Do nothing: the verbs have no common options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,11 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService | None" = None) -> int:
-    """0: all went well; 1: something didn't; 2: wrong invocation; 130 or 143: a signal ended it.
+    """Run a verb and return its exit code. An error is printed as a sentence on stderr.
 
-    An error is a sentence on stderr.
+    The codes are 0: success; 1: something failed; 2: wrong invocation; 130 or 143: a signal ended it.
 
-    Verbs that work with tables open them by `opened`; where nothing is said, with Spark.
+    Verbs that work with tables open them with `opened`. The default opens them with Spark.
     """
     try:
         with interruption.raise_on_signal():
@@ -79,7 +79,7 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         if interruption.received_signal():
-            return interruption.exit_code()  # the process says so when all has come to its end
+            return interruption.exit_code()  # run_process prints the message
         print_message(INTERRUPTED_MESSAGE)
         return FAILURE_CODE
     except SelectionError as error:
@@ -89,7 +89,7 @@ def run_verb(arguments: Sequence[str] | None = None, *, opened: "OpenRunService 
         problems = error.problems if isinstance(error, ProjectError | InvalidSettingsError) else (error,)
         print_message("\n".join(indent_lines(str(problem)) for problem in problems))
         return FAILURE_CODE
-    except Exception as error:  # the edge: a trace is for us, a sentence for the user
+    except Exception as error:  # the outermost handler: the trace goes to a file, the user gets a sentence
         print_message(indent_lines(_format_unexpected_error(error)))
         return FAILURE_CODE
     return code if isinstance(code, int) else 0

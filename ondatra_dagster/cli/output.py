@@ -1,4 +1,4 @@
-"""The output of commands: text and tables for people, JSON Lines on stdout for programs."""
+"""The output of commands: text and tables for the user, JSON Lines on stdout for programs."""
 
 import functools
 import re
@@ -14,13 +14,13 @@ import orjson
 from ondatra_dagster.row_changes import Json
 
 COLUMN_GAP = "  "
-NULL_TEXT = "NULL"  # of a row: an empty text is another value
-ALLOWED_CONTROL_CHARACTERS = "\n\t"  # what may stand in a text besides letters
+NULL_TEXT = "NULL"  # a null in a row; an empty text is another value
+ALLOWED_CONTROL_CHARACTERS = "\n\t"  # control characters that a text may contain
 NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|NULL|-?inf|nan|")
 
 
 class ColumnShrink(NamedTuple):
-    """A column of a table that may be narrowed to a width, but not below that of its head."""
+    """A column of a table that may shrink to a width, but not below the width of its head."""
 
     column: str
     min_width: int
@@ -32,14 +32,14 @@ def print_message(text: str) -> None:
 
 
 def replace_control_characters(text: str, allowed: str = ALLOWED_CONTROL_CHARACTERS) -> str:
-    """Replace control characters other than these: keys and API responses are in the text."""
+    """Replace control characters except the allowed ones: the text may contain keys and API responses."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in allowed else "·" for letter in text)
 
 
 def indent_lines(text: str, width: int = 4) -> str:
-    """Return the text with its further lines indented: a row's value begins no line of ours."""
+    """Indent all lines but the first, so that a row's value can't look like a line of the command."""
     return text.replace("\n", "\n" + " " * width)
 
 
@@ -74,9 +74,9 @@ def terminal_width() -> int | None:
 def shrink_columns(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, shrinks: Sequence[ColumnShrink]
 ) -> list[Sequence[str]]:
-    """The rows so that a line of their table is no wider, as far as columns may shrink.
+    """Shorten cells so that a line of the table fits the width, as far as columns may shrink.
 
-    These do so one after the other, as far as it has to; who comes twice gives more then.
+    The columns shrink one after the other, only as far as needed. A column that appears again shrinks further.
     """
     lines = list(rows)
     if width is None:
@@ -101,13 +101,14 @@ def format_cell(value: Json) -> str:
 
 
 WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian widths: CJK, emoji, full-width forms
-ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks that stand on the letter before, and what only joins or directs
-FIRST_JOINING_LETTER, LAST_JOINING_LETTER = "\u1160", "\u11ff"  # Korean vowels and ends: they go into the letter before
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # marks on the character before, and format characters such as joiners
+# Korean vowels and final consonants, which are drawn within the character before
+FIRST_JOINING_LETTER, LAST_JOINING_LETTER = "\u1160", "\u11ff"
 ELLIPSIS = "…"
 
 
 def display_width(text: str) -> int:
-    """Return how many columns the text takes."""
+    """Return the number of terminal columns that the text takes."""
     return len(text) if text.isascii() else sum(map(_letter_width, text))
 
 
@@ -122,12 +123,12 @@ def pad_left(text: str, width: int) -> str:
 
 
 def shorten_text(text: str, width: int) -> str:
-    """Cut a text that is wider, and end it with an ellipsis."""
+    """Cut a text that is too wide, and end it with an ellipsis."""
     return text if display_width(text) <= width else cut_text(text, width - len(ELLIPSIS)) + ELLIPSIS
 
 
 def cut_text(text: str, width: int) -> str:
-    """Return as much of the text as fits; no letter loses its marks."""
+    """Return the beginning of the text that fits; no character loses its marks."""
     if text.isascii():
         return text[:width]
     left = width

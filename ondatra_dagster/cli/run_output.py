@@ -1,4 +1,4 @@
-"""The output of `ondatra run`: a line a model and a sync while it runs, the tables of a dry run, or JSON objects."""
+"""The output of `ondatra run`: a line for each model and sync, the tables of a dry run, or JSON objects."""
 
 import sys
 import time
@@ -30,14 +30,14 @@ from ondatra_dagster.sync.sync_definition import Sync
 NOTHING_SENT = "delivered nothing"
 SEVERITY_PREFIXES = {Severity.PASS: "", Severity.WARN: "warning: ", Severity.ERROR: "ERROR: "}
 MAX_REASONS_SHOWN = 3
-UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by how the model was run
+UNCHANGED_TEXTS = {"skip": "unchanged", "backfill": "a table without rows"}  # by run type
 
 
 class TextProgress(RunProgress):
-    """For people, on stderr: a line for what ended; on a terminal the last line says what is being done."""
+    """A progress listener that prints a line on stderr for each ended step, and a status line on a terminal."""
 
     def __init__(self, plan: Plan, *, starts_spark: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        """Print how much there is to do; `starts_spark` says whether Spark is to come up here."""
+        """Print the number of steps; `starts_spark` says whether this process starts Spark."""
         names = [step.model.name for step in plan.models] + [step.sync_id for step in plan.syncs]
         self._name_width = max(map(display_width, names), default=0)
         self._status_line = StatusLine(sys.stderr)
@@ -103,7 +103,7 @@ class TextProgress(RunProgress):
             self._print_line(" ", "", error)
 
     def _print_reasons(self, reasons: Sequence[FailureReason], *, of: int, noun: str) -> None:
-        """Each once, the most frequent first, and how many units have still others."""
+        """Print each reason once, the most frequent first, and the number of units with other reasons."""
         shown = reasons[:MAX_REASONS_SHOWN]
         for reason in shown:
             self._print_line(" ", "", f"{reason.describe_units(noun)}: {reason.message}")
@@ -112,7 +112,7 @@ class TextProgress(RunProgress):
             self._print_line(" ", "", f"{format_count(others, f'more {noun}')} for other reasons")
 
     def _print_dry_run(self, result: SyncResult, forecast: DryRunResult) -> None:
-        """What a run would do: its numbers and samples as tables on stdout."""
+        """Print the result of a dry run, and its counts and samples as tables on stdout."""
         sign = "✗" if result.errors else "→" if forecast.expected_changes.change_counts.total else "="
         said = _format_dry_run(forecast)
         self._print_line(sign, result.sync.id, said)
@@ -122,7 +122,7 @@ class TextProgress(RunProgress):
                 _print_dry_run_tables(result.sync.id, forecast)
 
     def _print_warnings(self, verdicts: Iterable[SyncCheckResult], told: str | None = None) -> None:
-        """The checks that didn't pass, but for what is said already."""
+        """Print the checks that didn't pass, except the one that was already printed."""
         for verdict in verdicts:
             if verdict.severity is not Severity.PASS and verdict.description != told:
                 self._print_line(" ", "", f"{SEVERITY_PREFIXES[verdict.severity]}{verdict.description}")
@@ -137,14 +137,14 @@ class TextProgress(RunProgress):
         self._print_line("✗", name, message)
 
     def close(self) -> None:
-        """Leave no line behind that says something is being done."""
+        """Remove the status line."""
         self._status_line.clear()
 
     def on_run_end(self, run_id: str, *, is_good: bool) -> None:
         print_message(f"run {run_id} {'ended well' if is_good else 'FAILED'}")
 
     def _print_line(self, sign: str, name: str, text: str) -> None:
-        """A line that stays: with the sign of one that ended, its turn is over."""
+        """Print a line that stays. A line with a sign ends a step, and removes the status line."""
         if sign.strip():
             self._steps_ended += 1
             self._status_line.clear()
@@ -154,10 +154,10 @@ class TextProgress(RunProgress):
 
 
 class JsonProgress(RunProgress):
-    """For programs, on stdout."""
+    """A progress listener that prints JSON objects for programs on stdout."""
 
     def __init__(self, plan: Plan) -> None:
-        """The plan needs no telling: each of its models and syncs tells of itself."""
+        """Print nothing for the plan: each of its models and syncs gets an object."""
 
     def on_model_end(self, result: ModelResult) -> None:
         print_json(
@@ -208,14 +208,14 @@ class JsonProgress(RunProgress):
         print_json({"failed": name, "error": message})
 
     def close(self) -> None:
-        """Nothing is left to say."""
+        """Do nothing: JSON output has no status line."""
 
     def on_run_end(self, run_id: str, *, is_good: bool) -> None:
         print_json({"run": run_id, "ok": is_good})
 
 
 def _other_errors(summary: RunSummary) -> list[str]:
-    """Return the errors that no reason of rows and no message has shown."""
+    """Return the errors that neither a reason nor the message contains."""
     shown = tuple(reason.message for reason in (*summary.failure_reasons, *summary.reject_reasons))
     return [
         error
@@ -229,7 +229,7 @@ def _severities(verdicts: Iterable[SyncCheckResult]) -> dict[str, Json]:
 
 
 def _format_counts(result: SyncResult) -> str:
-    """The grid in a line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
+    """Return the counts in one line: delivered 3 inserts, 1 update; 1 rejected; 2 failed; 1 not sent."""
     grid, queue = result.summary.grid, result.summary.queue
     done = [
         format_count(grid.cells[GridRow.SUCCEEDED, operation], operation.value)
@@ -247,15 +247,15 @@ def _format_counts(result: SyncResult) -> str:
     return "; ".join(parts)
 
 
-MAX_CHANGE_WIDTH = 100  # columns of a terminal that a row's changes take
-MAX_VALUE_WIDTH = 40  # of a value among them, so that the one after it is seen too
-OPTIONAL_COLUMNS = ("set_aside", "waiting", "dead", "in_jobs")  # columns that nobody misses where there is nothing
-WHOLE_TABLE_KEY = "all"  # in place of the key of a table that goes out whole
+MAX_CHANGE_WIDTH = 100  # terminal columns of a row's changes
+MAX_VALUE_WIDTH = 40  # terminal columns of one value, so that the next one is visible, too
+OPTIONAL_COLUMNS = ("set_aside", "waiting", "dead", "in_jobs")  # columns that are left out while they are 0
+WHOLE_TABLE_KEY = "all"  # instead of the key, when a whole table is sent
 CHANGE_VERBS = ("create", "update", "delete")
 
 
 def _format_dry_run(forecast: DryRunResult) -> str:
-    """Return a sentence: would create 3 rows, update 1 row; 2 rows newly set aside."""
+    """Return the expected changes and the new invalid rows as a sentence."""
     if forecast.refusal or forecast.summary.run_id is None:
         return forecast.summary.message
     newly = forecast.counts["invalid"]
@@ -272,7 +272,7 @@ def format_changes(moves: RowChangeCounts, *, noun: str) -> str:
 
 
 def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
-    """Print the counts, and a sample of the rows."""
+    """Print the counts, and a sample of the changed keys."""
     if forecast.summary.run_id is None:
         return
     numbers = {name: number for name, number in forecast.counts.items() if number != 0 or name not in OPTIONAL_COLUMNS}
@@ -289,7 +289,7 @@ def _print_dry_run_tables(sync_id: str, forecast: DryRunResult) -> None:
 
 
 def _dry_run_object(sync_id: str, forecast: DryRunResult) -> dict[str, Json]:
-    """Return the whole forecast, with the samples' changed values."""
+    """Return the whole result of a dry run, with the changed values of the samples."""
     return {
         "sync": sync_id,
         "dry_run": True,

@@ -1,6 +1,6 @@
-"""The last line of a terminal, which says what is being done now and changes while it is. Nothing on a pipe.
+"""The status line: the last line of a terminal, which shows the current activity. A pipe gets none.
 
-What it says is its caller's: a function that is asked once a second, and less often where it takes long.
+The caller passes a function that returns the text. It is called once a second, and less often when it is slow.
 """
 
 import shutil
@@ -11,13 +11,13 @@ from typing import TextIO
 
 from ondatra_dagster.cli.output import cut_text
 
-CLEAR_LINE = "\r\x1b[2K"  # back to the line's begin, and wipe it
+CLEAR_LINE = "\r\x1b[2K"  # to the line's start, and clear it
 REDRAW_SECONDS = 1.0
-PAUSE_FACTOR = 20.0  # times as long as a look took, before the next one
+PAUSE_FACTOR = 20.0  # the pause before the next call, in durations of the last call
 
 
 class StatusLine:
-    """Draws while something is shown; takes itself away for lines that stay."""
+    """A status line that is redrawn while it has a text. Code prints other lines in its `with` block."""
 
     def __init__(self, stream: TextIO, *, every_seconds: float = REDRAW_SECONDS) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class StatusLine:
         self._thread: threading.Thread | None = None
 
     def show(self, told: Callable[[], str]) -> None:
-        """Say this from now on, anew each second."""
+        """Show this text from now on, and update it every second."""
         if not self._is_terminal:
             return
         with self._draw_lock:
@@ -40,13 +40,13 @@ class StatusLine:
         self._change_event.set()
 
     def clear(self) -> None:
-        """Say nothing more."""
+        """Show nothing more."""
         with self._draw_lock:
             self._read_text = None
             self._wipe()
 
     def __enter__(self) -> None:
-        """While a line is written that stays, nothing is drawn."""
+        """Remove the line, and draw nothing until the `with` block ends."""
         self._draw_lock.acquire()
         self._wipe()
 
@@ -60,18 +60,18 @@ class StatusLine:
             self._change_event.clear()
 
     def _draw(self) -> float:
-        """Draw once; how long it took to know what."""
+        """Draw once; return how long it took to get the text."""
         told = self._read_text
         if told is None:
             return 0.0
         began = time.monotonic()
         try:
             text = told()
-        except Exception as error:  # the edge: what it looks at may just be ending, and tells of that itself
+        except Exception as error:  # the outermost handler: a step that just ends reports its own errors
             text = f"… ({type(error).__name__})"
         took = time.monotonic() - began
         with self._draw_lock:
-            if self._read_text is told:  # else it is over, and was wiped
+            if self._read_text is told:  # otherwise the text was replaced or cleared
                 columns = shutil.get_terminal_size().columns
                 self._stream.write(CLEAR_LINE + cut_text(text, columns - 1))
                 self._stream.flush()

@@ -1,7 +1,7 @@
-"""The rules of alerts: what each finds in a sync's runs, or in their absence. Nothing is sent here.
+"""The rules of alerts. Each rule checks a sync's runs, or their absence. This module sends nothing.
 
-A rule without a finding, such as one on rejects when nothing was attempted, gives no result. The previous state
-of its alert stays.
+A rule that can't decide, such as one on rejects when nothing was attempted, gives no result. Its alert keeps its
+state.
 """
 
 import dataclasses
@@ -25,24 +25,24 @@ RECOVERY_MESSAGES = {
     NO_SUCCESS: "is no longer late",
 }
 CRASH_MESSAGE = "its process was killed, or ended without a message; the next run goes on from there"
-COMPARED_RUNS = 10  # runs, whose mean is what is usual
-MIN_COMPARED_RUNS = 3  # of them, before anything is usual
+COMPARED_RUNS = 10  # the mean of this many runs is the usual number
+MIN_COMPARED_RUNS = 3  # with fewer runs before, no number is usual
 HOUR_SECONDS = 3600
-MAX_DETAIL_CHARACTERS = 300  # characters
-# what ondatra itself puts first into an error: safe to send, unlike what an API answered
+MAX_DETAIL_CHARACTERS = 300
+# the beginning of an error that ondatra itself wrote: safe to send, unlike an API's response
 ERROR_CLASS = re.compile(r"HTTP \d{3}\b|lib/[\w./-]+\.star(:\d+)?|push\(\) returned")
-# quoted values, and words with a digit in them; kept are a status, a file and what stands in backticks
+# quoted values, and words with a digit; group 1 matches what is kept: a status, a file, or text in backticks
 VARYING_TEXT = re.compile(r"(HTTP \d{3}\b|`[^`\n]*`|[\w./-]+\.(?:star|sql)\b)|(?<!\w)'[^'\n]*'|\"[^\"\n]*\"|\S*\d\S*")
 
 
 def is_rule_enabled(rule: str, settings: AlertSettings) -> bool:
-    """Whether the settings ask for that rule."""
+    """Return whether the settings enable the rule."""
     limits = {REJECTS: settings.rejects, DEVIATION: settings.deviation, NO_SUCCESS: settings.no_success_hours}
     return rule == FAILED or limits.get(rule) is not None
 
 
 def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[str], *, detail: str = "") -> RuleResult:
-    """Return whether a run failed, and why; `detail` is the first error of its rows."""
+    """Return the result of the rule `failed`; `detail` is the first error of the run's rows."""
     sentence = "; ".join(errors)
     if not sentence:
         return RuleResult(type=subject_type, subject=subject, rule=FAILED, sentence=None)
@@ -59,21 +59,21 @@ def evaluate_failure(subject_type: SubjectType, subject: str, errors: Sequence[s
 
 
 def normalize_cause(sentence: str) -> str:
-    """Return the sentence without numbers, times and quoted values: the same for the same cause."""
+    """Return the sentence without numbers, times and quoted values: the same text for the same cause."""
     return " ".join(VARYING_TEXT.sub(lambda found: found[1] or "…", sentence).split())
 
 
 def evaluate_crash(sync_id: str) -> RuleResult:
     """Return the failure of a sync whose newest run was killed.
 
-    What is known of an earlier failure says more than that.
+    It doesn't replace an earlier failure that is active, because that one's message says more.
     """
     failure = evaluate_failure(SubjectType.SYNC, sync_id, [CRASH_MESSAGE])
     return dataclasses.replace(failure, is_ignored_if_active=True)
 
 
 def evaluate_runs(sync_id: str, runs: Sequence[PastRun], settings: AlertSettings, *, noun: str) -> Iterator[RuleResult]:
-    """Compare the newest run, the first of these, with those before it; a unit is called by the noun."""
+    """Yield the results of comparing the newest run, the first of `runs`, with earlier runs; `noun` names a unit."""
     ended = [run for run in runs if run.result in (RunResult.SUCCEEDED, RunResult.FAILED)]
     if not ended:
         return
@@ -113,9 +113,10 @@ def _evaluate_deviation(
 
 
 def _counts_all_pending(run: PastRun) -> bool:
-    """Whether its rows are as many as there were to send.
+    """Return whether the run attempted as many rows as there were to send.
 
-    Not when it only tried again what waited, was refused before it looked, or was held before it sent.
+    This is false for a run that only retried waiting rows, that was refused before it planned, or that was held before
+    it sent.
     """
     grid = load_grid(run)
     was_held = grid.total(GridRow.PLANNED) > 0 and not grid.total(GridRow.ATTEMPTED)
@@ -125,12 +126,15 @@ def _counts_all_pending(run: PastRun) -> bool:
 def evaluate_no_success(
     sync_id: str, *, waiting_since: float | None, last_success: float | None, now: float, settings: AlertSettings
 ) -> RuleResult | None:
-    """Whether nothing has come of what is to be sent for too long; what nobody waits for isn't late."""
+    """Return whether rows have waited for too long without a successful run; None if the rule is off.
+
+    Without waiting rows no sync is late.
+    """
     if settings.no_success_hours is None:
         return None
     hours = 0.0
     if waiting_since is not None:
-        if last_success is None or is_from_future(last_success, now):  # when it was isn't known
+        if last_success is None or is_from_future(last_success, now):  # the time of the last success is unknown
             last_success = 0.0
         hours = max(now - max(waiting_since, last_success), 0.0) / HOUR_SECONDS
     told = f"no run has succeeded for {hours:.1f} hours, and there is something to send"

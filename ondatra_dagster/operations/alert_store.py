@@ -1,7 +1,7 @@
-"""The active alerts, and the alerts that are still to be sent, kept in `.ondatra/alerts.sqlite`.
+"""The active alerts, and the alerts that are still to be sent, stored in `.ondatra/alerts.sqlite`.
 
-A row is a subject and a rule, from the start of the problem to its end. The start, each new cause and the end
-are one alert each. An alert is stored in the same transaction and stays until it is sent.
+An active alert has a subject and a rule, and lasts from the start of a problem to its end. The start, each new cause
+and the end produce one alert each. Such an alert is stored in the same transaction, and stays until it is sent.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ ALERT_SCHEMA = SqliteSchema(
     ),
     if_damaged="move it away: what is alerting is told again, and alerts that weren't sent yet are lost",
 )
-MAX_CAUSES = 10  # that are told of one alert: a text that nobody could normalize floods no receiver
+MAX_CAUSES = 10  # causes that one alert reports: texts that differ each time must not flood the receiver
 ACTIVE_COLUMNS = "type, subject, rule, since, sentence, causes, found"
 FIND_ACTIVE = f"""
 select {ACTIVE_COLUMNS} from active_alert where type = :type and subject = :subject and rule = :rule
@@ -66,7 +66,7 @@ SELECT_ACTIVE = f"select {ACTIVE_COLUMNS} from active_alert order by since, subj
 
 
 class SubjectType(enum.StrEnum):
-    """The type of a subject."""
+    """The type of an alert's subject."""
 
     SYNC = "sync"
     MODEL = "model"
@@ -76,7 +76,7 @@ class AlertState(enum.StrEnum):
     """The state that an alert reports."""
 
     FIRED = "fired"
-    CHANGED = "changed"  # alerting still, for another cause
+    CHANGED = "changed"  # still alerting, for another cause
     RECOVERED = "recovered"
 
 
@@ -88,10 +88,10 @@ class RuleResult:
     subject: str
     rule: str
     sentence: str | None  # None: all is well
-    local_sentence: str = ""  # with an API's own words: shown on this machine, and never sent
-    cause: str = ""  # the sentence without what differs each time; "": the rule has but one cause
-    recovery: str = ""  # why it is over, where that isn't the usual reason
-    is_ignored_if_active: bool = False  # says nothing new of what is alerting already
+    local_sentence: str = ""  # with an API's message: shown on this machine, and never sent
+    cause: str = ""  # the sentence without the parts that differ each time; "": the rule has only one cause
+    recovery: str = ""  # why the problem is over, if not for the usual reason
+    is_ignored_if_active: bool = False  # whether the result adds nothing to an alert that is active already
     numbers: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
 
@@ -103,8 +103,8 @@ class ActiveAlert(NamedTuple):
     rule: str
     since: str
     sentence: str
-    causes: str  # JSON: those that were told
-    occurrences: int  # how often, since it began
+    causes: str  # JSON: the causes that were reported
+    occurrences: int  # how often the problem was found since it began
 
 
 class UnsentAlert(NamedTuple):
@@ -116,7 +116,7 @@ class UnsentAlert(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """The alert that is stored when a problem begins, changes or ends."""
+    """An alert that is stored when a problem begins, changes or ends."""
 
     id: str
     created_at: str
@@ -135,9 +135,9 @@ class AlertStore:
     def apply_results(
         self, readings: list[RuleResult], make: BuildAlert, *, known: Collection[ActiveAlert] | None = None
     ) -> int:
-        """Store what has begun, changed or ended since the last time; return how many alerts that makes.
+        """Store which problems began, changed or ended since the last call; return the number of new alerts.
 
-        With `known`, an alert ends only if it is among these: what was found again since then stays.
+        With `known`, an alert ends only if it is one of these: one that was found again since then stays.
         """
         if not readings or (not self._path.exists() and all(each.sentence is None for each in readings)):
             return 0
@@ -145,27 +145,27 @@ class AlertStore:
             return sum(_apply_result(store, reading, make, known) for reading in readings)
 
     def read_unsent(self) -> list[UnsentAlert]:
-        """What is to be sent, the oldest first."""
+        """Return the alerts to send, the oldest first."""
         with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [UnsentAlert(*row) for row in store.fetch_rows(SELECT_UNSENT)] if store else []
 
     def delete_sent(self, alert: UnsentAlert) -> None:
-        """The receiver has it."""
+        """Delete an alert that the receiver has accepted."""
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(DELETE_SENT, (alert.number,))
 
     def store_send_error(self, alert: UnsentAlert, why: str) -> None:
-        """It stays, and is sent at the next look."""
+        """Store why an alert wasn't accepted. It stays, and is sent at the next check."""
         with open_transaction(self._path, ALERT_SCHEMA, purpose="writing alerts") as store:
             store.execute(STORE_SEND_ERROR, (why, alert.number))
 
     def read_active_alerts(self) -> list[ActiveAlert]:
-        """Return what is alerting now, the oldest first."""
+        """Return the active alerts, the oldest first."""
         with open_existing_database(self._path, ALERT_SCHEMA) as store:
             return [ActiveAlert(*row) for row in store.fetch_rows(SELECT_ACTIVE)] if store else []
 
     def sending_lock(self) -> FileLock:
-        """Held by who sends, so that two don't send the same; BusyError at once."""
+        """Return the lock that a sender holds, so that two processes don't send the same; BusyError at once."""
         return FileLock(self._path.parent / "locks" / "alerts.sending.lock", purpose="sends alerts")
 
 
@@ -195,7 +195,7 @@ def _apply_result(
 def _next_state(
     reading: RuleResult, before: ActiveAlert | None, known: Collection[ActiveAlert] | None
 ) -> AlertState | None:
-    """Return what is to be told; None when that is nothing."""
+    """Return the state to report; None if there is nothing to report."""
     if reading.sentence is None:
         return AlertState.RECOVERED if before and (known is None or before in known) else None
     if before is None:

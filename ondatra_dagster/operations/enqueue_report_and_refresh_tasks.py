@@ -1,4 +1,4 @@
-"""Maintenance of queues and fact tables: enqueue what is pending, report dead letters, refresh the fact tables."""
+"""The maintenance tasks of queues and fact tables: enqueue changes, report dead letters, refresh fact tables."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -11,11 +11,11 @@ from ondatra_dagster.records.source_and_destination_tables import build_fact_tab
 from ondatra_dagster.sync.sync_definition import Sync
 
 ENQUEUE_TASK = "feeds"
-EnqueueChanges = Callable[[], int | None]  # returns how many versions were new
+EnqueueChanges = Callable[[], int | None]  # returns the number of new versions
 
 
 def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
-    """Bring the queues of these syncs, which are behind, up to their tables."""
+    """Enqueue the new table changes of these syncs."""
     versions, told, is_good = {}, [], True
     for sync_id, take_in in syncs.items():
         try:
@@ -23,7 +23,7 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
                 versions[sync_id] = taken
         except BusyError:
             told.append(f"{sync_id} is at work, and takes them in by itself")
-        except ResyncNeededError as error:  # its own runs fail for it
+        except ResyncNeededError as error:  # the sync's own runs fail with the same error
             told.append(str(error))
         except OndatraError as error:
             is_good = False
@@ -41,9 +41,9 @@ def enqueue_pending_changes(syncs: Mapping[str, EnqueueChanges]) -> TaskResult:
 def report_dead_letters(
     queues: Mapping[str, QueueStatus | None], *, unread: Collection[str] = (), lost: Collection[str] = (), now: float
 ) -> TaskResult:
-    """Tell of each sync that has some how many, and how old the oldest is. Nothing goes.
+    """Report how many dead letters each sync has, and how old the oldest is. Nothing is deleted.
 
-    Of those whose queue can't be read, or is lost, nobody knows.
+    For a sync whose queue can't be read or is lost, the number is unknown.
     """
     each = {
         sync_id: (queue.dead_units, int((now - (queue.dead_since or now)) / DAY_SECONDS))
@@ -74,7 +74,7 @@ FACT_TABLE_TASK = "fact_tables"
 
 
 def refresh_fact_tables(tracking: RecordStore, syncs: Collection[Sync]) -> TaskResult:
-    """Write them anew."""
+    """Write the fact tables again."""
     facts = build_fact_tables(sync.endpoints for sync in syncs)
     tracking.write_fact_tables(facts)
     return TaskResult(

@@ -16,9 +16,9 @@ class TaskResult:
     """The result of one task."""
 
     task: str
-    message: str  # a sentence for people
+    message: str  # a sentence for the user
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    details: tuple[Mapping[str, Json], ...] = ()  # the same of each thing that something was done to
+    details: tuple[Mapping[str, Json], ...] = ()  # the same for each sync, table or alert
     is_successful: bool = True
 
 
@@ -26,9 +26,9 @@ MaintenanceTask = Callable[[], TaskResult]
 
 
 def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exception], str]) -> Iterator[TaskResult]:
-    """Do each of them in turn, whatever became of the others; one that fails says why.
+    """Run the tasks one after the other, and yield their results. A failed task doesn't stop the others.
 
-    `explain` makes a sentence of an unforeseen error.
+    The result of a failed task says why; `explain` makes a sentence of an unexpected error.
     """
     for name, duty in duties.items():
         yield _run_task(name, duty, explain)
@@ -38,7 +38,7 @@ def run_tasks(duties: Mapping[str, MaintenanceTask], explain: Callable[[Exceptio
 def _run_task(name: str, duty: MaintenanceTask, explain: Callable[[Exception], str]) -> TaskResult:
     try:
         return duty()
-    except Exception as error:  # the edge of a duty: the others have their turn
-        interruption.raise_if_interrupted()  # the duty fails because it was interrupted
+    except Exception as error:  # the outermost handler of a task: the others still run
+        interruption.raise_if_interrupted()  # the task fails because it was interrupted
         why = str(error) if isinstance(error, OndatraError) else explain(error)
         return TaskResult(task=name, message=why, is_successful=False)

@@ -1,7 +1,8 @@
 """The oldest version of a table that a sync or an incremental model still reads.
 
 A sync needs all changes after its watermark: the one in its queue, and the one in its snapshot, from which it
-continues when the queue is lost. A model that compares with its earlier results needs its inputs as they were.
+continues when the queue is lost. A model that compares with its earlier results needs the input versions of these
+results.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,16 +39,16 @@ class OldestNeededVersions:
         self._tables = tables
 
     def oldest_for_model(self, model: Model, table: TableState) -> int:
-        """From which version on the model's table is needed; what reads it now is never older."""
+        """Return the oldest version of the model's table that is still needed, at most the current one."""
         watermarks = [each.watermark for each in self._sync_positions(model) if each.table_id == table.table_id]
         return min([table.version, *watermarks, *self._versions_of_readers(model, table)])
 
     def oldest_for_invalid_rows(self, model: Model, table: TableState) -> int:
-        """The same of the rows that were set aside: a sync that has never looked begins with what is left."""
+        """Return the same for the model's invalid rows. A sync that never read them begins with those that are left."""
         return min([table.version, *(each.invalid_watermark for each in self._sync_positions(model))])
 
     def _sync_positions(self, model: Model) -> Iterator[QueueStatus | QueueSnapshot]:
-        """How far the model's sync has come, as all say who know."""
+        """Yield the sync's position in its queue, and in its newest snapshot."""
         sync = self._syncs.get(model.id)
         if sync is None:
             return
@@ -56,7 +57,7 @@ class OldestNeededVersions:
                 yield known
 
     def _versions_of_readers(self, model: Model, table: TableState) -> Iterator[int]:
-        """The versions that models which read this one will ask for again."""
+        """Yield the versions that models which read this one need again."""
         for reader in self._project.models.values():
             if model.id in {read.model for read in reader.inputs if isinstance(read, ModelInput)}:
                 yield from self._versions_of_reader(reader, model, table)

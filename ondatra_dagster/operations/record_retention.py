@@ -1,7 +1,7 @@
 """The maintenance task that deletes records older than the retention period.
 
-It keeps what isn't in the sync log yet, the newest run, the newest snapshot, and the records of later runs,
-from which a lost queue is rebuilt. It keeps a short form of what a resync needs from deleted runs. Unfinished
+It keeps records that aren't in the sync log yet, the newest run, the newest snapshot, and the records of later runs,
+from which a lost queue is rebuilt. It keeps a short form of the data that a resync needs from deleted runs. Unfinished
 files of killed processes are always deleted.
 """
 
@@ -22,13 +22,13 @@ from ondatra_dagster.sync.run_context import parse_start_time
 from ondatra_dagster.sync.sync_definition import Sync
 
 RETENTION_TASK = "tracking_retention"
-ABANDONED_AFTER = timedelta(days=1)  # to which nobody has written for so long: its writer is gone
+ABANDONED_AFTER = timedelta(days=1)  # after this time without a write, the file's writer is gone
 
 
 def prune_records(
     tracking: RecordStore, log: SyncLogAppender, syncs: Mapping[str, Sync], *, days: int | None, now: datetime
 ) -> TaskResult:
-    """Remove the runs that began more than so many days ago; with None no run goes."""
+    """Delete the runs that began more than `days` days ago; none if `days` is None."""
     pruning = _RecordPruner(tracking, now)
     if days is not None:
         position, cutoff = log.position(), now - timedelta(days=days)
@@ -49,17 +49,17 @@ def prune_records(
 
 
 class _RecordPruner:
-    """One pass over the syncs."""
+    """A pass over the syncs, which counts the deleted runs and bytes."""
 
     def __init__(self, tracking: RecordStore, now: datetime) -> None:
         self._tracking = tracking
         self._now = now
         self.runs = 0
         self.bytes = 0
-        self.busy_syncs: list[str] = []  # syncs that were at work
+        self.busy_syncs: list[str] = []  # syncs that another process was running
 
     def prune_sync(self, sync_id: str, sync: Sync | None, position: SyncLogPosition, cutoff: datetime) -> None:
-        """Remove a sync's old runs; of one that the project no longer has, nothing is kept in short."""
+        """Delete a sync's old runs. If the project no longer has the sync, no short form is kept."""
         old = self._removable_runs(sync_id, position, cutoff)
         if not old:
             return
@@ -74,9 +74,9 @@ class _RecordPruner:
             self.busy_syncs.append(sync_id)
 
     def _removable_runs(self, sync_id: str, position: SyncLogPosition, cutoff: datetime) -> list[str]:
-        """The oldest runs, up to the first one that has to stay."""
+        """Return the oldest runs, up to the first one that has to be kept."""
         snapshot_runs = self._tracking.list_snapshot_runs(sync_id)
-        if not snapshot_runs:  # the records are all that is known of what the API holds
+        if not snapshot_runs:  # only the records show what the API holds
             return []
         runs = [run_id for run_id in self._tracking.list_runs(sync_id) if parse_start_time(run_id)]
         begun = self._start_times(sync_id, runs)
@@ -85,7 +85,7 @@ class _RecordPruner:
         return list(itertools.takewhile(lambda run_id: self._is_removable(sync_id, run_id, position), old))
 
     def _start_times(self, sync_id: str, runs: Sequence[str]) -> Mapping[str, datetime]:
-        """Return when each run began: before all that came after it, whatever the clock said meanwhile."""
+        """Return the start of each run: at or before the starts of later runs, even if the clock was wrong."""
         begun: dict[str, datetime] = {}
         before = self._now
         for run_id in reversed(runs):
@@ -94,7 +94,10 @@ class _RecordPruner:
         return begun
 
     def _recorded_start(self, sync_id: str, run_id: str) -> datetime:
-        """Return a run's begin by its id; by its metadata if the id is ahead, as ids after such a one are."""
+        """Return a run's start by its id, or by its metadata if the id's time is in the future.
+
+        After an id in the future, later ids are in the future, too.
+        """
         begun = parse_start_time(run_id) or self._now
         if not is_from_future(begun.timestamp(), self._now.timestamp()):
             return begun

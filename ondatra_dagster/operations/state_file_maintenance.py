@@ -17,18 +17,18 @@ from ondatra_dagster.storage.file_lock import FileLock
 from ondatra_dagster.storage.sqlite_database import check_integrity, compact_database
 
 STATE_FILE_TASK, LOG_TASK = "state_files", "logs"
-LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # the locks of all others are below locks/
+LOCKED_NEXT_TO_FILE = ("rates.sqlite",)  # these files have their lock in the same folder; the other locks are in locks/
 MAX_LOG_BYTES = 10_000_000
 
 
 class StateFile(NamedTuple):
     path: Path
-    lock: Path  # who holds it writes the file
+    lock: Path  # a process that writes the file holds it
     if_damaged: str = RESTORE_FROM_BACKUP
 
 
 def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[StateFile]:
-    """Every SQLite file of ours that is there; `remedies` has those of damaged files by the file's name."""
+    """Yield every SQLite file in the state folder; `remedies` has the advice for damaged files, by file name."""
     for path in sorted(state.glob("*.sqlite")):
         is_beside = path.name in LOCKED_NEXT_TO_FILE
         lock = path.with_suffix(".lock") if is_beside else state / "locks" / f"{path.name}.lock"
@@ -38,10 +38,10 @@ def list_state_files(state: Path, remedies: Mapping[str, str]) -> Iterator[State
 
 
 def compact_files(files: Iterable[StateFile]) -> TaskResult:
-    """Check them, empty their write-ahead logs, and give back what they no longer use.
+    """Check the files, empty their write-ahead logs, and free the space that they no longer use.
 
-    One that can't stops no other. A damaged file stays as it is. Its indexes aren't rebuilt: an index that
-    disagrees with its table doesn't tell which of the two is damaged.
+    A file that fails doesn't stop the others. A damaged file isn't changed. Its indexes aren't rebuilt: an index that
+    disagrees with its table doesn't show which of the two is damaged.
     """
     freed, done, busy, failed = 0, 0, [], []
     for file in files:
@@ -64,7 +64,7 @@ def compact_files(files: Iterable[StateFile]) -> TaskResult:
 
 
 def rotate_logs(folder: Path) -> TaskResult:
-    """Begin a log anew that has become long; the one of before is kept once, as NAME.1."""
+    """Start a new log where one has become long. The old log is kept as NAME.1, until the next one replaces it."""
     freed, turned = 0, []
     for log in sorted(folder.glob("*.log")):
         with explain_file_errors(log):

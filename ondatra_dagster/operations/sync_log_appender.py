@@ -1,7 +1,7 @@
 """The appender of the table `ondatra.sync_log`, which has each published record once as a row.
 
-The log's position is in its own commits. So a crashed run has appended what its commits say, and the next run
-continues from there. Whether anything is missing is decided without Spark.
+The log's position is in its own commits. So the commits of a crashed run show what it has appended, and the next run
+continues from there. Spark isn't needed to find out whether records are missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,18 +24,18 @@ from ondatra_dagster.records.sync_log_feed import (
     read_log_rows,
 )
 
-COMMIT_BYTES = 64_000_000  # of records that are in memory at once; more are appended in several commits
+COMMIT_BYTES = 64_000_000  # bytes of records in memory at once; more records are appended in several commits
 SYNC_LOG_TASK = "sync_log"
 
 
 class LogTable(Protocol):
-    """The Delta table, held by one process."""
+    """The Delta table of the sync log, which one process at a time writes."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the table; BusyError says who does."""
+        """Hold the table's lock; BusyError names the process that has it."""
 
     def append(self, rows: SyncLogRows, *, note: str, number: int) -> None:
-        """Add the rows in one commit with that note; nothing when the commit of that number is there."""
+        """Append the rows in one commit with this note; do nothing if the commit of this number exists."""
 
 
 class SyncLogAppender:
@@ -47,7 +47,7 @@ class SyncLogAppender:
         self._commit_bytes = commit_bytes
 
     def append(self, table: LogTable) -> int:
-        """Bring the log up to what is published now; how many records that were."""
+        """Append all published records that are missing; return how many they were."""
         appended = 0
         with table.lock():
             position = self.position()
@@ -59,7 +59,7 @@ class SyncLogAppender:
         return appended
 
     def append_missing(self, opened: Callable[[], LogTable]) -> TaskResult:
-        """The same as a duty; where nothing is missing, the table isn't opened."""
+        """Do the same as a maintenance task. If no record is missing, the table isn't opened."""
         is_behind = any(True for _ in list_missing_row_groups(self._tracking, self.position()))
         appended = self.append(opened()) if is_behind else 0
         return TaskResult(
@@ -69,7 +69,7 @@ class SyncLogAppender:
         )
 
     def position(self) -> SyncLogPosition:
-        """Where the newest commit of ours came to; those of others say nothing, whatever they did."""
+        """Return the position in the newest commit of this appender; commits of other programs have none."""
         for note in read_commit_user_metadata(self._address):
             if position := SyncLogPosition.load(note):
                 return position
@@ -82,7 +82,7 @@ class SyncLogAppender:
 
 
 def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
-    """Return whether the log has deliveries of the sync, or can't rule it out."""
+    """Return whether the log has deliveries of the sync; True also when that is unknown."""
     try:
         return bool(log.position().first_open_run(sync_id))
     except WarehouseError:
@@ -90,7 +90,7 @@ def is_logged(log: SyncLogAppender, sync_id: str) -> bool:
 
 
 def group_into_commits(pieces: Iterable[RecordRowGroup], most_bytes: int) -> Iterator[list[RecordRowGroup]]:
-    """Pieces that fit in memory together."""
+    """Yield lists of row groups that fit in memory together."""
     chosen: list[RecordRowGroup] = []
     size = 0
     for piece in pieces:

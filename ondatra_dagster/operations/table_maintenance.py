@@ -1,7 +1,7 @@
 """The maintenance task for Delta tables: OPTIMIZE, VACUUM, and the removal of old commits.
 
-Data that is still read stays, however old; oldest_needed_version decides what that is. The Delta logs show
-whether work pays off. Spark starts only then, and one table after the other is locked.
+Data that is still read stays, however old; oldest_needed_version decides which data that is. The Delta logs show
+whether work pays off. Spark starts only if it does, and one table after the other is locked.
 """
 
 import collections
@@ -29,7 +29,7 @@ from ondatra_dagster.row_changes import Json
 
 TABLE_TASK = "tables"
 DAY_SECONDS = 86_400
-SMALL_FILE_BYTES = 16_000_000  # of a file: to open it costs as much as to read it
+SMALL_FILE_BYTES = 16_000_000  # opening a smaller file costs as much as reading it
 COUNT_NAMES = ("mended", "small_files", "became", "files", "bytes", "log_files")
 
 
@@ -37,16 +37,16 @@ class MaintainableTable(Protocol):
     """A table of the warehouse, as maintenance uses it."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep others from writing it; BusyError says who does."""
+        """Keep other processes from writing the table; BusyError names the process that holds it."""
 
     def restore_retention(self) -> None:
-        """Put back what a VACUUM that was cut off has lowered."""
+        """Restore the retention that an interrupted VACUUM has lowered."""
 
     def optimize(self, *, small_bytes: int) -> None:
-        """Put small files together."""
+        """Combine small files into larger ones."""
 
     def vacuum(self, *, since: float, upto: int, clock: Callable[[], float]) -> bool:
-        """Remove files that were taken out before that moment, by commits up to that one; whether it did."""
+        """Remove files that commits up to `upto` removed from the table before `since`; return whether it was done."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,10 @@ class ManagedTable:
     """A table that maintenance covers."""
 
     name: str
-    lock_name: str  # the name under which its writers hold it
+    lock_name: str  # the name under which its writers lock it
     address: StorageAddress
-    oldest_needed_version: Callable[[TableState], int]  # the oldest version from which somebody still reads; -1: all
+    # the oldest version from which a sync or a model still reads; -1: all
+    oldest_needed_version: Callable[[TableState], int]
 
 
 OpenManagedTable = Callable[[ManagedTable], MaintainableTable]
@@ -66,10 +67,10 @@ OpenManagedTable = Callable[[ManagedTable], MaintainableTable]
 class Thresholds:
     """The thresholds from which work on a table pays off."""
 
-    small_files: int = 20  # so many more than need be make reading slow
-    files: int = 10  # for which a VACUUM takes its seconds; or so many bytes
+    small_files: int = 20  # with this many superfluous files, reading is slow
+    files: int = 10  # a VACUUM takes seconds, and pays off for so many files, or for so many bytes
     size: int = 64_000_000
-    log_files: int = 20  # two a commit
+    log_files: int = 20  # two for each commit
 
 
 DEFAULT_THRESHOLDS = Thresholds()
@@ -92,7 +93,7 @@ class TableTasks:
 
 
 class TableMaintenance:
-    """One round over the tables."""
+    """A round of maintenance over the tables."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class TableMaintenance:
         worth: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
         self._open_table = opened
-        self._clock = clock  # a round may take hours
+        self._clock = clock  # called again later: a round may take hours
         self._thresholds = worth
         self._retention_start = -math.inf if days is None else clock() - days * DAY_SECONDS
         self._details: list[Mapping[str, Json]] = []
@@ -112,7 +113,7 @@ class TableMaintenance:
         self._errors: list[str] = []
 
     def maintain_tables(self, tables: Iterable[ManagedTable]) -> TaskResult:
-        """Look after each; one that is held or fails leaves the others to be done."""
+        """Maintain each table. A table that is locked or fails doesn't stop the others."""
         for table in tables:
             try:
                 self._maintain_table(table)
@@ -127,7 +128,7 @@ class TableMaintenance:
             return
         opened = self._open_table(table)
         with opened.lock():
-            if chores := self._due_tasks(table):  # as it is now that nobody else writes it
+            if chores := self._due_tasks(table):  # read again, because no other process can write now
                 self._details.append({"table": table.name, **self._run_due_tasks(table, opened, chores)})
 
     def _due_tasks(self, table: ManagedTable) -> TableTasks | None:
@@ -189,7 +190,7 @@ class TableMaintenance:
 
 
 def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
-    """What was done, less what wasn't."""
+    """Return a sentence for each kind of work that was done."""
     told = (
         (tables, f"{format_count(tables, 'table')} looked after"),
         (total["small_files"], f"{format_count(total['small_files'], 'small file')} put into {total['became']}"),
@@ -202,7 +203,7 @@ def _result_sentences(tables: int, total: Mapping[str, int]) -> Iterable[str]:
 
 
 def count_superfluous_files(address: StorageAddress) -> int:
-    """How many files fewer an OPTIMIZE leaves: it makes one of a partition's small ones."""
+    """Return how many files an OPTIMIZE would save: it combines a partition's small files into one."""
     try:
         live = read_table_snapshot(address)
     except UnsupportedTableError:

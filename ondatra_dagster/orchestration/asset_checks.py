@@ -30,7 +30,7 @@ WORD_DESCRIPTIONS = {
 
 
 def model_check_specs(model: Model) -> list[dg.AssetCheckSpec]:
-    """Return the specs of a model's checks: those in its header, and that of its key where it has one."""
+    """Return the specs of a model's checks: those in its header, and the check of its invalid rows if it has one."""
     key = model_key(model)
     specs = [
         dg.AssetCheckSpec(
@@ -69,7 +69,7 @@ def sync_checks(sync: Sync) -> dg.AssetChecksDefinition:
 def build_check_report(of: type[CheckReport], key: dg.AssetKey, verdict: SyncCheckResult) -> CheckReport:
     """Return the verdict as a result for a check step, or as an evaluation for a step that fails.
 
-    Results would come too late for the latter: Dagster reads them when the step has ended.
+    For the latter, results would be too late: Dagster reads them when the step has ended.
     """
     counts = {name: dg.MetadataValue.int(value) for name, value in verdict.counts.items() if isinstance(value, int)}
     samples = {"samples": dagster_metadata.samples_table(verdict.samples)} if verdict.samples else {}

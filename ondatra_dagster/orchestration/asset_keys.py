@@ -15,22 +15,22 @@ def model_key(model: Model) -> dg.AssetKey:
 
 
 def source_key(source: SourceInput) -> dg.AssetKey:
-    """The asset that something else makes: crm.deals is crm/deals."""
+    """Return the key of a source table, which another program writes: crm.deals is crm/deals."""
     return dg.AssetKey(_valid_parts([source.source, source.table]))
 
 
 def file_key(read: FileInput) -> dg.AssetKey:
-    """The asset that a file or a pattern of files is, whatever it is read with: csv/data/customers.csv."""
+    """Return the key of a file or of a pattern of files, for any read options: csv/data/customers.csv."""
     return dg.AssetKey(_valid_parts([read.format, *(part for part in read.path.split("/") if part not in ("", "."))]))
 
 
 def sync_key(model: Model) -> dg.AssetKey:
-    """The asset that stands for a model's rows at their destination."""
+    """Return the key of the asset that represents a model's rows at their destination."""
     return dg.AssetKey(["push", *model.key_path])
 
 
 def op_name(key: dg.AssetKey, suffix: str = "") -> str:
-    """A name for what makes the asset: a__b, and a digest where another key could give the same."""
+    """Return a name for the asset's op: a__b, with a digest where another key could give the same name."""
     name = "__".join(key.path)
     if any("__" in part or part.startswith("_") or part.endswith("_") for part in key.path):
         name = f"{name}__{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}"
@@ -38,7 +38,7 @@ def op_name(key: dg.AssetKey, suffix: str = "") -> str:
 
 
 def _valid_parts(parts: list[str]) -> list[str]:
-    """The parts of a key in letters that Dagster can make names of; a digest where that makes two alike."""
+    """Return the parts of a key in characters that Dagster accepts in names; a digest keeps keys different."""
     fit = [INVALID_CHARACTERS.sub("_", part) for part in parts]
     if fit == parts:
         return parts

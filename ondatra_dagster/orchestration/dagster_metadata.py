@@ -21,7 +21,7 @@ Metadata = dict[str, dg.MetadataValue]
 
 
 def spec_metadata(model: Model, table: str) -> Metadata:
-    """What is known of a model before it runs; `table` is where its table is."""
+    """Return the metadata of a model before it runs; `table` is the address of its table."""
     return {
         "dagster/table_name": dg.MetadataValue.text(model.name),
         "dagster/uri": dg.MetadataValue.text(table),
@@ -38,7 +38,7 @@ def code_reference(path: Path, label: str) -> dg.CodeReferencesMetadataValue:
 
 
 def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metadata:
-    """What came of a model's turn, and where its columns come from."""
+    """Return the metadata of a model's result, with the lineage of its columns."""
     numbers = {
         "dagster/row_count": result.rows,
         "version": result.version,
@@ -49,7 +49,7 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
     described = {name.casefold(): text for name, text in result.model.column_descriptions}
     columns = [dg.TableColumn(each.name, each.type, described.get(each.name.casefold())) for each in result.columns]
     return {
-        # first, for a run's page shows just the first few of an event
+        # first, because a run's page shows only the first entries of an event
         "reason": dg.MetadataValue.text(result.reason),
         "run type": dg.MetadataValue.text(result.run_type),
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
@@ -59,7 +59,7 @@ def model_metadata(result: ModelResult, lineage: dg.TableColumnLineage) -> Metad
 
 
 def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
-    """What came of a sync's turn, and where its records are."""
+    """Return the metadata of a sync's result, with the location of its records."""
     summary = result.summary
     shown: Metadata = {"counts": counts_table(summary)}
     shown |= _trigger_metadata(summary)
@@ -87,7 +87,7 @@ def sync_metadata(result: SyncResult, places: RecordLocations) -> Metadata:
 
 
 def _trigger_metadata(summary: RunSummary) -> Metadata:
-    """Which run it was, and why it happened."""
+    """Return which sync run it was, and why it happened."""
     if summary.run_id is None or summary.cause is None:
         return {}
     trigger, mode, reason = summary.cause
@@ -100,7 +100,7 @@ def _trigger_metadata(summary: RunSummary) -> Metadata:
 
 
 def forecast_metadata(forecast: DryRunResult) -> Metadata:
-    """What a dry run found: numbers, and of some rows the key and which columns change."""
+    """Return the metadata of a dry run: its counts, and some keys with the columns that change."""
     shown: Metadata = {
         name.replace("_", " "): dg.MetadataValue.int(number)
         for name, number in forecast.counts.items()
@@ -117,7 +117,7 @@ def forecast_metadata(forecast: DryRunResult) -> Metadata:
 
 
 def counts_table(summary: RunSummary) -> dg.MetadataValue:
-    """What became of how many rows, as far as anybody knows."""
+    """Return the table of row counts by outcome, as far as they are known."""
     cells = summary.grid.cells
     return _table(
         [
@@ -129,7 +129,7 @@ def counts_table(summary: RunSummary) -> dg.MetadataValue:
 
 
 def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
-    """A few rows as a table."""
+    """Return the first samples as a table."""
     rows = [
         {name: value if isinstance(value, int | float) else str(value) for name, value in sample.items()}
         for sample in samples
@@ -139,12 +139,15 @@ def samples_table(samples: Iterable[Mapping[str, Json]]) -> dg.MetadataValue:
 
 def _table(rows: list[dict[str, str | int | float]]) -> dg.MetadataValue:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own is sorted by name
+    schema = dg.TableSchema([dg.TableColumn(name) for name in names])  # Dagster's own schema is sorted by name
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], schema=schema)
 
 
 def build_column_lineage(workspace: Workspace, model: Model) -> dg.TableColumnLineage:
-    """Of each column that can be followed; Dagster has no word for one that can't, so that is left out."""
+    """Return the lineage of the columns whose sources are known.
+
+    Dagster can't show unknown sources, so the other columns are left out.
+    """
     models = workspace.project.models
     sources = source_keys_by_name(models.values())
     return dg.TableColumnLineage(

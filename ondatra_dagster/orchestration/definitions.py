@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def build_definitions(root: Path, *, with_executor: bool = True, with_sources: bool = True) -> dg.Definitions:
-    """The definitions of the project at `root`; raises ProjectError with all that is wrong with its files.
+    """Return the definitions of the project at `root`; raise ProjectError with all errors in its files.
 
-    To merge them with definitions of your own: leave the executor out where those have one, which must keep a
-    run in one process; leave the sources out where an asset of yours makes one of them.
+    To merge them with your own definitions: leave the executor out if yours have one, which must keep a run in one
+    process. Leave the sources out if an asset of yours produces one of them.
     """
     workspace = load_workspace(root)
     for warning in workspace.warnings:
@@ -55,13 +55,13 @@ def definitions_of(
     with_sources: bool = True,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
-    """The definitions of a project that is loaded already."""
+    """Return the definitions of a loaded project."""
     models, syncs = workspace.project.models.values(), workspace.syncs.values()
     keys = {**source_keys_by_name(models), **{model.id: model_key(model) for model in models}}
     settings = workspace.settings
     io_managers = {io_manager_key(kind): IO_MANAGERS[kind.name] for kind in KINDS.values()}
     with warnings.catch_warnings():
-        # code references are in preview: no reason to say so once an asset to who can't change it
+        # code references are a preview feature; one warning for each asset wouldn't help the user
         warnings.simplefilter("ignore", dg.PreviewWarning)
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.Definitions(

@@ -37,11 +37,11 @@ from ondatra_dagster.storage.file_errors import disk_error, explain_file_errors,
 from ondatra_dagster.storage.private_files import make_private_folder, make_state_folder_private, open_private_file
 
 LOGGER_KEY = "file"
-STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # as SQLAlchemy tells of it
-EXPLAINED_ERROR = dg.Failure.__name__  # the engine has told of it
+STORAGE_ERROR = re.compile(r"\(sqlite3\.\w+\) ([^\n]*)")  # in the text of SQLAlchemy's errors
+EXPLAINED_ERROR = dg.Failure.__name__  # the run service has reported it
 INTERRUPTION_ERRORS = (dg.DagsterExecutionInterruptedError.__name__, InterruptedRunError.__name__)
-WAIT_LOGGER = "ondatra_dagster.warehouse.spark.table_locks"  # warns of nothing else than that it waits
-OWN_LOGGERS = ("ondatra_dagster", "ondatra.dagster")  # loggers that tell more than warnings
+WAIT_LOGGER = "ondatra_dagster.warehouse.spark.table_locks"  # its only warning is that it waits
+OWN_LOGGERS = ("ondatra_dagster", "ondatra.dagster")  # loggers that log at level INFO
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +49,18 @@ class DagsterRunResult:
     """The result of a Dagster run."""
 
     run_id: str
-    is_successful: bool  # nothing failed, and no check is at ERROR
+    is_successful: bool  # no step failed, and no check has severity ERROR
     was_interrupted: bool = False
-    other_errors: tuple[str, ...] = ()  # what failed outside of a model or a sync
+    other_errors: tuple[str, ...] = ()  # errors outside of models and syncs
 
 
 def run_plan(
     engine: RunService, plan: Plan, *, trigger: str, allow_deletes: Collection[str] = (), is_new_state: bool = False
 ) -> DagsterRunResult:
-    """Run what the plan says has work; each model and sync tells of itself through the engine.
+    """Run the steps of the plan that have work; each model and sync reports its progress to the run service.
 
-    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes. With `is_new_state`
-    syncs that have lost all that was known of them begin as in their first run.
+    The syncs of `allow_deletes`, by their ids, may remove more than their @max_deletes. With `is_new_state`, syncs
+    whose state is lost begin as in their first run.
     """
     keys = [
         *(model_key(step.model) for step in plan.models if step.will_run),
@@ -100,13 +100,13 @@ def run_plan(
 
 @dg.logger({})
 def file_logger(_: dg.InitLoggerContext) -> logging.Logger:
-    """Dagster's own words: they are many."""
+    """Return the logger for Dagster's own messages, of which there are many."""
     return logging.getLogger(OWN_LOGGERS[1])
 
 
 @contextlib.contextmanager
 def log_to_folder(folder: Path) -> Iterator[None]:
-    """What is logged or warned of goes to a file: the screen is for what came of it."""
+    """Write logs and warnings to a file: the screen is for results."""
     with explain_file_errors(folder):
         make_private_folder(folder)
     handler = _LogFileHandler(folder / "ondatra.log", encoding="utf-8", delay=True)
@@ -126,7 +126,7 @@ def log_to_folder(folder: Path) -> Iterator[None]:
 
 
 class _LogFileHandler(logging.FileHandler):
-    """A log file that only its owner reads. On a full or read-only disk it loses lines and the run goes on."""
+    """A log file that only its owner can read. On a full or read-only disk it loses lines, and the run continues."""
 
     def _open(self) -> io.TextIOWrapper:
         return cast("io.TextIOWrapper", open_private_file(self.baseFilename, self.mode, self.encoding))
@@ -142,7 +142,7 @@ class _LogFileHandler(logging.FileHandler):
 
 @contextlib.contextmanager
 def report_waits(tell: Callable[[str], None]) -> Iterator[None]:
-    """Who waits for another process to let go of a table says so where its user sees it."""
+    """Report to the user when a step waits for another process to unlock a table."""
     handler = _WaitLogHandler(tell)
     logger = logging.getLogger(WAIT_LOGGER)
     logger.addHandler(handler)
@@ -169,7 +169,7 @@ def _is_failed_check(event: dg.DagsterEvent) -> bool:
 
 
 def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]:
-    """The class and the text of what ended a step, or the run outside of its steps."""
+    """Yield the class and the text of each error that ended a step, or the run outside of its steps."""
     for event in result.all_events:
         if event.is_step_failure and (error := event.step_failure_data.error):
             yield error.cls_name or "", f"{event.step_key}: {error.message.strip()}"
@@ -178,19 +178,19 @@ def _step_errors(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, str]]
 
 
 def _readable_error(text: str, settings: Settings) -> str:
-    """Return the text of an error; of Dagster's storage a sentence, without its SQL."""
+    """Return the text of an error; for an error of Dagster's storage, a sentence without its SQL."""
     found = STORAGE_ERROR.search(text)
     return str(storage_error(found[1], storage_folder(settings), IF_DAMAGED)) if found else text
 
 
-# what steps print goes where the user sees it, not through files and processes of Dagster's
+# the output of steps goes to the user's terminal, not through Dagster's files and processes
 NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 IF_DAMAGED = "move it away: Dagster's own history begins anew, and tables and queues stay"
 
 
 @contextlib.contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """DAGSTER_HOME's instance where that is set, else the one of the project's dagster.yaml."""
+    """Open the instance of DAGSTER_HOME if that is set, otherwise the one of the project's dagster.yaml."""
     home = settings.secret("DAGSTER_HOME")
     folder = Path(home) if home else settings.root
     is_configured = (folder / "dagster.yaml").exists()
@@ -200,8 +200,8 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
     overrides: dict[str, object] = {"compute_logs": NO_COMPUTE_LOGS}
     if not is_configured:
-        overrides["telemetry"] = {"enabled": False}  # who wants it says so in a dagster.yaml
-    # paths in the project's dagster.yaml are relative to it, as for `dg dev`, which is started there
+        overrides["telemetry"] = {"enabled": False}  # a dagster.yaml can enable it
+    # paths in the project's dagster.yaml are relative to its folder, as for `dg dev`, which is started there
     with _explain_storage_errors(base), contextlib.chdir(folder):
         ref = InstanceRef.from_dir(str(base), config_dir=str(folder), overrides=overrides)
         with dg.DagsterInstance.from_ref(ref) as instance:
@@ -209,7 +209,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
 
 def storage_folder(settings: Settings) -> Path:
-    """Return the folder that Dagster's storage is in, where dagster.yaml doesn't say otherwise."""
+    """Return the folder of Dagster's storage, unless dagster.yaml names another one."""
     home = settings.secret("DAGSTER_HOME")
     if home:
         return Path(home)
@@ -218,7 +218,7 @@ def storage_folder(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def _explain_storage_errors(base: Path) -> Iterator[None]:
-    """Raise StateError where the disk of Dagster's storage is at fault: its own error has no remedy."""
+    """Raise StateError for a disk error of Dagster's storage, because Dagster's own error has no remedy."""
     try:
         yield
     except OndatraError:

@@ -30,11 +30,11 @@ class KindIOManager(dg.IOManager):
     def __init__(self, engine: RunService) -> None:
         self._run_service = engine
 
-    # a generator: Dagster takes the events of it, but declares that it gives nothing
+    # a generator: Dagster accepts its events, but declares that the method returns nothing
     def handle_output(  # type: ignore[override]
         self, context: dg.OutputContext, obj: ComputedModel
     ) -> Iterator[dg.DagsterEvent]:
-        """Write what was computed to the model's table; report its failed checks first when they prevent that."""
+        """Write the computed rows to the model's table. If failed checks prevent that, report them first."""
         model = obj.step.model
         with raise_dagster_failure(self._run_service, model.name, SubjectType.MODEL):
             try:
@@ -49,18 +49,21 @@ class KindIOManager(dg.IOManager):
             context.add_output_metadata(dagster_metadata.model_metadata(result, lineage))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Refuse: no code calls this."""
+        """Raise NotImplementedError: no code calls this."""
         raise NotImplementedError("models read tables by their names, not through an IO manager")
 
 
 def _check_evaluation_event(context: dg.OutputContext, verdict: SyncCheckResult) -> dg.DagsterEvent:
-    """Return a check's result as an event of the step that writes the asset; half private in Dagster, so only here."""
+    """Return a check's result as an event of the step that writes the asset.
+
+    No other code uses this partly private API.
+    """
     evaluation = build_check_report(dg.AssetCheckEvaluation, context.asset_key, verdict)
     return dg.DagsterEvent.asset_check_evaluation(context.step_context, evaluation)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:
-    """Dagster's data version of an asset that is just being written; half private there, so only here."""
+    """Set Dagster's data version of an asset while it is written. No other code uses this partly private API."""
     context.step_context.set_data_version(context.asset_key, dg.DataVersion(version))
 
 

@@ -1,7 +1,7 @@
 """The assets of models and of syncs. A sync's asset is push/<model path>: a model's rows at their destination.
 
 A model's asset plans again when it is executed, because this run may have changed its inputs. A dry run ends with
-observations: nothing was made, so nothing is materialized or checked. Sensors, automation conditions and asset pages
+observations: it creates nothing, so nothing is materialized or checked. Sensors, automation conditions and asset pages
 use materializations, data versions and check results, and a dry run emits none of them.
 """
 
@@ -36,7 +36,7 @@ DryRunEvent: TypeAlias = dg.AssetObservation | dg.MaterializeResult[None] | dg.O
 def observe_dry_run(
     context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: dagster_metadata.Metadata
 ) -> Iterator[DryRunEvent]:
-    """End a step that made nothing: what it found, and outputs for those that come after it."""
+    """Yield the end of a step in a dry run: an observation with the results, and outputs for later steps."""
     if context.run.tags.get(DEFER_EVENTS_TAG) != "true":
         raise dg.Failure(f"Dagster would take this for a real run; add the tag {DEFER_EVENTS_TAG}=true")
     yield dg.AssetObservation(key, metadata={"dry run": dg.MetadataValue.bool(True), **metadata})
@@ -45,11 +45,11 @@ def observe_dry_run(
         yield dg.Output(None, output_name=name)
 
 
-CODE_VERSION_CHARACTERS = 16  # letters of a digest that tell one definition from another
+CODE_VERSION_CHARACTERS = 16  # characters of a digest that distinguish definitions
 
 
 def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.AssetsDefinition:
-    """The asset of a model; `spellings` has the key of each model and source table by its id."""
+    """Return the asset of a model; `spellings` has the key of each model by id, and of each source table by name."""
     key = model_key(model)
 
     @dg.multi_asset(
@@ -74,13 +74,13 @@ def model_asset(model: Model, *, table: str, spellings: Mapping[str, dg.AssetKey
 
 
 def _unchanged_result(key: dg.AssetKey, engine: RunService, kept: ModelResult) -> dg.MaterializeResult[None]:
-    """A materialization with the data version that the asset had: what is below sees no change."""
+    """Return a materialization with the asset's earlier data version, so that assets below see no change."""
     version = dg.DataVersion(kept.table_version)
     return dg.MaterializeResult(asset_key=key, data_version=version, metadata=_metadata(engine, kept))
 
 
 def _dry_run_result(context: dg.AssetExecutionContext, engine: RunService, step: ModelStep) -> ModelResult:
-    """A dry run writes to no table that anybody knows, so not through an IO manager."""
+    """Return the model's result in a dry run, which writes to a clone and not through an IO manager."""
     if not step.will_run:
         return engine.report_unchanged(step)
     return engine.write(engine.compute(step, run_id=context.run.run_id))
@@ -108,7 +108,7 @@ def _spec(model: Model, table: str, spellings: Mapping[str, dg.AssetKey]) -> dg.
 
 
 def sync_asset(sync: Sync) -> dg.AssetsDefinition:
-    """The asset that a run of the sync materializes."""
+    """Return the asset that a run of the sync materializes."""
     key = sync_key(sync.model)
 
     @dg.multi_asset(name=op_name(key), specs=[_sync_spec(sync)], pool=POOL)

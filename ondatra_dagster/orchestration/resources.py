@@ -16,12 +16,12 @@ from ondatra_dagster.operations.alert_store import SubjectType
 from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import lock_run, mark_dry_run
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
-RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of our other keys
+RESOURCE_KEY = "ondatra"  # the resource's key, and the prefix of the project's other keys
 POOL = RESOURCE_KEY  # the pool of each op that may start Spark: dagster.yaml lets one run at a time use it
 
 
 def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run_service) -> dg.ResourceDefinition:
-    """The engine of the project; Spark isn't started by opening it."""
+    """Return the resource that opens the project's run service. Opening it doesn't start Spark."""
 
     @dg.resource(description="The project's engine: one a run, with at most one Spark session")
     def engine(context: dg.InitResourceContext) -> Iterator[RunService]:
@@ -38,14 +38,14 @@ def run_service_resource(workspace: Workspace, opened: OpenRunService = open_run
 
 @contextlib.contextmanager
 def raise_dagster_failure(engine: RunService, name: str, of: SubjectType | None = None) -> Iterator[None]:
-    """What goes wrong inside is told as a sentence, and fails the step with it.
+    """Turn an error inside the block into a sentence, and fail the step with it.
 
-    That of a model or a sync is something that alerts tell of.
+    An error of a model or a sync also goes to the alerts.
     """
     try:
         yield
     except dg.Failure:
         raise
-    except Exception as error:  # the edge: nobody above this explains it
+    except Exception as error:  # the outermost handler: no caller explains the error
         interruption.raise_if_interrupted()
         raise dg.Failure(description=engine.report_error(name, error, of=of), allow_retries=False) from error

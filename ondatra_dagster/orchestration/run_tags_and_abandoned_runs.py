@@ -16,32 +16,32 @@ from ondatra_dagster.storage.file_lock import FileLock, is_abandoned
 from ondatra_dagster.sync.run_context import RunOptions
 from ondatra_dagster.sync.sync_definition import Sync
 
-TRIGGER = "ondatra/trigger"  # who asked for the run
-DRY_RUN = "ondatra/dry_run"  # nothing is sent, and nothing stays
-FULL_REFRESH = "ondatra/full_refresh"  # compute every chosen model anew, into the same table
-ALLOW_DELETES = "ondatra/allow_deletes"  # syncs that may pass their @max_deletes, or "true" for all
+TRIGGER = "ondatra/trigger"  # what requested the run
+DRY_RUN = "ondatra/dry_run"  # nothing is sent, and nothing is stored
+FULL_REFRESH = "ondatra/full_refresh"  # compute every chosen model again, into the same table
+ALLOW_DELETES = "ondatra/allow_deletes"  # syncs that may exceed their @max_deletes, or "true" for all
 ALLOW_NEW_STATE = "ondatra/allow_new_state"  # syncs that may start over, or "true"
 DEFER_EVENTS_TAG = "dagster/defer_asset_events"  # Dagster's own tag: outputs are no materializations
 FALSE_VALUES = ("", "false", "no", "0")
 
 
 def is_tag_set(tags: Mapping[str, str], tag: str) -> bool:
-    """Whether a tag is there and doesn't say no."""
+    """Return whether a tag is set, and not to a value such as false."""
     return tags.get(tag, "").strip().casefold() not in FALSE_VALUES
 
 
 def mark_dry_run(run: dg.DagsterRun | None) -> bool:
-    """Whether a run that begins is a dry one; if so, its outputs are no materializations from here on."""
+    """Return whether a run that begins is a dry run; if so, its outputs are no materializations from now on."""
     if run is None or not is_tag_set(run.tags, DRY_RUN):
         return False
-    # half private: Dagster asks the run in memory, whoever started it knows only of our tag
+    # partly private: Dagster reads the tags of the run in memory; the run was started with ondatra's tag only
     if isinstance(run.tags, dict):
         run.tags[DEFER_EVENTS_TAG] = "true"
     return True
 
 
 def read_run_trigger(run: dg.DagsterRun, sync: Sync) -> RunOptions:
-    """What made the run happen and what it may do, from its tags."""
+    """Return the trigger of the run and its options, from its tags."""
     tags = run.tags
     trigger = tags.get(TRIGGER) or tags.get("dagster/sensor_name") or tags.get("dagster/schedule_name")
     return RunOptions(
@@ -53,18 +53,18 @@ def read_run_trigger(run: dg.DagsterRun, sync: Sync) -> RunOptions:
 
 
 def _names_sync(tag: str, sync: Sync) -> bool:
-    """Return whether a tag is for this sync: it lists syncs, or says true for all."""
+    """Return whether a tag is for this sync: it lists syncs, or is true for all."""
     named = {name.strip().casefold() for name in tag.split(",")}
     return not named.isdisjoint({sync.id.casefold(), sync.model.id, "true"})
 
 
-LOCK_TAG = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page shows none of these
+LOCK_TAG = ".dagster/ondatra_locked"  # the tag of a run that holds a lock; Dagster's page hides tags with this prefix
 ACTIVE_STATUSES = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 @contextlib.contextmanager
 def lock_run(instance: dg.DagsterInstance, state: Path, run_id: str) -> Iterator[None]:
-    """Show, as long as this process lives, that the run goes on; how it ended is Dagster's to note."""
+    """Hold a lock while this process lives, to show that the run continues. Dagster itself stores how it ended."""
     with FileLock(_lock_path(state, run_id), purpose=f"Dagster run {run_id}") as lock:
         try:
             instance.add_run_tags(run_id, {LOCK_TAG: "yes"})
@@ -74,7 +74,7 @@ def lock_run(instance: dg.DagsterInstance, state: Path, run_id: str) -> Iterator
 
 
 def close_abandoned_runs(instance: dg.DagsterInstance, state: Path) -> None:
-    """Call failed what says that it goes on, and has no process any more."""
+    """Mark runs as failed that are open in Dagster, but no longer have a process."""
     for run in instance.get_runs(dg.RunsFilter(statuses=ACTIVE_STATUSES, tags={LOCK_TAG: "yes"})):
         path = _lock_path(state, run.run_id)
         if is_abandoned(path):

@@ -1,7 +1,4 @@
-"""The Dagster schedules: for models with a @schedule and their syncs, and for maintenance.
-
-All are on from the start.
-"""
+"""The Dagster schedules: for models with a @schedule and their syncs, and for maintenance. All are on by default."""
 
 from collections.abc import Iterable
 
@@ -20,7 +17,7 @@ EACH_SIX_HOURS = "0 */6 * * *"
 
 
 def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
-    """Return those of models that run at times, in UTC; what runs on change is for a sensor."""
+    """Return the schedules of models that run at times, in UTC. A sensor runs models on change."""
     schedules = []
     for model in models:
         if model.schedule and model.schedule != ON_CHANGE:
@@ -40,7 +37,7 @@ def model_schedules(models: Iterable[Model]) -> list[dg.ScheduleDefinition]:
 
 @dg.op(name="ondatra_maintain", description="What frees space and keeps tables quick to read", pool=POOL)
 def _maintain_op(context: dg.OpExecutionContext, ondatra: dg.ResourceParam[RunService]) -> None:
-    """Do all duties; those that failed fail the run when all have had their turn."""
+    """Run all maintenance tasks; after the last one, fail the run if a task failed."""
     with raise_dagster_failure(ondatra, "maintain"):
         ends = list(ondatra.run_maintenance())
         _report_results(context, ends)
@@ -67,7 +64,7 @@ def fact_tables_job() -> None:
 
 
 def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[dg.ScheduleDefinition]:
-    """The schedules of a project that has models; the fact tables tell of syncs only."""
+    """Return the maintenance schedules of a project with models. Fact tables are only for syncs."""
     return [
         dg.ScheduleDefinition(
             name=name,
@@ -84,7 +81,7 @@ def maintenance_schedules(*, maintain_at: str | None, has_syncs: bool) -> list[d
 
 
 def _report_results(context: dg.OpExecutionContext, ends: list[TaskResult]) -> None:
-    """Show in Dagster what was done."""
+    """Show the results of the tasks in Dagster."""
     for end in ends:
         context.log.info("%s: %s", end.task, end.message)
     numbers = {f"{end.task}/{name}": number for end in ends for name, number in end.counts.items()}

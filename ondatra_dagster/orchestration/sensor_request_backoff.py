@@ -15,33 +15,33 @@ from ondatra_dagster.future_time_correction import corrected_time
 from ondatra_dagster.orchestration.asset_keys import op_name
 from ondatra_dagster.orchestration.run_tags_and_abandoned_runs import DRY_RUN, is_tag_set
 
-NEW_WORK_GRACE_SECONDS = 60.0  # in which what is new is left to the sensor that heard of it
+NEW_WORK_GRACE_SECONDS = 60.0  # for this time, new work is left to the sensor that was triggered by it
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SensorRequest:
     """A run that a sensor requested."""
 
-    work_digest: str  # what there was to do, as a text that stays the same while it is the same
-    tries: int  # 0: it was seen, and left to another
+    work_digest: str  # a text for the work, equal for equal work
+    tries: int  # 0: the work was seen, and left to another sensor
     requested_at: float  # seconds since 1970
 
     @property
     def next_at(self) -> float:
-        """When to ask again for the same work; without chance, for each tick asks this."""
+        """Return when to request the same work again. The delay isn't random, because each tick reads this."""
         if not self.tries:
             return self.requested_at + NEW_WORK_GRACE_SECONDS
         return self.requested_at + row_retry_seconds(self.tries, uniform=lambda *_: 1.0)
 
     def run_key(self, sync_id: str) -> str:
-        """Dagster starts one run for each, ever: work that comes back as it once was is asked for anew."""
+        """Return the run's key. Dagster starts one run per key, ever, so the key of repeated work has a time."""
         return f"{sync_id}:{self.work_digest}#{self.tries}@{self.requested_at:.0f}"
 
 
 def next_request(work: str, before: SensorRequest | None, *, now: float, is_new: bool = False) -> SensorRequest | None:
-    """The run to ask for now; None when the same work was asked for too short a time ago.
+    """Return the run to request now; None when the same work was requested too recently.
 
-    What is new is only noted the first time it is seen.
+    With `is_new`, the first request isn't made: the work is only noted, with 0 tries.
     """
     if before is None or before.work_digest != work:
         return SensorRequest(work_digest=work, tries=0 if is_new else 1, requested_at=now)
@@ -61,7 +61,7 @@ UNFINISHED_STATUSES = [
 
 
 def load_requests(cursor: str | None) -> dict[str, SensorRequest]:
-    """The runs that were asked for, by sync."""
+    """Return the requested runs, by sync or model."""
     return {name: SensorRequest(**fields) for name, fields in orjson.loads(cursor or "{}").items()}
 
 
@@ -70,7 +70,7 @@ def dump_requests(wakes: Mapping[str, SensorRequest]) -> str:
 
 
 def keys_in_unfinished_runs(instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]) -> set[dg.AssetKey]:
-    """Those that a run which hasn't ended has among its own."""
+    """Return those of the keys that an unfinished run has; dry runs don't count."""
     unfinished = instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES))
     runs = [run for run in unfinished if not is_tag_set(run.tags, DRY_RUN)]
     return {key for run in runs for key in _keys_of_run(instance, run, keys)}
@@ -79,7 +79,7 @@ def keys_in_unfinished_runs(instance: dg.DagsterInstance, keys: Sequence[dg.Asse
 def _keys_of_run(
     instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Sequence[dg.AssetKey]
 ) -> Iterator[dg.AssetKey]:
-    """Those that a run makes; one without a selection runs a whole job, which may be of no assets at all."""
+    """Yield those of the keys that a run makes. A run without a selection runs a whole job, maybe without assets."""
     if run.asset_selection is not None or run.job_snapshot_id is None:
         yield from (key for key in keys if run.asset_selection is None or key in run.asset_selection)
         return

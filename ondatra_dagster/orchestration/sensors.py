@@ -1,8 +1,8 @@
-"""The sensors, on from the start: for each sync's new versions, all work that is due, events, changes and alerts.
+"""The sensors for each sync's new versions, all due work, events, changes and alerts. All are on by default.
 
 They make the plan that every run makes, from logs, files and queues, without Spark. A materialization only triggers
-them early. So they see data that other programs wrote. The sensor for due work finds what those of syncs miss, such
-as the work of a failed run.
+them early. So they see data that other programs wrote. The sensor for due work finds the work that the syncs' sensors
+miss, such as the work of a failed run.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ ALERT_SENSOR = "ondatra_alerts"
 
 
 def sync_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
-    """Pushes when the sync's model was materialized and there is something to push. No Spark."""
+    """Return the sensor that pushes a sync when its model was materialized and there is something to push."""
     key = sync_key(sync.model)
 
     @dg.asset_sensor(
@@ -65,7 +65,7 @@ def sync_sensor(workspace: Workspace, sync: Sync) -> dg.AssetSensorDefinition:
 
 
 def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Pushes what waited and is due, jobs whose poll is due, and what the other sensors' runs left."""
+    """Return the sensor that pushes due retries, polls due jobs, and pushes the rows that other sensors' runs left."""
 
     @dg.sensor(
         name=DUE_SENSOR,
@@ -89,7 +89,7 @@ def due_sensor(workspace: Workspace) -> dg.SensorDefinition:
 
 
 def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Looks which syncs are silent for too long, and sends what a webhook that was down hasn't taken."""
+    """Return the sensor that finds syncs without success, and sends alerts that a webhook hasn't accepted."""
 
     @dg.sensor(
         name=ALERT_SENSOR,
@@ -107,9 +107,9 @@ def alert_sensor(workspace: Workspace) -> dg.SensorDefinition:
 
 
 def _reload_workspace(workspace: Workspace) -> Workspace | None:
-    """Return the project as its files are now; None while they have mistakes.
+    """Return the project from its current files; None while they have errors.
 
-    A code location keeps the one that it started with, and models may have been edited since.
+    A code location keeps the project that it started with, and models may have been edited since then.
     """
     try:
         current = load_workspace(workspace.settings.root)
@@ -137,7 +137,7 @@ def _syncs_with_work(workspace: Workspace) -> Iterator[_PendingWork]:
 def _choose_requests(
     pending: Iterable[_PendingWork], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> dict[str, SensorRequest]:
-    """Return for each with work the run that was asked for last, or is to be asked for now."""
+    """Return, for each with work, the run that was requested last, or the one to request now."""
     requests: dict[str, SensorRequest] = {}
     for work in pending:
         last = before.get(work.name)
@@ -156,7 +156,7 @@ EVENT_SENSOR = "flush_events"
 
 
 def event_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Runs models of kind events when what waits is old enough: all of them in one run."""
+    """Return the sensor that runs models of kind events when their events are old enough, all in one run."""
     keys = {model.id: model_key(model) for model in event_models(workspace)}
 
     @dg.sensor(
@@ -184,7 +184,7 @@ def event_models(workspace: Workspace) -> list[Model]:
 
 
 def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
-    """Yield the models whose events have waited for long enough, or came while the clock was ahead."""
+    """Yield the models whose events have waited for long enough, or arrived while the clock was ahead."""
     for model in event_models(workspace):
         waiting, now = workspace.events_waiting(model.id), workspace.clock()
         if waiting.oldest_at is None:
@@ -194,13 +194,14 @@ def _models_with_due_events(workspace: Workspace) -> Iterator[_PendingWork]:
 
 
 ON_CHANGE_SENSOR = "run_on_change"
-WORK_DIGEST_CHARACTERS = 16  # letters of a digest that tell what there is to do
+WORK_DIGEST_CHARACTERS = 16  # characters of a digest that distinguish work
 
 
 def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
-    """Runs all that changed in one run, with what is made from it and asks for that too, and their syncs.
+    """Return the sensor that runs all changed models in one run, with their syncs.
 
-    A materialization that changed nothing starts no run.
+    The run includes models made from them, if these also have `@schedule: on change`. A materialization that changed
+    nothing starts no run.
     """
     models = models_on_change(workspace)
 
@@ -226,16 +227,16 @@ def on_change_sensor(workspace: Workspace) -> dg.SensorDefinition:
 
 
 def models_on_change(workspace: Workspace) -> list[Model]:
-    """In the order in which they run."""
+    """Return the models with `@schedule: on change`, in the order in which they run."""
     return [model for model in workspace.project.models.values() if model.schedule == ON_CHANGE]
 
 
 def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
-    """What has to be done to each that has work, and whose inputs are there."""
+    """Return the step of each model that has work and whose inputs exist."""
     look = workspace.plan_inputs()
     steps: dict[str, ModelStep] = {}
     for model in models_on_change(workspace):
-        with contextlib.suppress(SelectionError):  # a model that it reads was never made
+        with contextlib.suppress(SelectionError):  # a model that it reads was never built
             step = plan_model(workspace.project, model, look, running=steps)
             if step.will_run and INPUT_NOT_FOUND not in step.inputs.values():
                 steps[model.id] = step
@@ -245,14 +246,14 @@ def _steps_with_work(workspace: Workspace) -> list[ModelStep]:
 class _ModelChoice(NamedTuple):
     """The models that a tick of the sensor chooses."""
 
-    requests: Mapping[str, SensorRequest]  # by model, the run that was asked for last, or is asked for now
-    models: Sequence[Model]  # that are to run now: those that have work, and what is made from them
+    requests: Mapping[str, SensorRequest]  # by model: the run that was requested last, or is requested now
+    models: Sequence[Model]  # models to run now: those with work, and those made from them
 
 
 def _choose_models(
     steps: Sequence[ModelStep], before: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> _ModelChoice:
-    """What no run has on its way, and is new or was asked for long enough ago."""
+    """Choose the models that are in no unfinished run, and whose work is new or may be requested again."""
     wakes = {step.model.id: before[step.model.id] for step in steps if step.model.id in before}
     chosen: dict[str, Model] = {}
     for step in (step for step in steps if model_key(step.model) not in busy):
@@ -270,7 +271,7 @@ def _choose_models(
 def _skip_reason(
     models: Sequence[Model], wakes: Mapping[str, SensorRequest], busy: Collection[dg.AssetKey], *, now: float
 ) -> str:
-    """Why none of these, which have work, is asked for now."""
+    """Return why no run of these models, which have work, is requested now."""
     on_their_way = [model.name for model in models if model_key(model) in busy]
     asked = [model for model in models if model.name not in on_their_way and model.id in wakes]
     if on_their_way:
@@ -283,12 +284,12 @@ def _skip_reason(
 
 
 def _work_digest(step: ModelStep) -> str:
-    """What there is to do, as a text that stays the same while it is the same."""
+    """Return a digest of the work, equal for equal work."""
     model = step.model
     told = orjson.dumps([model.definition, model.checks_digest, dict(step.inputs)], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(told).hexdigest()[:WORK_DIGEST_CHARACTERS]
 
 
 def _asset_keys(models: Sequence[Model]) -> list[dg.AssetKey]:
-    """The assets of these models, and of their syncs."""
+    """Return the keys of the assets of these models and of their syncs."""
     return [*map(model_key, models), *(sync_key(model) for model in models if model.sink)]

@@ -1,4 +1,4 @@
-"""The assets of files and tables that something else makes, maybe an asset of the user's.
+"""The assets of files and tables that another program writes, or another asset of the user.
 
 Their versions are read in planning, their contents in the warehouse.
 """
@@ -10,16 +10,16 @@ import dagster as dg
 from ondatra_dagster.orchestration.asset_keys import file_key, source_key
 from ondatra_dagster.project.model import FileInput, Model, SourceInput
 
-FILE_GROUP = "files"  # their group
+FILE_GROUP = "files"  # the asset group of files
 
 
 def source_keys_by_name(models: Iterable[Model]) -> Mapping[str, dg.AssetKey]:
-    """The key of each source table that a model reads, by its name without regard to case."""
+    """Return the key of each source table that a model reads, by its case-folded name."""
     return {name: source_key(source) for name, source in _source_inputs(models).items()}
 
 
 def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
-    """The assets that stand for them, each once."""
+    """Return the specs of the assets for these files and tables, each once."""
     files = {file_key(read): read for model in models for read in model.inputs if isinstance(read, FileInput)}
     return [
         dg.AssetSpec(
@@ -44,7 +44,7 @@ def source_specs(models: Iterable[Model]) -> list[dg.AssetSpec]:
 
 
 def _source_inputs(models: Iterable[Model]) -> dict[str, SourceInput]:
-    """Each once, as the first model spells it."""
+    """Return each source table once, as the first model spells it."""
     found: dict[str, SourceInput] = {}
     for model in models:
         for read in model.inputs:

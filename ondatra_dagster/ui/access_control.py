@@ -1,8 +1,8 @@
 """The access control of the UI: a middleware that checks a request's host, path, method and token.
 
-The UI is on the user's own machine, and any web page in their browser could request it. So a foreign host
-name is refused (DNS rebinding can make it mean this machine), and so is a request without the token. The
-token is in the address once, then in a cookie.
+The UI is on the user's own machine, and any web page in their browser could send requests to it. So a foreign host
+name is refused (DNS rebinding can make it mean this machine), and so is a request without the token. The token is in
+the address once, then in a cookie.
 """
 
 import contextlib
@@ -23,8 +23,9 @@ from ondatra_dagster.storage.file_errors import explain_file_errors
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
 ALLOWED_METHODS = ("GET", "HEAD")
-PATH_PATTERN = re.compile(r"/(?!/)[^\\\x00-\x1f\x7f]*")  # what no browser and no proxy takes for another host's
-TOKEN_PARAMETER = "token"  # noqa: S105 - a word in an address
+# paths that no browser and no proxy takes for the address of another host
+PATH_PATTERN = re.compile(r"/(?!/)[^\\\x00-\x1f\x7f]*")
+TOKEN_PARAMETER = "token"  # noqa: S105 - the name of a query parameter
 YEAR_SECONDS = 31_536_000
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -53,7 +54,7 @@ class AccessControl:
     ) -> None:
         self._app = pages
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._cookie = f"ondatra_ui_{port}"  # a browser tells cookies apart by host, and not by port
+        self._cookie = f"ondatra_ui_{port}"  # browsers separate cookies by host, not by port
         self._token = token
         self._build_refusal = refuse
         self._public_paths = public
@@ -90,7 +91,7 @@ class AccessControl:
         return self._build_refusal(403, NO_TOKEN_MESSAGE)
 
     def _redirect_without_token(self, request: Request) -> Response:
-        """Redirect to the same page without the token: this address may be kept and shown."""
+        """Redirect to the same page without the token, so that the user may keep and show the address."""
         asked = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN_PARAMETER]
         query = f"?{urlencode(asked)}" if asked else ""
         address = f"http://{request.headers['host']}{quote(_raw_path(request))}{query}"
@@ -101,13 +102,13 @@ class AccessControl:
 
 
 def _raw_path(request: Request) -> str:
-    """Return the path as it was requested. `request.url` parses it, and fails if it is no URL."""
+    """Return the requested path. `request.url` parses it, and fails if it isn't a URL."""
     path: str = request.scope["path"]
     return path
 
 
 FILE_NAME = "ui-token"
-TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # what token_urlsafe makes of 32 bytes
+TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # the format of token_urlsafe(32)
 
 
 def read_or_create_token(state: Path) -> str:
@@ -118,7 +119,7 @@ def read_or_create_token(state: Path) -> str:
         token = path.read_text(encoding="ascii", errors="replace")
         if TOKEN_PATTERN.fullmatch(token) and not path.stat().st_mode & 0o077:
             return token
-        path.unlink()  # half written, or open to others, who may have read it
+        path.unlink()  # half written, or readable by other users, who may have read it
     return _create_token(path)
 
 

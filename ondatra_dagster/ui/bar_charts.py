@@ -1,4 +1,4 @@
-"""Bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
+"""The bar charts of counts over runs, in SVG. A table or a text next to them has the same counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -6,10 +6,11 @@ from typing import NamedTuple
 from ondatra_dagster.ui.html_builder import Html, element
 
 HEIGHT = 100
-BAR_SPACING = 10  # of one run's place
+BAR_SPACING = 10  # the width of one run's place
 BAR_WIDTH = 7
-MIN_BAR_HEIGHT = 1.5  # what is there at all can be seen
-OUTLIER_FACTOR = 4  # a bar so many times higher than most is cut off, or else nothing is seen of the others
+MIN_BAR_HEIGHT = 1.5  # so that every count above zero is visible
+# a bar that is this many times higher than usual is cut off, so that the others are visible
+OUTLIER_FACTOR = 4
 
 
 class Bar(NamedTuple):
@@ -26,12 +27,12 @@ class Bar(NamedTuple):
 
 class Chart(NamedTuple):
     svg: Html
-    max_value: int  # what a bar of the whole height stands for
-    has_cut_bars: bool  # whether a bar is higher than that
+    max_value: int  # the count of a bar with the full height
+    has_cut_bars: bool  # whether a bar has a larger count
 
 
 def draw_bars(shown: Sequence[Bar], *, label: str, places: int, class_: str, least: float = MIN_BAR_HEIGHT) -> Chart:
-    """Draw stacked bars from left to right, in the last of so many places."""
+    """Draw stacked bars from left to right, in the last of `places` places."""
     top = _scale_maximum([bar.total for bar in shown])
     offset = places - len(shown)
     drawn = element(
@@ -60,7 +61,7 @@ def _scale_maximum(totals: Sequence[int]) -> int:
 
 def _segment_heights(bar: Bar, top: int, least: float) -> dict[str, float]:
     """Return the heights of the bar's nonzero counts. Small ones get a minimum, taken from the largest."""
-    whole = max(top, bar.total)  # one that is cut off shows its shares
+    whole = max(top, bar.total)  # a bar that is cut off shows the shares of its counts
     heights = {name: max(least, HEIGHT * count / whole) for name, count in bar.counts.items() if count}
     if heights:
         largest = max(heights, key=lambda name: heights[name])
@@ -80,5 +81,5 @@ def _draw_bar(bar: Bar, heights: Mapping[str, float], top: int, left: float) -> 
     if bar.total > top:
         drawn.append(element("rect", x=x, y=8, width=BAR_WIDTH, height=3, class_="cut"))
     group = element("g", element("title", bar.title), drawn)
-    # the same link stands in the table: nobody has to step through the bars to get past them
+    # the table has the same link, so the Tab key skips the bars
     return element("a", group, href=bar.link, tabindex="-1") if bar.link else group

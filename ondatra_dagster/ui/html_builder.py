@@ -8,7 +8,7 @@ VOID_ELEMENTS = frozenset({"br", "hr", "input", "link", "meta"})  # they have no
 
 
 class Html:
-    """HTML that was made here. Its text isn't a str, so that a str is never taken for it."""
+    """A fragment of HTML whose text is escaped. It isn't a str, so that a str is never taken for HTML."""
 
     __slots__ = ("_text",)
 
@@ -28,10 +28,10 @@ Attribute: TypeAlias = str | int | float | bool | None
 
 
 def element(name: str, /, *content: Content, **attributes: Attribute) -> Html:
-    """Return the element. Text is escaped, None is nothing.
+    """Return the element. Text is escaped, and None adds nothing.
 
-    An attribute that is None or False is left out, one that is True stands alone. `class_` is class, and
-    `aria_label` is aria-label.
+    An attribute that is None or False is left out; one that is True has no value. `class_` is class, and `aria_label`
+    is aria-label.
     """
     start = f"<{name}{''.join(_render_attribute(*each) for each in attributes.items())}>"
     return Html(start if name in VOID_ELEMENTS else f"{start}{_render(content)}</{name}>")

@@ -1,7 +1,7 @@
-// What is a little nicer with a script; every page works without it.
+// The UI's script, for convenience: every page works without it.
 "use strict";
 
-// A page on which something goes on looks again by itself, and stays where its reader is.
+// Refresh a page whose content changes, and keep the focus where it is.
 async function lookAgain() {
   const shown = document.getElementById("main");
   const held = document.querySelector("details[open]") || document.getSelection().toString();
@@ -16,7 +16,7 @@ async function lookAgain() {
         if (again) again.focus({ preventScroll: true });
       }
     } catch {
-      // the server has ended: what is shown stays
+      // the server has stopped: the shown page stays
     }
   }
   waitToLook();
@@ -27,7 +27,7 @@ function waitToLook() {
   if (seconds) setTimeout(lookAgain, seconds * 1000);
 }
 
-// "/" leads to the search.
+// Focus the search field when the user presses "/".
 document.addEventListener("keydown", (event) => {
   const search = document.getElementById("search");
   const isTyping = event.target.closest("input, select, textarea");

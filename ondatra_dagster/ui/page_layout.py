@@ -11,9 +11,9 @@ from ondatra_dagster.ui.html_builder import Content, Html, document, element
 from ondatra_dagster.ui.value_formatting import STAGE_NAMES
 
 STATUS_OK = 200
-BUSY_REFRESH_SECONDS = 2  # after which a page looks again while something goes on
-IDLE_REFRESH_SECONDS = 15  # and while nothing does
-NO_SCRIPT_EXTRA_SECONDS = 3  # without a script the whole page comes anew, which is less pleasant
+BUSY_REFRESH_SECONDS = 2  # after this time a page refreshes while a run is in progress
+IDLE_REFRESH_SECONDS = 15  # and while none is
+NO_SCRIPT_EXTRA_SECONDS = 3  # without a script the whole page reloads, which is less pleasant
 
 
 class Breadcrumb(NamedTuple):
@@ -122,7 +122,7 @@ def table(
         element("th", column.title, scope="col", role="columnheader", class_=_column_class(column))
         for column in columns
     ]
-    # a table that is laid out as blocks would be none to a screen reader any more, but for its roles
+    # a screen reader needs the roles: without them, a table with block layout isn't a table for it
     made = element(
         "table",
         element("caption", caption, class_="unseen"),

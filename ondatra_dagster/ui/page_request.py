@@ -14,21 +14,21 @@ from ondatra_dagster.records.record_schema import INVALID_STATUSES
 from ondatra_dagster.row_changes import ChangeType
 from ondatra_dagster.sync.sync_definition import Sync
 
-# what the records of a kind have whose rows are updated one by one
+# change types in the records of kinds whose rows are updated one by one
 CHANGE_TYPES = {
     UnitOperation.INSERT: ChangeType.INSERT,
     UnitOperation.UPDATE: ChangeType.UPDATE_POSTIMAGE,
     UnitOperation.DELETE: ChangeType.DELETE,
 }
-MAX_PAGE = 1_000_000  # more than anybody turns, and still a number that SQLite takes
+MAX_PAGE = 1_000_000  # more than any user opens, and a number that SQLite accepts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One request for a page."""
+    """A request for a page."""
 
     workspace: Workspace
-    path_params: Mapping[str, str]  # the parts of the path that have a name
+    path_params: Mapping[str, str]  # the named parts of the path
     query_params: Mapping[str, str]
 
     @property
@@ -78,7 +78,7 @@ class PageRequest:
 
     @property
     def record_filter(self) -> RecordFilter:
-        """Return the records that the address names, for the addresses of other pages."""
+        """Return the filters of the request, for the addresses of other pages."""
         return RecordFilter(
             run=self.run_id, status=self.status, change=self.change, search=self.prefix or None, reason=self.reason
         )
@@ -96,7 +96,7 @@ class PageRequest:
         text = self.get_text(name)
         if text is None:
             return None
-        is_short = len(text) <= len(str(most))  # zeros before a number could hide how large it is
+        is_short = len(text) <= len(str(most))  # a text with many leading zeros is refused, too
         if not (is_short and text.isascii() and text.isdecimal() and 0 < int(text) <= most):
             raise SelectionError(f"{name} can't be {text!r}; it is a number from 1 to {most:,}")
         return int(text)

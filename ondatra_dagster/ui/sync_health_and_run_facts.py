@@ -1,7 +1,7 @@
 """The status of a sync and of its runs, as pages show it.
 
-Of a sync: its queue, its newest runs, a run in progress, and its health in a word. Of a run: its counts, its
-duration and its versions.
+A sync has a queue, its newest runs, a run in progress, and its health in a word. A run has counts, a duration and
+versions.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 from ondatra_dagster.ui.html_builder import Content, element
 from ondatra_dagster.ui.value_formatting import NO_VALUE, format_number
 
-# what of a run's counts is counted in records; the others are of what was to be done, or is to be done again
+# counts of a run that link to records; the other counts include rows without a final result
 RECORD_STAGES = {
     GridRow.SUCCEEDED: RecordStage.SUCCEEDED,
     GridRow.REJECTED: RecordStage.REJECTED,
@@ -53,13 +53,13 @@ def describe_dry_run(run: PastRun) -> str:
 
 
 def format_run_duration(run: PastRun, now: datetime) -> str:
-    """Return how long it took, or has taken by now; the end of a crashed run is unknown."""
+    """Return how long the run took, or has taken until now; the end of a crashed run is unknown."""
     until = now if run.result is RunResult.RUNNING else run.ended_at
     return format_elapsed(max(0.0, (until - run.started_at).total_seconds())) if until else NO_VALUE
 
 
 def format_versions(run: PastRun) -> str:
-    """Format the version that was delivered before the run, and the one that it delivered."""
+    """Format the version that was delivered before the run, and the one that the run delivered."""
     old, new = (
         NO_VALUE if version is None or version < 0 else str(version) for version in (run.version_from, run.version_to)
     )
@@ -67,14 +67,14 @@ def format_versions(run: PastRun) -> str:
 
 
 class Health(enum.StrEnum):
-    """The health of a sync: the first of these that is true."""
+    """The health of a sync: the first of these that applies."""
 
     RUNNING = "running"
     PAUSED = "paused"
     NEVER_RAN = "never ran"
-    FAILING = "failing"  # its newest run did
-    QUEUE_LOST = "queue lost"  # its next run finds out what waits
-    REJECTS = "rejects"  # rows were refused in it, or are dead letters
+    FAILING = "failing"  # the newest run failed or crashed
+    QUEUE_LOST = "queue lost"  # the next run finds out which rows wait
+    REJECTS = "rejects"  # the newest run had rejected rows, or there are dead letters
     WAITING = "waiting"  # rows are still to be delivered
     OK = "ok"
 
@@ -83,7 +83,7 @@ class Health(enum.StrEnum):
 class SyncStatus:
     sync: Sync
     queue: QueueStatus | None  # None: it never ran, or its queue is lost
-    queue_lost_message: str | None  # what becomes of that
+    queue_lost_message: str | None  # that the queue is lost, and what the next run does about it
     runs: tuple[PastRun, ...]  # the newest first, without dry ones
     progress: LiveProgress | None
     is_paused: bool

@@ -9,11 +9,11 @@ from ondatra_dagster.records.record_query import RecordStage
 from ondatra_dagster.sync.running_progress_reader import LiveProgress
 from ondatra_dagster.ui.html_builder import Content, Html, element
 
-MAX_MESSAGE_LENGTH = 2_000  # characters of what an API said; the whole is in the download
+MAX_MESSAGE_LENGTH = 2_000  # characters of an API's message; the download has the whole message
 NO_VALUE = "-"
 UNREADABLE = "can't be read"
 
-# a state is told by its word and by a sign, so that colour is never all that tells
+# a state has a word and a sign, so that colour is never the only difference
 BADGE_STYLES: Mapping[str, tuple[str, str]] = {
     "ok": ("good", "✓"),
     "succeeded": ("good", "✓"),
@@ -52,7 +52,7 @@ def badge(state: str) -> Html:
 
 
 def format_number(value: int | None) -> str:
-    """1,234,567."""
+    """Format a number as 1,234,567; None as a dash."""
     return NO_VALUE if value is None else f"{value:,}"
 
 
@@ -65,7 +65,7 @@ def format_time(value: datetime | None) -> Content:
 
 
 def format_time_of_day(value: datetime, *, with_day: bool) -> Content:
-    """Format the same in less space: the hour, and the day above it with `with_day`."""
+    """Format a local time in less space: the hour, and the day above it with `with_day`."""
     day, _, hour = format_local_time(value).partition(" ")
     whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     told = (element("b", day) if with_day else None, " ", hour)
@@ -83,7 +83,7 @@ def format_time_ago(value: datetime | None, now: datetime) -> Content:
 
 
 def shorten_message(text: str | None) -> Content:
-    """Shorten a message of an API or an error."""
+    """Shorten a long message of an API or of an error."""
     if not text:
         return None
     return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}… (cut: {len(text):,} characters)"
@@ -117,7 +117,7 @@ def render_progress(going_on: LiveProgress) -> Content:
 
 
 def format_count(value: int, word: str) -> str:
-    """1,234 rows."""
+    """Format a count with its noun: 1,234 rows."""
     return f"{value:,} {word if value == 1 else f'{word}s'}"
 
 
@@ -137,7 +137,7 @@ def _format_payload(text: str) -> Content:
     if len(text) > MAX_PAYLOAD_LENGTH:
         return f"{text[:MAX_PAYLOAD_LENGTH]}… (cut: {len(text):,} characters; a download has all of them)"
     try:
-        # numbers stay as they are written: 1.0 is no 1, and some have more digits than a float
+        # numbers keep their text: 1.0 isn't 1, and some have more digits than a float
         value = json.loads(text, parse_float=_NumberText, parse_int=_NumberText)
         return list(_render_json(value, ""))
     except (ValueError, RecursionError):
@@ -145,13 +145,13 @@ def _format_payload(text: str) -> Content:
 
 
 class _NumberText(str):
-    """A number as it was written."""
+    """A number in its original text."""
 
     __slots__ = ()
 
 
 def _render_json(value: object, indent: str) -> Iterator[Content]:
-    """The value over several lines, names and texts told apart."""
+    """Yield the value as indented JSON, with names and texts marked up."""
     if isinstance(value, dict):
         names = [(element("span", _quoted(name), class_="name"), ": ", each) for name, each in value.items()]
         yield from _render_items("{", names, "}", indent)

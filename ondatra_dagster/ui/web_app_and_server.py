@@ -76,7 +76,7 @@ class _PageResponder:
                 answered = error_page(404, str(error))
             except OndatraError as error:
                 answered = error_page(500, str(error))
-            except Exception as error:  # the edge: a trace is for us, a sentence for the reader
+            except Exception as error:  # the outermost handler: the trace goes to a file, the reader gets a sentence
                 answered = error_page(500, store_trace(error, workspace.settings.state))
             return answered if isinstance(answered, Response) else self._page_response(answered, fault)
 
@@ -123,10 +123,10 @@ def error_page(status: int, sentence: str) -> Page:
 
 
 def access_denied_response(status: int, sentence: str) -> Response:
-    """Return a page for a user without access. It tells nothing about the project.
+    """Return a page for a user without access. It reveals nothing about the project.
 
-    A browser with a cookie doesn't send it when another site's link leads here. It sends it when the user
-    opens the same address from this page.
+    A browser with a cookie doesn't send it when another site's link leads here. It sends it when the user opens the
+    same address from this page.
     """
     again = element("p", "Let in before? ", element("a", "Open this page again", href=""))
     body = (
@@ -165,16 +165,16 @@ class PageServer:
         settings = project.load_current_project()[0].settings
         self.port: int = listener.getsockname()[1]
         token = read_or_create_token(settings.state)
-        self.url = f"{page_url(self.port)}?token={token}"  # whoever has it may look
+        self.url = f"{page_url(self.port)}?token={token}"  # gives access to the UI
         config = uvicorn.Config(
             create_app(project, port=self.port, token=token),
             http=PathRequestProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
-            access_log=False,  # addresses hold identifiers
+            access_log=False,  # addresses contain identifiers
             server_header=False,
-            log_level="critical",  # faults are told where they are met, in sentences
+            log_level="critical",  # errors are reported where they occur, in sentences
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)

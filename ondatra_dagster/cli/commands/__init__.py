@@ -1,1 +1,1 @@
-"""A module for each command of `ondatra`; two that belong together share one."""
+"""The commands of `ondatra`, one module each. Two related commands share a module."""

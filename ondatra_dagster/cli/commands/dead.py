@@ -1,4 +1,4 @@
-"""`ondatra dead`: what an API refused for good, or what was tried often enough."""
+"""The command `ondatra dead`, which lists the dead letters of a sync."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -22,8 +22,8 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.dead_letter_listing import describe_refusal, format_unit_name, list_dead_letters
 from ondatra_dagster.sync.sync_definition import Sync
 
-MAX_ROWS_SHOWN = 10  # rows of a letter that people look at: a whole table may be one
-MAX_DEAD_LETTERS_SHOWN = 50  # of these that people look at: after one bad day there may be a million
+MAX_ROWS_SHOWN = 10  # rows of a dead letter that are printed: one may hold a whole table
+MAX_DEAD_LETTERS_SHOWN = 50  # dead letters that are printed: after one bad day there may be a million
 
 
 @click.command("dead")
@@ -33,7 +33,7 @@ MAX_DEAD_LETTERS_SHOWN = 50  # of these that people look at: after one bad day t
 )
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a dead letter on stdout.")
 def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """List the dead letters of SYNC: key, payload, error, attempts; 1 when its queue is lost."""
+    """List the dead letters of SYNC: key, payload, error, attempts; exits with 1 when its queue is lost."""
     workspace, chosen = open_sync(sync)
     if not show_dead_letters(chosen, as_json=as_json, limit=limit):
         return report_no_dead_letters(workspace.try_read_queue(chosen.id))
@@ -43,11 +43,11 @@ def command(sync: str, limit: int | None, as_json: bool) -> int:  # noqa: FBT001
 
 
 def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, since: datetime | None = None) -> bool:
-    """Show the dead letters of a sync, to people only the oldest; return whether there are any."""
+    """Print the dead letters of a sync, as text only the oldest; return whether there are any."""
     if as_json:
         return _print_objects(list_dead_letters(sync, limit=limit, since=since))
     most = limit or MAX_DEAD_LETTERS_SHOWN
-    # one more tells whether there are more
+    # one more, to know whether there are more
     found = list(list_dead_letters(sync, limit=most + 1, since=since, most_rows=MAX_ROWS_SHOWN))
     _print_texts(found[:most], sync)
     if limit is None and len(found) > most:
@@ -56,13 +56,13 @@ def show_dead_letters(sync: Sync, *, as_json: bool, limit: int | None = None, si
 
 
 def report_no_dead_letters(seen: QueueReadResult, *, told: str = "there are no dead letters") -> int:
-    """Report that there are none, or why that is unknown; return the exit code."""
+    """Print that there are no dead letters, or why that is unknown; return the exit code."""
     print_message(f"nobody knows of dead letters: {seen.loss_message}" if seen.loss_message else told)
     return 1 if seen.loss_message else 0
 
 
 def _print_objects(letters: Iterable[DeadLetter]) -> bool:
-    """Write each as it is read: there may be a million. Return whether there are any."""
+    """Print each dead letter when it is read, as there may be a million. Return whether there are any."""
     is_any = False
     for letter in letters:
         is_any = True
@@ -71,7 +71,7 @@ def _print_objects(letters: Iterable[DeadLetter]) -> bool:
 
 
 def _print_texts(letters: Sequence[DeadLetter], sync: Sync) -> None:
-    """Print each with its key, error, attempts and rows to send, cut to the terminal's width."""
+    """Print each dead letter with its key, error, attempts and rows to send, cut to the terminal's width."""
     width = terminal_width()
     cut = sum(_print_text(letter, sync, width) for letter in letters)
     if cut:

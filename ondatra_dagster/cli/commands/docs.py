@@ -1,4 +1,4 @@
-"""`ondatra docs`: the pages of the documentation, which come with the package."""
+"""The command `ondatra docs`, which shows the documentation. Its pages come with the package."""
 
 from collections.abc import Mapping
 from importlib import resources
@@ -37,7 +37,7 @@ def command(page: str | None, as_json: bool) -> int:  # noqa: FBT001 - click cal
 
 
 def documentation_pages() -> dict[str, Traversable]:
-    """Return the pages by name. In the repository they are links to those of docs/."""
+    """Return the pages by name. In the repository they are links to the files of docs/."""
     folder = resources.files("ondatra_dagster") / "docs"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
     return {file.name.removesuffix(SUFFIX): file for file in files if file.name.endswith(SUFFIX)}

@@ -1,4 +1,4 @@
-"""`ondatra doctor`: whether this machine and this project are as a run needs them."""
+"""The command `ondatra doctor`, which checks whether this machine and this project have what a run needs."""
 
 import contextlib
 import sys
@@ -22,8 +22,8 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 def command(leaves_spark: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
     """Check this machine and the project for all that a run needs.
 
-    Each line begins with ok, warning or failed. Spark is really started, which takes some 10 seconds and
-    fetches its jars where they are missing. Ends with 1 when a check failed.
+    Each line begins with ok, warning or failed. The check of Spark starts it, which takes some 10 seconds, and
+    downloads missing jars. The exit code is 1 when a check failed.
     """
     root = None
     with contextlib.suppress(SettingsError):

@@ -1,4 +1,4 @@
-"""`ondatra events`: takes events by HTTP, until it is told to end."""
+"""The command `ondatra events`, which receives events over HTTP until it is stopped."""
 
 import functools
 import logging
@@ -16,7 +16,7 @@ from ondatra_dagster.project.project_loader import load_project
 from ondatra_dagster.project.settings.read_settings_and_defaults import DEFAULT_COLLECTOR_PORT, read_settings
 from ondatra_dagster.storage.private_files import make_state_folder_private
 
-SHUTDOWN_SECONDS = 60.0  # what was taken is committed and answered first
+SHUTDOWN_SECONDS = 60.0  # received events are committed and answered before the end
 
 
 @click.command("events")
@@ -31,7 +31,7 @@ SHUTDOWN_SECONDS = 60.0  # what was taken is committed and answered first
     "--host", default=LOOPBACK, show_default=True, help="Who may reach it; others than this machine want a token."
 )
 def command(port: int, host: str) -> int:
-    """Take events for models of kind events, until Ctrl-C: POST them to /collect/SCHEMA/TABLE."""
+    """Receive events for models of kind events, until Ctrl-C: POST them to /collect/SCHEMA/TABLE."""
     root = find_root()
     settings = read_settings(root)
     project = load_project(root, settings)
@@ -39,7 +39,7 @@ def command(port: int, host: str) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    # loads push functions late: an error in one stops no events
+    # push functions are loaded for the first metrics request: an error in one must not stop the collector
     cache = functools.cache(lambda: ProjectCache(root))
     with open_listener(host, port, token=read_token(settings)) as listener:
         server = CollectorServer(
@@ -49,6 +49,6 @@ def command(port: int, host: str) -> int:
         told = f"taking events for {names} at {server.url}/collect/SCHEMA/TABLE; Ctrl-C ends it"
         with interruption.graceful_shutdown(within_seconds=SHUTDOWN_SECONDS), interruption.on_interruption(server.stop):
             server.run(lambda: print_message(told))
-    interruption.clear_signal()  # it is how this command ends well
+    interruption.clear_signal()  # a signal is the normal end of this command
     print_message("ended; what was taken and isn't in a table yet waits for a run")
     return 0

@@ -1,4 +1,4 @@
-"""`ondatra history`: the newest sync runs."""
+"""The command `ondatra history`, which lists the newest sync runs."""
 
 import click
 
@@ -17,7 +17,7 @@ HISTORY_HEAD = (
     *("run", "sync", "started", "took", "by", "mode", "why", "versions"),
     *("delivered", "rejected", "failed", "invalid", "result"),
 )
-# where a terminal is too narrow, in this order
+# on a narrow terminal these columns shrink, in this order
 HISTORY_SHRINKS = (ColumnShrink("result", 12), ColumnShrink("why", 12), ColumnShrink("by", 12))
 
 
@@ -43,13 +43,13 @@ def command(sync: str | None, limit: int, as_json: bool) -> int:  # noqa: FBT001
 
 
 def _unit_noun(workspace: Workspace, run: PastRun) -> str:
-    """Return what a unit of the run's sync is called, if the project still has the sync."""
+    """Return the noun for a unit of the run's sync; "row" if the project no longer has the sync."""
     sync = workspace.syncs.get(run.sync_id)
     return unit_noun(sync) if sync else "row"
 
 
 def _table_row(run: PastRun, noun: str) -> tuple[str, ...]:
-    grid = load_grid(run) if run.counts.get("grid") else None  # a run that goes on has no counts yet
+    grid = load_grid(run) if run.counts.get("grid") else None  # a run in progress has no counts yet
     return (
         *(run.run_id, run.sync_id, format_local_time(run.started_at)),
         format_elapsed((run.ended_at - run.started_at).total_seconds()) if run.ended_at else "",
@@ -61,7 +61,7 @@ def _table_row(run: PastRun, noun: str) -> tuple[str, ...]:
 
 
 def _format_result(run: PastRun, noun: str) -> str:
-    """Return how the run ended and its first error; for a dry run, the expected changes."""
+    """Return the run's result with its first error, or with a dry run's expected changes."""
     expected = load_expected_changes(run)
     told = format_changes(expected, noun=noun) if expected else next(iter(run.first_errors), "")
     return ": ".join(filter(None, (run.result.value, told)))

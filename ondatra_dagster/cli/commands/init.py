@@ -1,4 +1,4 @@
-"""`ondatra init`: lay down a small project that runs."""
+"""The command `ondatra init`, which creates a small project that runs."""
 
 import re
 import shlex
@@ -13,14 +13,14 @@ from ondatra_dagster.count_time_and_size_format import ondatra_version
 from ondatra_dagster.errors import SettingsError
 
 DEFAULT_NAME = "ondatra-project"
-RESERVED_NAME = "ondatra"  # a project of that name couldn't require the package
+RESERVED_NAME = "ondatra"  # a project with this name couldn't depend on the package of the same name
 DEMO_COMMAND = "python -m ondatra_dagster.testing.demo_api --state .ondatra/demo_api.json -- ondatra run"
 
 
 @click.command("init")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 def command(folder: Path) -> int:
-    """Make a new project in DIR, which must be empty or not there yet."""
+    """Create a new project in DIR, which must be empty or not exist yet."""
     if str(folder).startswith("-"):
         raise SettingsError(f"commands take {folder} for an option; choose a name that doesn't begin with -")
     try:
@@ -47,19 +47,19 @@ def _write_project(folder: Path) -> None:
 
 
 def _error_reason(error: OSError) -> str:
-    if isinstance(error, shutil.Error):  # each file that couldn't be copied, with the reason
+    if isinstance(error, shutil.Error):  # its argument lists each file that couldn't be copied, with the reason
         return str(error.args[0][0][2])
     return error.strerror or str(error)
 
 
 def project_name(folder: Path) -> str:
-    """Return the folder's name as a package and a code location may be called."""
+    """Return the folder's name in a form that a package and a code location may have."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.casefold()).strip("-")
     return DEFAULT_NAME if name in ("", RESERVED_NAME) else name
 
 
 def template_replacements(name: str) -> dict[str, dict[str, str]]:
-    """Return what a new project has in place of the template's texts, by file."""
+    """Return the texts that a new project has instead of the template's, by file."""
     location = f'code_location_name = "{name}"'
     return {
         "pyproject.toml": {
@@ -72,7 +72,7 @@ def template_replacements(name: str) -> dict[str, dict[str, str]]:
 
 
 def _name_project(folder: Path, name: str) -> None:
-    """Name the project after its folder, so that two of them in one Dagster don't collide."""
+    """Name the project after its folder, so that two projects in one Dagster don't collide."""
     for file, texts in template_replacements(name).items():
         path = folder / file
         content = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ondatra lineage`: of which columns a model's columns are made, up to the raw files."""
+"""The command `ondatra lineage`, which shows the source columns of a model's columns, up to the raw files."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,9 @@ REPEATED_NOTE = "  (see above)"
 @click.argument("name", metavar="MODEL[.COLUMN]")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a column on stdout.")
 def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show of which columns a model's column, or each of them, is made.
+    """Show the columns that a model's column, or each of its columns, is computed from.
 
-    Only texts and tables' logs are read; what a query doesn't show is said to be unknown.
+    Only the project's files and the tables' logs are read. Columns that a query doesn't show are reported as unknown.
     """
     workspace = open_workspace()
     lineage = workspace.lineage
@@ -39,7 +39,7 @@ def command(name: str, as_json: bool) -> int:  # noqa: FBT001 - click calls it b
 
 
 def _split_column(project: Project, name: str) -> tuple[Model, str | None]:
-    """Return the model and the column of a name; a column's own name may have dots."""
+    """Return the model and the column that a name contains. A column's name may have dots."""
     schema, _, rest = name.replace("/", ".", 1).partition(".")
     table, _, column = rest.partition(".")
     return project.model(f"{schema}.{table}" if table else name), column or None
@@ -62,7 +62,7 @@ def _origin_object(origin: ColumnOrigin) -> Json:
 
 
 def _draw_tree(project: Project, branch: LineageBranch) -> Iterator[str]:
-    """Yield a column, and indented below it the columns that it is made of."""
+    """Yield the lines of a column and, indented below it, of the columns that it is computed from."""
     note = (REPEATED_NOTE if branch.is_repeated else "") + ("" if branch.is_known else UNKNOWN_NOTE)
     yield f"{_input_name(project, branch.origin.input)}.{branch.origin.column}{note}"
     for place, above in enumerate(branch.upstream_branches, start=1):

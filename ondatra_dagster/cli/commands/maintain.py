@@ -1,4 +1,4 @@
-"""`ondatra maintain`: what has to be done from time to time, which Dagster's schedules do too."""
+"""The command `ondatra maintain`, which runs the same maintenance tasks as Dagster's schedules."""
 
 import click
 
@@ -14,10 +14,10 @@ from ondatra_dagster.row_changes import Json
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a duty on stdout.")
 @click.pass_obj
 def command(opened: OpenRunService | None, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Free the space that nobody needs any more, and keep tables quick to read.
+    """Free the space that is no longer needed, and keep tables quick to read.
 
-    First each sync takes in what its table has new, and the sync log what was sent: nothing is lost. Spark
-    starts only where one of the duties needs it.
+    First each sync enqueues the new changes of its table, and the sync log gets the new records, so nothing is lost.
+    Spark starts only if one of the tasks needs it.
     """
     return run_maintenance(open_workspace(), as_json=as_json, opened=opened or open_run_service)
 

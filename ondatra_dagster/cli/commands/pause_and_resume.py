@@ -1,4 +1,4 @@
-"""`ondatra pause` and `ondatra resume`: hold a sync, while models go on and its rows are kept; let it go on."""
+"""The commands `ondatra pause` and `ondatra resume`. While a sync is paused, models run and its rows are kept."""
 
 import click
 
@@ -13,7 +13,7 @@ from ondatra_dagster.sync.sync_definition import Sync
 @click.command("pause")
 @click.argument("sync")
 def pause(sync: str) -> int:
-    """Send nothing of SYNC until it is resumed; a run that is sending stops after its batch."""
+    """Send no rows of SYNC until it is resumed; a run that is sending stops after its batch."""
     workspace, chosen = open_sync(sync)
     pause_sync(chosen)
     seen = workspace.try_read_queue(chosen.id)
@@ -25,7 +25,7 @@ def pause(sync: str) -> int:
 @click.command("resume")
 @click.argument("sync")
 def resume(sync: str) -> int:
-    """Let SYNC go on: its next run, or Dagster's sensor, sends what has waited."""
+    """Resume SYNC: its next run, or Dagster's sensor, sends the waiting rows."""
     workspace, chosen = open_sync(sync)
     if not resume_sync(chosen):
         print_message(f"{chosen.id} isn't paused")

@@ -1,4 +1,4 @@
-"""`ondatra query`: the rows of a table, without the columns that are ours alone. Mostly without Spark."""
+"""The command `ondatra query`, which prints the rows of a table without hidden columns, mostly without Spark."""
 
 import sys
 
@@ -11,8 +11,8 @@ from ondatra_dagster.planning.find_table_and_columns import find_named_table
 from ondatra_dagster.row_changes import Json
 from ondatra_dagster.warehouse.read_rows_of_named_table import TableRows, read_table_rows
 
-MAX_ROWS_SHOWN = 50  # rows that a person looks at
-MAX_VALUE_WIDTH = 40  # columns of a terminal that a value takes
+MAX_ROWS_SHOWN = 50  # rows that are printed by default
+MAX_VALUE_WIDTH = 40  # terminal columns of one value
 
 
 @click.command("query")

@@ -1,4 +1,4 @@
-"""`ondatra records`: what became of single rows, and what is still to."""
+"""The command `ondatra records`, which lists the results of single rows, and rows still to be sent."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ from ondatra_dagster.records.search_result_chunks_and_reason_counts import Recor
 from ondatra_dagster.sync.record_search import find_records
 from ondatra_dagster.sync.sync_definition import Sync
 
-MAX_RECORDS_SHOWN = 50  # records that a person looks at
+MAX_RECORDS_SHOWN = 50  # records that are printed by default
 RECORDS_HEAD = ("status", "identifier", "operation", "when", "reason", "payload")
-# where a terminal is too narrow, in this order: why a row ended so is what one looks for
+# on a narrow terminal these columns shrink, in this order: the reason matters most to the user
 RECORDS_SHRINKS = (
     *(ColumnShrink("payload", 32), ColumnShrink("reason", 60), ColumnShrink("identifier", 24)),
     *(
@@ -47,7 +47,7 @@ RECORDS_SHRINKS = (
 )
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a record on stdout.")
 def command(sync: str, download: Path | None, as_json: bool, **filters: Any) -> int:  # noqa: FBT001 - click's call
-    """Show the records of SYNC, the newest first: what was sent or set aside, and what is still to go."""
+    """Show the records of SYNC, the newest first: rows that were sent or invalid, and rows still to be sent."""
     workspace, chosen = open_sync(sync)
     search = _build_search(**filters)
     if download:
@@ -74,7 +74,7 @@ def _build_search(*, run_id: str | None, status: str | None, prefix: str, limit:
 
 
 def _check_download_file(file: Path) -> None:
-    """Refuse a file that can't be a download, before anything is searched."""
+    """Raise UsageError for a file that can't be a download, before the search begins."""
     if file.suffix.lower() not in EXPORT_WRITERS:
         *endings, last = EXPORT_WRITERS
         raise click.UsageError(f"{file} doesn't say what to write; let its name end on {', '.join(endings)} or {last}")
@@ -95,7 +95,7 @@ def _write_download(parts: Iterator[RecordChunk], file: Path, *, as_json: bool) 
 
 def _print_records(sync: Sync, tracking: RecordStore, search: RecordQuery) -> None:
     most = MAX_RECORDS_SHOWN if search.limit is None else search.limit
-    search = dataclasses.replace(search, limit=most + 1)  # one more tells whether there are more
+    search = dataclasses.replace(search, limit=most + 1)  # one more, to know whether there are more
     found = list(iterate_records(find_records(sync, tracking, search)))
     if not found:
         print_message(_no_records_message(sync, tracking, search))

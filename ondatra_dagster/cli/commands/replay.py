@@ -1,4 +1,4 @@
-"""`ondatra replay`: send dead letters again, and waiting rows now."""
+"""The command `ondatra replay`, which sends dead letters again, and waiting rows now."""
 
 import time
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def command(
     since: datetime | None,
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Send the dead letters of SYNC with the newest values, and its waiting rows without waiting."""
+    """Send the dead letters of SYNC again with the newest values, and its waiting rows at once."""
     workspace, chosen = open_sync(sync)
     died_since = since.astimezone(UTC) if since else None
     if preview:
@@ -48,7 +48,7 @@ def command(
 
 
 def _replay_rows(sync: Sync, limit: int | None, since: datetime | None) -> str:
-    """Let dead letters and waiting rows be sent now; return a sentence with how many they are."""
+    """Release dead letters and waiting rows to be sent now; return a sentence with their counts."""
     letters = waiting = pending = 0
     if sync.queue_file.exists():
         with sync.open_queue() as queue:

@@ -1,6 +1,7 @@
-"""`ondatra resync` and `ondatra forget`: start a sync again, and drop what is known of the API's rows.
+"""The commands `ondatra resync` and `ondatra forget`. Both keep the records of what was sent.
 
-The records of what was sent stay.
+A resync sends all rows again, or takes the table as delivered. Forgetting deletes the sync's queue and its snapshots,
+and with them the knowledge of the API's rows.
 """
 
 import click
@@ -48,7 +49,7 @@ def resync(
 @click.argument("sync")
 @click.option("--yes", is_flag=True, help="Really: what waits and the dead letters are lost.")
 def forget(sync: str, yes: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Delete SYNC's queue and frontier, so that its next run asks for a resync; its records are kept."""
+    """Delete SYNC's queue and queue snapshots, so that its next run asks for a resync; its records are kept."""
     workspace, chosen = open_sync(sync)
     queue = workspace.queue(chosen.id)
     keys, letters = (queue.depth, queue.dead_units) if queue else (0, 0)

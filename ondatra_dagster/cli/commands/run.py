@@ -1,4 +1,4 @@
-"""`ondatra run`: plan, then start Dagster in this process on what has work; with none it starts nothing."""
+"""The command `ondatra run`, which plans, then runs Dagster in this process. Without work it starts nothing."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ class RunCommandOptions:
     is_dry: bool = False
     allow_deletes: Collection[str] = ()  # syncs that may remove more than their @max_deletes
     is_new_state: bool = False
-    trigger: str = "ondatra run"  # for the history
+    trigger: str = "ondatra run"  # as the history shows it
 
 
 DEFAULT_OPTIONS = RunCommandOptions()
@@ -87,7 +87,7 @@ def command(opened: OpenRunService | None, /, selection: tuple[str, ...], **give
 def plan_run(
     workspace: Workspace, chosen: Collection[str] | None = None, *, is_full: bool = False, is_dry: bool = False
 ) -> Plan:
-    """Return what there is to do. A dry run plans on copies, because SQLite leaves files where it reads."""
+    """Return the plan of a run. A dry run plans on copies, because SQLite creates files where it reads."""
     if not is_dry:
         return workspace.plan(chosen, is_full=is_full)
     with open_dry_workspace(workspace) as rehearsed:
@@ -105,13 +105,13 @@ def execute_plan(
     if options.is_dry:
         print_message("dry run: nothing is written and nothing is sent")
     if not plan.has_work:
-        if not options.is_dry:  # an undone edit leaves nothing to run, and its alerts are over
+        if not options.is_dry:  # an undone edit can leave nothing to run, and end alerts
             alerts = AlertService(workspace)
             alerts.resolve_alerts()
             alerts.send()
         _report_idle(workspace, plan, options)
         return 0
-    is_remote = bool(workspace.settings.spark.remote)  # the server is up already
+    is_remote = bool(workspace.settings.spark.remote)  # a remote server already runs
     progress = JsonProgress(plan) if options.as_json else TextProgress(plan, starts_spark=not is_remote)
     with (
         interruption.graceful_shutdown(),
@@ -130,7 +130,7 @@ def execute_plan(
             is_new_state=options.is_new_state,
         )
     if end.was_interrupted:
-        raise interruption.InterruptedRunError  # which Dagster has taken for its own
+        raise interruption.InterruptedRunError  # Dagster has caught the error of the interruption
     for failure in end.other_errors:
         progress.on_failure("Dagster", failure)
     progress.on_run_end(end.run_id, is_good=end.is_successful)

@@ -1,4 +1,4 @@
-"""`ondatra status`: every model and sync on one screen. It looks at files only."""
+"""The command `ondatra status`, which shows every model and sync on one screen. It only reads files."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from ondatra_dagster.row_changes import Json
 from ondatra_dagster.sync.run_history_store import PastRun
 from ondatra_dagster.sync.send_guards import find_hold_reason
 
-# heading → which part of a line stands below it
+# heading → the field of a line that is shown below it
 MODEL_COLUMNS = {
     "model": "model",
     "kind": "kind",
@@ -47,7 +47,7 @@ SYNC_COLUMNS = {
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a model or sync on stdout.")
 @click.option("as_metrics", "--metrics", is_flag=True, help="What Prometheus reads, for its textfile collector.")
 def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Show models and syncs, and what a run would do; 1 when a queue or the history can't be read."""
+    """Show models and syncs, and what a run would do; exits with 1 when a queue or the history can't be read."""
     workspace = open_workspace()
     if as_metrics:
         click.echo(project_metrics_text(workspace), nl=False)
@@ -68,7 +68,7 @@ def command(as_json: bool, as_metrics: bool) -> int:  # noqa: FBT001 - click cal
 
 
 def _status_lines(workspace: Workspace) -> Iterable[dict[str, Json]]:
-    """Yield the models, then the syncs."""
+    """Yield a line for each model, then one for each sync."""
     plan, alerting = workspace.plan(), AlertService(workspace).read_active_alerts()
     unchanged, newest = workspace.unchanged_run_cache.read_runs(), workspace.history.read_newest_runs()
     for model in plan.models:
@@ -118,7 +118,7 @@ def _model_line(workspace: Workspace, step: ModelStep, seen_at: float | None) ->
 
 
 def _event_fields(workspace: Workspace, model: Model) -> dict[str, Json]:
-    """Return the waiting events of a model of kind events; nothing for other kinds."""
+    """Return the fields about waiting events, for a model of kind events; nothing for other kinds."""
     if model.kind.has_query:
         return {}
     waiting = workspace.events_waiting(model.id)
@@ -155,7 +155,7 @@ def _active_rules(alerting: Iterable[ActiveAlert], subject_type: str, name: str)
 
 
 def _format_column(line: Mapping[str, Json], name: str) -> object:
-    """Format a value of a line for people."""
+    """Format a field of a line for the table."""
     if name in ("oldest", "next_retry"):
         return _format_seconds(line[f"{name}_seconds"], over="due" if name == "next_retry" else format_duration(0))
     if name == "disk":

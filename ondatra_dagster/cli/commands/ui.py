@@ -1,4 +1,4 @@
-"""`ondatra ui`: the records page, on this machine."""
+"""The command `ondatra ui`, which serves the records page on this machine."""
 
 import errno
 import threading
@@ -19,7 +19,7 @@ from ondatra_dagster.ui.web_app_and_server import PageServer, open_listener
     help="Where on 127.0.0.1, 0 for any free port; else what the setting ui_port says.",
 )
 def command(port: int | None) -> int:
-    """Show syncs, their runs and records as a page in the browser, until Ctrl-C. It changes nothing."""
+    """Show syncs, their runs and records as pages in the browser, until Ctrl-C. This changes nothing."""
     project = ProjectCache(find_root())
     wanted = project.load_current_project()[0].settings.ui_port if port is None else port
     try:
@@ -33,7 +33,7 @@ def command(port: int | None) -> int:
         print_message(f"the records page is {server.url} ; Ctrl-C ends it")
         ended.wait()
         server.stop()
-    interruption.clear_signal()  # it is how this command ends well
+    interruption.clear_signal()  # a signal is the normal end of this command
     return 0
 
 

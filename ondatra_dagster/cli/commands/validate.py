@@ -1,4 +1,4 @@
-"""`ondatra validate`: everything that is wrong with the project's files, before anything runs."""
+"""The command `ondatra validate`, which reports all errors in the project's files before anything runs."""
 
 import click
 
@@ -13,7 +13,7 @@ from ondatra_dagster.project.settings.environment_warnings import env_file_warni
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("as_json", "--json", is_flag=True, help="One JSON object a problem on stdout.")
 def command(strict: bool, as_json: bool) -> int:  # noqa: FBT001 - click calls it by name
-    """Look at models, push functions and settings; opens no network, starts no Spark."""
+    """Check models, push functions and settings, without network access and without Spark."""
     try:
         workspace = open_workspace()
         workspace.check_columns()

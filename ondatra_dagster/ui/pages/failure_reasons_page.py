@@ -14,7 +14,7 @@ from ondatra_dagster.ui.sync_health_and_run_facts import queue_lost_notice
 from ondatra_dagster.ui.value_formatting import badge, format_count, format_number, shorten_message
 
 MAX_SHOWN_REASONS = 100
-MAX_LINKED_LENGTH = 4_000  # characters of a reason that an address can take
+MAX_LINKED_LENGTH = 4_000  # characters of a reason that fit into an address
 STAGE_FILTERS = (RecordStage.REJECTED, RecordStage.INVALID, RecordStage.WAITING, RecordStage.SUCCEEDED)
 COLUMNS = (
     ColumnHeader("Reason", class_="reason wide"),

@@ -37,7 +37,7 @@ from ondatra_dagster.ui.value_formatting import (
 )
 
 PAGE_SIZE = 25
-MAX_SHOWN_ROWS = 10  # of a letter: a whole table may be one
+MAX_SHOWN_ROWS = 10  # rows shown of a dead letter: one may hold a whole table
 COLUMNS = (
     ColumnHeader("Key", class_="key"),
     ColumnHeader("Died"),

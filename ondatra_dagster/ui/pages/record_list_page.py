@@ -39,10 +39,10 @@ from ondatra_dagster.ui.value_formatting import (
 
 log = logging.getLogger(__name__)
 
-PAGE_SIZE = 50  # records of a page
-SAMPLE_SIZE = 1_000  # records of a download that is to be looked at
+PAGE_SIZE = 50  # records on a page
+SAMPLE_SIZE = 1_000  # records in the smaller download
 MAX_DOWNLOAD_RECORDS = 1_000_000_000
-MAX_RUN_CHOICES = 50  # runs that can be chosen from
+MAX_RUN_CHOICES = 50  # runs to choose from
 COLUMNS = (
     ColumnHeader("Identifier", class_="key"),
     ColumnHeader("Status"),
@@ -93,7 +93,7 @@ def _subtitle(asked: PageRequest) -> Content:
 
 
 def _record_count(asked: PageRequest) -> Content:
-    """Return the number of records where it is quick to read: of one stage of one run."""
+    """Return the number of records if it is quick to read: for one stage of one run."""
     if not (asked.run_id and asked.stage and asked.stage.has_ended):
         return None
     found = count_records(asked.sync, asked.workspace.tracking, asked.build_search(limit=None))
@@ -226,7 +226,7 @@ def download_records(asked: PageRequest) -> Response:
         sync, asked.workspace.tracking, asked.build_search(limit=asked.get_number("limit", most=MAX_DOWNLOAD_RECORDS))
     )
     pieces = stream_export(found, ending)
-    first = next(pieces)  # before anything is said: a fault can still be told on a page
+    first = next(pieces)  # before the response begins: an error can still be shown on a page
     name = "-".join(filter(None, (sync.id, asked.run_id, asked.status, asked.change)))
     headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
     return StreamingResponse(_stream_chunks(first, pieces), media_type=MEDIA_TYPES[ending], headers=headers)
@@ -238,5 +238,5 @@ def _stream_chunks(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield first
         yield from pieces
     except OndatraError as error:
-        log.warning("a download was cut off: %s", error)  # nobody above has a page left to say it on
+        log.warning("a download was cut off: %s", error)  # the response has begun, so no page can show the error
         raise

@@ -92,7 +92,7 @@ def run_page(asked: PageRequest) -> Page:
 
 
 def _page_without_history(workspace: Workspace, sync: Sync, run_id: str) -> Page:
-    """Show a run without history: it was lost, or another project's state has it."""
+    """Show a run without history: the history was lost, or another project's state has it."""
     if run_id not in workspace.tracking.list_runs(sync.id):
         raise SelectionError(f"{sync.id} has no run {run_id!r} in its history; its page lists those that it has")
     return Page(
@@ -144,7 +144,7 @@ def _run_facts(asked: PageRequest, run: PastRun) -> Html:
 
 
 def _error_section(run: PastRun, sync: Sync) -> Content:
-    """Show why rows weren't delivered, with how many and which; then errors that are of no row."""
+    """Return the reasons why rows weren't delivered, with counts and keys, then the errors without rows."""
     reasons = load_undelivered_reasons(run)
     of_rows = tuple(reason.message for reason in reasons)
     others = [error for error in run.first_errors if not any(each.startswith(error) for each in of_rows)]
@@ -186,9 +186,9 @@ _INCOMPLETE_NOTICE = "Its process ended before it had planned anything: what it 
 def count_cells(
     run: PastRun, cell: GridRow, grid: CountGrid, *, sync: Sync, has_records: bool = False
 ) -> Iterator[Content]:
-    """Yield the columns of one row of the counts; those that have records lead to them."""
+    """Yield the cells of one row of the counts; counts of rows with records link to the records."""
     yield (element("span", cell.value.replace("_", " "), class_="strong"), element("small", COUNT_MEANINGS[cell]))
-    # the records of rows that are replaced are inserts and deletes, whatever the unit is
+    # replaced rows have records of inserts and deletes, for every unit kind
     has_own_records = sync.unit_shape in (UnitKind.ROW, UnitKind.VERSION) and not sync.model.kind.replaces_rows
     for operation in UnitOperation:
         link_to = operation if has_own_records else None

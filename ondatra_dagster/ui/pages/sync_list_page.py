@@ -35,7 +35,7 @@ from ondatra_dagster.ui.value_formatting import (
 
 SPARKLINE_RUNS = 12
 UNHEALTHY_STATES = (Health.FAILING, Health.QUEUE_LOST, Health.REJECTS)
-MIN_SPARKLINE_HEIGHT = 8  # of a hundred: the bars are 25 pixels high
+MIN_SPARKLINE_HEIGHT = 8  # of 100, because the bars are 25 pixels high
 COLUMNS = (
     ColumnHeader("Sync"),
     ColumnHeader("Health"),
@@ -80,7 +80,7 @@ def _sinks_notice(sinks: str) -> Content:
 
 
 def _history_notice(workspace: Workspace) -> Content:
-    """Say why the page shows no runs, where the history can't be read."""
+    """Return a notice that says why the page shows no runs, if the history can't be read."""
     try:
         workspace.history.as_required().list_runs(limit=1)
     except StateError as error:
@@ -89,7 +89,7 @@ def _history_notice(workspace: Workspace) -> Content:
 
 
 def _read_status(asked: PageRequest, sync: Sync) -> SyncStatus | str:
-    """Read the status of a sync; return an error if that can't be read. It doesn't hide the others."""
+    """Read the status of a sync; return the error if it can't be read, so that the other syncs are shown."""
     try:
         return read_sync_status(asked.workspace, sync, runs=SPARKLINE_RUNS)
     except StateError as error:
@@ -145,7 +145,7 @@ def _sync_row(of: SyncStatus, now: datetime) -> Iterator[Content]:
 
 
 def _sparkline(of: SyncStatus) -> Content:
-    """Draw one bar for each run: its attempted rows, and those that weren't delivered."""
+    """Draw one bar for each run: its delivered rows, and those that were rejected or failed."""
     if not of.runs:
         return NO_VALUE
     bars = []

@@ -48,10 +48,10 @@ from ondatra_dagster.ui.value_formatting import (
     shorten_message,
 )
 
-PAGE_SIZE = 25  # runs of a page
+PAGE_SIZE = 25  # runs on a page
 CHART_RUNS = 40
-MAX_LABELLED_BARS = 12  # runs of which each has its time below its bar
-MAX_SHOWN_ERRORS = 2  # that the history shows of a run; its own page has all
+MAX_LABELLED_BARS = 12  # up to this many runs, each bar has its time below it
+MAX_SHOWN_ERRORS = 2  # errors that the history shows of a run; the run's own page has all
 CHART_SERIES = {
     GridRow.SUCCEEDED: "succeeded",
     GridRow.REJECTED: "rejected",
