@@ -1,4 +1,4 @@
-"""What Dagster loads: every model and sink of the folder above."""
+"""The definitions that Dagster loads: every model and sink of the folder above."""
 
 from pathlib import Path
 
