@@ -38,7 +38,7 @@ MEMORY_BYTES = 4 << 30  # the unit tests of one run take 0.3 GB
 
 
 class SparkFilesFirst(LoadScopeScheduling):
-    """A scheduler that distributes single tests, but Spark tests by file and first, because they take longest.
+    """A scheduler that distributes tests one by one, but those with Spark by file and first: they take longest.
 
     Tests that start their own JVMs run one after another: memory and time suffice for one.
     """
@@ -167,8 +167,8 @@ event_log_storage:
 def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with one Dagster history for all tests of a worker, in one file.
 
-    Dagster's default is a file for each run, whose schema takes an eighth of a small run's time. A new history takes
-    more.
+    Dagster's default is a file for each run, whose schema takes an eighth of a small run's time. A new history
+    takes more.
     """
     home = tmp_path_factory.mktemp("dagster")
     (home / "dagster.yaml").write_text(DAGSTER_STORAGE.format(home=home))

@@ -34,7 +34,7 @@ def page(name: str) -> str:
 
 
 def listed(name: str, head: str) -> list[str]:
-    """Return the code spans in the first column of a page's tables whose first column has that head."""
+    """Return the code spans in the first columns of a page's tables, where the column has that head."""
     found: list[str] = []
     first_head = ""
     lines = page(name).splitlines()

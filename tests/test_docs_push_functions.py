@@ -326,7 +326,7 @@ def test_what_an_api_says_of_one_row_is_of_that_row(tmp_path: Path, api: FakeApi
 
 
 def test_the_sinks_strings_are_given_by_name(tmp_path: Path, api: FakeApi) -> None:
-    """They follow the order of "args", whatever the order of push()'s parameters."""
+    """The strings follow the order of "args", whatever the order of push()'s parameters."""
     desk = a_desk("merge", tmp_path, api)
     desk.sink(BY_PLACE, '"args": ["place", "team"]')
     desk.write(ada=[1])

@@ -108,7 +108,7 @@ def test_every_push_function_of_the_example_has_a_case() -> None:
 
 
 def test_the_tests_of_a_new_project_pass() -> None:
-    """They run as `ondatra init` writes them: with its imports, its case and a user's command."""
+    """They run unchanged: imports, cases and command are those that a user has."""
     tests = ROOT / "ondatra_dagster" / "template" / "tests"
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider", str(tests)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

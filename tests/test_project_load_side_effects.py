@@ -38,7 +38,7 @@ PLAN = "from ondatra_dagster.app.workspace import load_workspace\nload_workspace
 
 VALIDATE = "import os\nfrom ondatra_dagster.cli.main import run_verb\nos.chdir(sys.argv[1])\nrun_verb(['validate'])\n"
 CHECKED = "-- @kind: merge\n-- @unique_key: id\n-- @constraint: email LIKE '%@%'\n-- @audit: id IS NOT NULL\n"
-MANY = 500  # models: the promise is for so many
+MANY = 500  # the number of models in the promise
 
 
 def told(script: str, root: Path) -> list[str]:

@@ -206,7 +206,7 @@ class LoopbackApi:
         self._store_call(call, answer)
         if fault.drop:
             self._disconnect(request)
-            await request.receive()  # returns once the connection is closed: before, uvicorn reports a missing answer
+            await request.receive()  # until the connection is closed, uvicorn reports a missing answer
         return json_response(answer.status, answer.body, fault.headers) if answer.status else Response()
 
     def _disconnect(self, request: Request) -> None:

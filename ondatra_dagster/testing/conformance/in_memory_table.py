@@ -97,7 +97,7 @@ class InMemoryTable:
                 yield from self._update_row(rowid, row)
 
     def _write_by_key(self, given: list[Row]) -> RowChanges:
-        """Replace whole groups or partitions. Groups without new rows are deleted, partitions are kept."""
+        """Replace whole groups or partitions. Groups that get no rows are deleted, such partitions are kept."""
         now: dict[str, list[Row]] = collections.defaultdict(list)
         there: dict[str, list[int]] = collections.defaultdict(list)
         for row in given:

@@ -191,7 +191,7 @@ class ConformanceRun:
 
 @dataclasses.dataclass(slots=True)
 class PushHarness:
-    """The surroundings of all runs of one push function: its library and its API, each started once."""
+    """A harness for all runs of one push function: its library is loaded once, its API runs throughout."""
 
     library: PushLibrary
     case: PushCase
@@ -273,7 +273,7 @@ class _MessageHandler(logging.Handler):
 
 
 class RedirectTransport(DeadlineTransport):
-    """A transport that sends each request to the fake API; credentials and hosts are checked before, by real URL."""
+    """A transport that sends requests to the fake API, after credentials and hosts were checked by the real URL."""
 
     def __init__(self, address: str) -> None:
         super().__init__(connections=CONNECTIONS)

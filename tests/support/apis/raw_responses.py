@@ -1,4 +1,4 @@
-"""HTTP responses as raw bytes, and a push function that returns the response it gets."""
+"""The HTTP responses of tests as raw bytes, and a push function that returns the response it gets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ondatra's files with changed bytes, and what their readers return or raise."""
+"""The project's own file types with changed bytes, and what their readers return or raise."""
 
 import collections
 import contextlib
@@ -198,7 +198,7 @@ def write_history_file(folder: Path) -> WrittenFile:
         history = RunHistory(path).as_required()
         return (history.list_runs(), history.read_totals(), history.read_newest_runs(), history.has_begun(SYNC_ID))
 
-    # SQLite finds only some damage; other data is allowed here, for no delivery depends on the history
+    # SQLite finds only some damage; other data is allowed here, because no delivery depends on the history
     return WrittenFile(path, read, is_less=lambda _written, _read: True)
 
 

@@ -1,4 +1,4 @@
-"""Damage to SQLite files, made by overwriting some of their bytes."""
+"""A way to damage SQLite files: some of their bytes are overwritten."""
 
 import contextlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""Full and read-only disks: a small mounted disk where this user may mount one, otherwise a limit of the process."""
+"""The full and read-only disks of tests: a small mounted disk where this user may mount one, otherwise a file limit."""
 
 import contextlib
 import os

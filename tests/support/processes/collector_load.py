@@ -1,4 +1,4 @@
-"""Event senders that record what was acknowledged, and a collector process that a test can kill."""
+"""A load of events whose acknowledgements are recorded, and a collector process that a test can kill."""
 
 import http.client
 import os

@@ -1,4 +1,4 @@
-"""Sync runs that can be killed at any call into C. Each is a fork of one process, so it starts at once."""
+"""A series of sync runs that can be killed at any call into C. Each is a fork of one process, so it starts at once."""
 
 import json
 import os

@@ -15,7 +15,7 @@ from pathlib import Path
 from support.processes.killable_command import find_child_jvm
 
 ROOT = Path(__file__).parents[3]
-END_SECONDS = 15  # the limit after the signal, as promised to users
+END_SECONDS = 15  # the contract's limit, counted from the signal
 
 
 class InterruptibleCommand:

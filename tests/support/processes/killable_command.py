@@ -1,4 +1,4 @@
-"""An `ondatra run` process that a test can kill. Its JVM isn't killed: it has to notice that itself."""
+"""An `ondatra run` process that a test can kill. Its JVM isn't killed and has to notice the end itself."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ class KillableCommand:
                 self.output += line
 
     def kill(self) -> None:
-        """Kill the Python process, as a crash does. Its JVM isn't killed: it has to notice that itself."""
+        """Kill the Python process, as a crash does. Its JVM isn't killed and has to notice the end itself."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         assert self._process.stderr

@@ -1,4 +1,4 @@
-"""A process without threads that forks one sync run after another, and kills each at a given point.
+"""A process without threads that forks one sync run after another, and can kill each at a given point.
 
 SIGKILL ends a run at the n-th call that its Python makes into C: between any two statements, system calls
 included; or at a named point. Its clock moves only while it sleeps, and a sleep takes no real time.

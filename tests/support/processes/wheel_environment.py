@@ -1,7 +1,7 @@
 """An environment with the installed wheel of the working tree, as a user makes it on a new machine.
 
 Its dependencies are a gigabyte, so they are linked from the environment that runs the tests. Only those are linked
-that the wheel's metadata requires, with their own requirements. pip installs the wheel without an index, so it
+that the wheel's metadata requires, with their own requirements. Then pip installs the wheel without an index, so it
 refuses the wheel when a requirement is missing or has a wrong version.
 """
 

@@ -158,7 +158,7 @@ class PlainTables:
         self._real_tables: list[PlainTable] = []  # in a dry run: the tables that it doesn't write
         self._rowids = itertools.count(1)
         self.computed_models: list[str] = []  # every computed model, in order
-        self.refreshed_models: list[str] = []  # models whose tables had to get exactly their queries' rows
+        self.refreshed_models: list[str] = []  # models that a full refresh wrote
         self.failing_models: set[str] = set()  # models that fail
         self.feed_read_count = 0
         self._lost_table_counts: Counter[str] = Counter()  # model → how many of its tables were dropped

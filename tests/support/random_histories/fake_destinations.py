@@ -1,4 +1,4 @@
-"""Fake APIs in plain Python that store rows and fail at random, so that tests can compare them with the table."""
+"""The fake APIs of random histories: they store rows and fail at random, and tests compare them with the table."""
 
 import dataclasses
 import random
@@ -103,7 +103,7 @@ class KeyedObjects:
 class RowidObjects:
     """The rows by rowid. It is a violation when a deleted row returns, or a version that ended is current again.
 
-    Another one is a row that arrives before the rows are deleted that it replaces.
+    It is also a violation when a row arrives before the rows that it replaces are deleted.
     """
 
     table: RowidTable
@@ -142,7 +142,7 @@ class RowidObjects:
             self.violations += [f"{rowid} came before {old} went" for old in self._rows_to_delete_first(int(rowid))]
 
     def _rows_to_delete_first(self, rowid: int) -> Iterator[str]:
-        """Yield the rows that aren't deleted though the row's version, or an earlier one, replaced them."""
+        """Yield the rows that the new row's version, or an earlier one, replaced, and that aren't deleted."""
         came = self.table.find_change_version(rowid, ChangeType.INSERT)
         for old in self.objects.keys() - self.delete_requests:
             went = self.table.find_change_version(int(old), ChangeType.DELETE)
@@ -196,7 +196,7 @@ def _row_value(row: DestinationRow) -> object:
 
 @dataclasses.dataclass
 class FaultyDestination:
-    """A push function for a fake API, with random errors, rejects, missing answers and crashes, in several threads."""
+    """A push function for a fake API, with random errors, rejects, missing answers and crashes."""
 
     objects_store: DestinationObjects
     rng: random.Random
@@ -244,7 +244,7 @@ class FaultyDestination:
         return PushResult(outcomes, calls=len(rows), unanswered_calls=unanswered)
 
     def _record_crash(self, rows: list[DestinationRow]) -> None:
-        """Count the crash. A row's third crash, if alone, makes it a dead letter: inserts don't wait for it."""
+        """Count a crash. A row alone at its third crash becomes a dead letter: inserts don't wait for it."""
         rowids = {str(row["__ondatra_rowid"]) for row in rows}
         self.crashes_by_rowid.update(rowids)
         is_given_up = len(rowids) == 1 and self.crashes_by_rowid[rowids.pop()] >= CRASHES_BEFORE_SPLIT

@@ -27,7 +27,7 @@ WHOLE_TABLE = 0
 RUN_ID = "run"
 SHAPES = {"merge": UnitKind.ROW, "tracked": UnitKind.GROUP, "scd2": UnitKind.VERSION}
 HISTORY_COUNT = 2 * int(os.environ.get("ONDATRA_TEST_HISTORIES", "1"))
-SMALL_HISTORY_COUNT = max(2, HISTORY_COUNT // 5)  # for cases that other tests cover too
+SMALL_HISTORY_COUNT = max(2, HISTORY_COUNT // 5)  # for cases that other tests cover with more histories
 
 
 class FeedTable(Protocol):

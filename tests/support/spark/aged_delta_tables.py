@@ -1,4 +1,4 @@
-"""Delta tables that are made to look older: their logs and files get earlier times."""
+"""A way to make Delta tables look older: their logs and files get earlier times."""
 
 import os
 from pathlib import Path
